@@ -1,4 +1,5 @@
-//! The commit log and the catalog's snapshots, each replayed or loaded into a new catalog that is then asked about everything.
+//! The commit log and the catalog's snapshots. Each is replayed or loaded into a new catalog, on which all queries are then
+//! run.
 
 use std::fs;
 use std::path::Path;
@@ -17,11 +18,11 @@ const RECORD_HEADER: usize = 48;
 /// Bytes before a snapshot's first chunk, and before each chunk's records.
 const SNAPSHOT_HEADER: usize = 16;
 
-/// Whole files of the log, or snapshots, of a store on which some of everything was done.
+/// Returns whole files of the log, or snapshots, of a store after a few operations of each kind.
 fn make_files(suffix: &str) -> Vec<Vec<u8>> {
     let Ok(folder) = tempfile::tempdir() else { return Vec::new() };
     let folder = folder.path();
-    // A sample that cannot be made is missing, and the test misses it.
+    // A sample that cannot be made is left out, and the test fails because it is missing.
     if use_a_store(folder).is_err() {
         return Vec::new();
     }
@@ -111,8 +112,8 @@ pub fn parse_snapshot(input: &[u8]) -> bool {
     })
 }
 
-/// Calls `fill` with a new, empty catalog and the folder of its log, and then asks the catalog about everything. Whether both
-/// succeed.
+/// Calls `fill` with a new, empty catalog and the folder of its log, and then runs all queries on the catalog. Returns
+/// whether both succeed.
 fn with_catalog(fill: impl FnOnce(&Path, &Catalog) -> bool) -> bool {
     let Ok(folder) = tempfile::tempdir_in(shared_memory()) else { return false };
     let log_folder = folder.path().join("log");
@@ -122,13 +123,13 @@ fn with_catalog(fill: impl FnOnce(&Path, &Catalog) -> bool) -> bool {
     ask(&catalog).is_ok() && is_filled
 }
 
-/// Where files cost no disk.
+/// Returns a folder in memory, where files need no disk.
 fn shared_memory() -> &'static Path {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory } else { Path::new("/tmp") }
 }
 
-/// Asks for everything that a catalog knows; the first error, after all was asked for.
+/// Runs all queries of a catalog. Returns the first error, after all of them have run.
 fn ask(catalog: &Catalog) -> terrace::catalog::Result<()> {
     let mut answers = vec![
         catalog.children(b"", b"", 10).map(drop),

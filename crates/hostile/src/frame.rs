@@ -29,7 +29,7 @@ pub fn samples() -> Vec<Vec<u8>> {
 
 pub fn parse(input: &[u8]) -> bool {
     let mut is_valid = false;
-    // The header's length follows from the bytes that its checksum is made of: the right one is found by trying.
+    // The header's length follows from bytes that its checksum covers, so the right length is found by trying.
     let lengths = (64..input.len().min(terrace::frame::MAX_HEADER) + 1)
         .filter(|length| matches!((length - 64) % 12, 0) || matches!((length - 64) % 20, 0));
     for length in lengths {
@@ -45,7 +45,7 @@ pub fn parse(input: &[u8]) -> bool {
     is_valid
 }
 
-/// Decodes the whole frame and parts of it, with right checksums of what is stored; whether the whole is valid.
+/// Decodes the whole frame and parts of it, with correct checksums of the stored bytes. Returns whether the whole is valid.
 fn parse_payload(mut header: Header, payload: &[u8]) -> bool {
     let mut start = 0;
     for sub_block in &mut header.sub_blocks {

@@ -2,8 +2,8 @@
 //! memory beyond a small multiple of the input. `fuzz/` hands them to libFuzzer; `tests/mutations.rs` hands them seeded mutations of
 //! valid inputs, on stable Rust.
 //!
-//! Most formats have checksums, which no mutation passes. The functions therefore make the checksums right before they parse: they
-//! test what stands behind that door.
+//! Most formats have checksums, which no mutation passes. So the functions correct the checksums before they parse, to test
+//! the code behind them.
 
 mod catalog;
 mod dump;
@@ -35,16 +35,16 @@ pub const ALL_PARSERS: [Parser; 9] = [
     Parser { name: "declaration", samples: text::declaration_samples, parse: text::parse_declaration },
 ];
 
-/// Parses `input` by the parser of this name; whether it is valid.
+/// Parses `input` with the parser of this name. Returns whether it is valid.
 ///
 /// # Panics
-/// If there is none of this name, or if the parser has a defect.
+/// If no parser has this name, or if the parser has a defect.
 pub fn parse(name: &str, input: &[u8]) -> bool {
     let parser = ALL_PARSERS.iter().find(|parser| parser.name == name);
     (parser.unwrap_or_else(|| unreachable!("no parser is called {name}")).parse)(input)
 }
 
-/// The `N` bytes at `at`, or zeros behind the end.
+/// Returns the `N` bytes at `at`. Bytes beyond the end are zeros.
 fn bytes_at<const N: usize>(input: &[u8], at: usize) -> [u8; N] {
     let mut bytes = [0; N];
     for (byte, found) in bytes.iter_mut().zip(input.iter().skip(at)) {

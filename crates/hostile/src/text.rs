@@ -47,7 +47,7 @@ pub fn parse_declaration(input: &[u8]) -> bool {
     Declared::parse(&String::from_utf8_lossy(input)).is_ok()
 }
 
-/// The code blocks of a kind in a Markdown text.
+/// Returns the code blocks of a kind in a Markdown text.
 fn blocks(text: &str, kind: &str) -> Vec<Vec<u8>> {
     let opening = format!("```{kind}\n");
     let behind = text.split(&opening).skip(1);

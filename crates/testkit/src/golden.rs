@@ -7,7 +7,8 @@ use std::process::Command;
 /// The variable that makes tests write golden files that are not there yet.
 const WRITE_VARIABLE: &str = "TERRACE_WRITE_GOLDEN";
 
-/// Files that a store makes again when it is opened, and those of one machine and one boot. A store's paths are in its configuration.
+/// Files that a store creates again when it is opened, and files for one machine and one boot. A store's paths are in its
+/// configuration.
 const NOT_KEPT: [&str; 16] = [
     "appends",
     "boot",
@@ -38,7 +39,7 @@ pub fn is_wanted(archive: &Path) -> bool {
     std::env::var_os(WRITE_VARIABLE).is_some() && !archive.exists()
 }
 
-/// Writes what lies in `folder` to an archive. Hard links and holes stay what they are.
+/// Writes the content of `folder` to an archive, with hard links and holes.
 ///
 /// # Panics
 /// If `tar` fails.
@@ -47,7 +48,7 @@ pub fn pack(folder: &Path, archive: &Path) {
     let mut tar = Command::new("tar");
     tar.args(["--create", "--gzip", "--sparse", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--file"]);
     tar.arg(archive).arg("--directory").arg(folder);
-    // Only what lies in a store's own directory: a target may have a folder of the same name.
+    // Only in a store's own directory, because a target may have a folder of the same name.
     tar.arg("--wildcards").args(NOT_KEPT.map(|name| format!("--exclude=./*store*/{name}"))).arg(".");
     assert!(tar.status().expect("runs tar").success(), "tar cannot write {}", archive.display());
 }

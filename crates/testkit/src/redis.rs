@@ -1,4 +1,4 @@
-//! A redis-server of a test's own: on a socket in its own folder, ended with the test.
+//! A redis-server for one test, with a socket in its own folder. It ends with the test.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::{Missing, skip};
 
-/// A server that runs, until it is killed or dropped.
+/// A running server, until it is killed or dropped.
 pub struct Redis {
     folder: tempfile::TempDir,
     server: Child,
 }
 
 impl Redis {
-    /// Starts one. Without a `redis-server` on this machine there is none, and a counted skip.
+    /// Starts a server. Returns none, and counts a skip, if this machine has no `redis-server`.
     ///
     /// # Panics
     /// If the server ends at once, or does not start.
@@ -26,17 +26,17 @@ impl Redis {
         Some(Redis { folder, server })
     }
 
-    /// Where OpenDAL finds it.
+    /// Returns the address for OpenDAL.
     pub fn endpoint(&self) -> String {
         format!("unix://localhost{}", self.socket().display())
     }
 
-    /// Where Redis' own clients find it.
+    /// Returns the address for Redis' own clients.
     pub fn address(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }
 
-    /// Ends the server as a power loss does.
+    /// Ends the server like a loss of power.
     ///
     /// # Panics
     /// If it cannot be ended.
@@ -44,7 +44,7 @@ impl Redis {
         self.server.kill().and_then(|()| self.server.wait()).expect("ends");
     }
 
-    /// Starts it again after [`Redis::kill`], with the data that it had.
+    /// Starts it again after [`Redis::kill`], with its data.
     ///
     /// # Panics
     /// If it does not start.
@@ -66,7 +66,7 @@ impl Drop for Redis {
     }
 }
 
-/// Starts a server that keeps every write in a file, and waits until it takes connections.
+/// Starts a server that writes every change to a file, and waits until it accepts connections.
 fn spawn(folder: &tempfile::TempDir) -> Option<Child> {
     let socket = folder.path().join("socket");
     let _ = std::fs::remove_file(&socket);

@@ -20,43 +20,44 @@ pub enum Expect {
     Length(Vec<u8>, u64),
     /// The key names none.
     Absent(Vec<u8>),
-    /// The key may be a file's: no other file's key is a path prefix of it, nor it of another's.
+    /// The key may name a file: no other file's key is a path prefix of it, and it is no path prefix of another file's key.
     Free(Vec<u8>),
-    /// A replica is owed to an object of this key.
+    /// A replica is pending for an object with this key.
     Owed(Task, Vec<u8>),
-    /// No replica of the object of this number is in a plain file: its frames may be shared.
+    /// No replica of the object with this number is in a plain file, so its frames may be shared.
     NotPlain(Vec<u8>, u64),
-    /// Beside the replica on the task's target, its frame has one on one of these targets.
+    /// In addition to the replica on the task's target, the frame has one on one of these targets.
     HasOther { task: Task, key: Vec<u8>, among: Vec<TargetId> },
-    /// Once the pending replica is made, and what it replaces is dropped, its frame has a replica on one of these targets; or had
-    /// none before.
+    /// Once the pending replica is made, and the replica that it replaces is dropped, the frame has a replica on one of
+    /// these targets, or it had none there before.
     KeepsOne { task: Task, key: Vec<u8>, among: Vec<TargetId> },
 }
 
-/// An extent together with the replicas that it still owes.
+/// An extent with its pending replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewExtent {
     /// The extent, with the replicas that exist.
     pub extent: Extent,
-    /// Targets that are to get one.
+    /// The targets of pending replicas.
     pub owed: Vec<TargetId>,
 }
 
 // A field's meaning is that of the record's field of the same name.
 #[allow(missing_docs)]
-/// One step of a change. Applied in order to one state they give one state: replay relies on it.
+/// One step of a change. Replay relies on this: the same edits, applied in order to the same state, always give the same
+/// state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Edit {
-    /// Records extents of an object that `key` is to name later.
+    /// Records extents of an object that `key` will name later.
     Stage {
         object: u64,
         #[serde(with = "serde_bytes")]
         key: Vec<u8>,
         extents: Vec<NewExtent>,
     },
-    /// Drops a staged object whose writer is gone.
+    /// Drops a staged object whose writer is dead.
     Unstage { object: u64 },
-    /// Makes the key name the object, which holds the staged extents and these.
+    /// Makes the key name the object, which holds the staged extents and these ones.
     Put {
         #[serde(with = "serde_bytes")]
         key: Vec<u8>,
@@ -64,11 +65,11 @@ pub enum Edit {
         length: u64,
         want: u8,
         attributes: Attributes,
-        /// Whether extents of it were staged.
+        /// Whether any of its extents were staged.
         staged: bool,
         extents: Vec<NewExtent>,
     },
-    /// Lays extents over the object's; makes it (as `object`) where the key names none.
+    /// Adds extents to the object, over older ones. Creates the object (as `object`) if the key does not exist.
     Write {
         #[serde(with = "serde_bytes")]
         key: Vec<u8>,
@@ -77,7 +78,7 @@ pub enum Edit {
         mtime: i64,
         extents: Vec<NewExtent>,
     },
-    /// Cuts or extends an object.
+    /// Truncates or extends an object.
     SetLength {
         #[serde(with = "serde_bytes")]
         key: Vec<u8>,
@@ -95,53 +96,53 @@ pub enum Edit {
         #[serde(with = "serde_bytes")]
         key: Vec<u8>,
     },
-    /// Gives an object another key; what was there is deleted.
+    /// Renames an object. An object that has the new key already is deleted.
     Rename {
         #[serde(with = "serde_bytes")]
         from: Vec<u8>,
         #[serde(with = "serde_bytes")]
         to: Vec<u8>,
     },
-    /// An owed replica was made: registers it and drops the one that it stands in for. Where the
-    /// frame is no longer wanted, the replica's place is freed instead.
+    /// A pending replica was made: registers it, and drops the replica that it replaces. If the frame is no longer wanted,
+    /// frees the new replica's place instead.
     Made { task: Task, replica: Replica },
-    /// A replica is owed: of the frame `task`, which belongs to `key`.
+    /// Makes a replica pending: of the frame `task`, which belongs to `key`.
     Owe { task: Task, key: serde_bytes::ByteBuf, raw_len: u32, then_drop: Option<TargetId> },
-    /// A replica is no longer owed.
+    /// Deletes the task of a pending replica.
     Forgive { task: Task },
-    /// A replica is damaged or gone: it is taken off, its place freed, and a new one owed to `owed`.
+    /// A replica is damaged or missing: removes it, frees its place, and makes a new one pending on `owed`.
     Lost { task: Task, key: serde_bytes::ByteBuf, place: Place, owed: Option<TargetId> },
-    /// Places on `target` that commits of these sequences queued were given back.
+    /// The places on `target` that these commits queued were freed.
     Freed { target: TargetId, places: Vec<(u64, Place)> },
-    /// A segment that held nothing alive was deleted.
+    /// A segment without live frames was deleted.
     Discarded { target: TargetId, segment: u64 },
-    /// All up to commit `sequence` is fsynced, data included.
+    /// All commits up to `sequence` are synced, with their data.
     Synced { sequence: u64 },
-    /// Lays extents over those of the same bytes: the object does not change.
+    /// Replaces extents by others with the same bytes. The object does not change.
     Merge {
         #[serde(with = "serde_bytes")]
         key: Vec<u8>,
         object: u64,
         extents: Vec<NewExtent>,
     },
-    /// Sets how many replicas an object's extents are to have.
+    /// Sets the number of replicas that an object's extents should have.
     Want {
         #[serde(with = "serde_bytes")]
         key: Vec<u8>,
         object: u64,
         want: u8,
     },
-    /// Under a key of `target` stands what belonged there at commit `sequence`.
+    /// The name at a key of `target` is correct as of commit `sequence`.
     Followed {
         target: TargetId,
         #[serde(with = "serde_bytes")]
         key: Vec<u8>,
         sequence: u64,
     },
-    /// The edits at these places of commit `sequence` were not carried out when the log was replayed, and never will be:
-    /// their bytes were lost with the power.
+    /// These edits of commit `sequence` were left out when the log was replayed, because a power cut destroyed their bytes.
+    /// They stay left out.
     Void { sequence: u64, edits: Vec<u32> },
-    /// Takes `start..end` out of an object: it reads as zeros. The length stays.
+    /// Makes a hole of `start..end` in an object: it reads as zeros. The length does not change.
     Clear {
         #[serde(with = "serde_bytes")]
         key: Vec<u8>,
@@ -149,8 +150,8 @@ pub enum Edit {
         end: u64,
         mtime: i64,
     },
-    /// Records extents of an object that `key` is to name later, as `Stage` does. They name frames of the object or the staged
-    /// object at `from`, or shared ones, each with its source and, as it was then, its replicas. These frames are shared from
+    /// Like `Stage`, records extents of an object that `key` will name later. They name frames of the object or the staged
+    /// object at `from`, or shared frames, each with its source and its replicas at that time. These frames are shared from
     /// then on.
     Share {
         object: u64,
@@ -164,9 +165,9 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// Whether a commit of these edits holds once the log holds it durably, whatever bytes a power cut takes: it names no new
-    /// bytes, or gives back itself what it names. One that shares frames needs them, also where it gives up what they were
-    /// shared with.
+    /// Returns whether a commit of these edits is certain once the log holds it durably, whatever bytes a power cut
+    /// destroys: it names no new bytes, or it removes the bytes that it names. A commit that shares frames needs them, even
+    /// if it removes the object that it shares them with.
     pub fn need_no_bytes<'a>(edits: impl IntoIterator<Item = &'a Edit> + Clone) -> bool {
         let gives_back = |edit| matches!(edit, &Edit::Unstage { .. });
         let shares = |edit| matches!(edit, &Edit::Share { .. });
@@ -174,7 +175,7 @@ impl Edit {
         names_none || edits.clone().into_iter().any(gives_back) && !edits.into_iter().any(shares)
     }
 
-    /// The object that gets new extents by the edit, and these extents.
+    /// Returns the object that gets new extents by the edit, and these extents.
     pub fn new_extents(&self) -> Option<(u64, &[NewExtent])> {
         match self {
             Edit::Stage { object, extents, .. }
@@ -187,20 +188,20 @@ impl Edit {
     }
 }
 
-/// Places of edits that are void, by the sequence of their commit.
+/// The void edits by their index in the commit, for each commit's sequence.
 pub type Voids = std::collections::HashMap<u64, Vec<u32>>;
 
-/// A change, and what it expects.
+/// A list of edits, and the expectations under which they are applied.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// Checked before any edit is applied.
+    /// The expectations, which are checked before any edit is applied.
     pub expect: Vec<Expect>,
-    /// The steps.
+    /// The edits, in order.
     pub edits: Vec<Edit>,
 }
 
 impl Change {
-    /// Whether bytes come into the store by this, and none are given up.
+    /// Returns whether this adds bytes to the store and frees none.
     pub fn brings_bytes(&self) -> bool {
         let brings = |edit: &Edit| {
             matches!(

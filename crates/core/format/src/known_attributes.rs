@@ -2,42 +2,42 @@
 
 use crate::{Attributes, Object};
 
-/// Names of attributes that begin so are digests of the object's bytes. The catalog removes them when the bytes change.
+/// The prefix of attributes that hold digests of the object's bytes. The catalog removes them when the bytes change.
 pub const DIGEST_PREFIX: &str = "terrace.digest.";
-/// When the object expires: nanoseconds since 1970, decimal.
+/// The attribute with the time at which the object expires, in decimal nanoseconds since 1970.
 pub const EXPIRY_ATTRIBUTE: &str = "terrace.expires";
-/// The name of the digest that is the ETag, as text without quotes.
+/// The name of the digest that serves as the ETag, as text without quotes.
 pub const ETAG_DIGEST: &str = "etag";
 
 impl Attributes {
-    /// The digest of this name that was given with the bytes, if any.
+    /// Returns the digest with this name that was given with the bytes, if any.
     pub fn digest(&self, name: &str) -> Option<&str> {
         self.user.get(&digest_attribute(name)).map(String::as_str)
     }
 
-    /// Sets a digest. The catalog takes one only together with new bytes: in a `put`, not when attributes are set.
+    /// Sets a digest. The catalog accepts one only together with new bytes: in a `put`, not when attributes are set.
     pub fn set_digest(&mut self, name: &str, value: &str) {
         self.user.insert(digest_attribute(name), value.to_owned());
     }
 
-    /// Removes all digests, as the bytes have changed.
+    /// Removes all digests, because the bytes have changed.
     pub fn remove_digests(&mut self) {
         self.user.retain(|name, _| !name.starts_with(DIGEST_PREFIX));
     }
 
-    /// Takes the digests of `other` instead of its own, as the bytes are those that `other` describes.
+    /// Replaces the digests by those of `other`, whose bytes the object has.
     pub fn take_digests(&mut self, other: &Attributes) {
         self.remove_digests();
         let digests = other.user.iter().filter(|(name, _)| name.starts_with(DIGEST_PREFIX));
         self.user.extend(digests.map(|(name, value)| (name.clone(), value.clone())));
     }
 
-    /// When the object expires, in nanoseconds since 1970; `None`: never.
+    /// Returns the time at which the object expires, in nanoseconds since 1970, or `None` if it never does.
     pub fn expiry(&self) -> Option<u64> {
         self.user.get(EXPIRY_ATTRIBUTE)?.parse().ok()
     }
 
-    /// Sets when the object expires, in nanoseconds since 1970; `None`: never.
+    /// Sets the time at which the object expires, in nanoseconds since 1970. `None` means never.
     pub fn set_expiry(&mut self, time: Option<u64>) {
         match time {
             Some(time) => self.user.insert(EXPIRY_ATTRIBUTE.to_owned(), time.to_string()),
@@ -45,16 +45,16 @@ impl Attributes {
         };
     }
 
-    /// Whether the object has expired at `now`, in nanoseconds since 1970.
+    /// Returns whether the object has expired at `now`, in nanoseconds since 1970.
     pub fn is_expired(&self, now: u64) -> bool {
         self.expiry().is_some_and(|time| time <= now)
     }
 }
 
 impl Object {
-    /// The object's ETag, without quotes: the one that was given with its bytes, or else an opaque one that changes with each
-    /// change of the object. The opaque one has a dash, so that clients of S3 do not take it for an MD5, and at most 16 digits
-    /// before it, so that it never equals the ETag of an upload in parts.
+    /// Returns the object's ETag, without quotes: the one that was given with its bytes, or an opaque one that changes with
+    /// each change of the object. The opaque one has a dash, so that S3 clients do not mistake it for an MD5, and at most 16
+    /// digits before the dash, so that it never equals the ETag of an upload in parts.
     ///
     /// ```
     /// use terrace_format::{Attributes, ETAG_DIGEST, Object};

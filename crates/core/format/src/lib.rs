@@ -1,7 +1,7 @@
-//! Terrace's format: what bytes mean, without any I/O. `docs/format.md` describes it byte by byte.
+//! Terrace's format: the meaning of bytes, without any I/O. `docs/format.md` describes it byte by byte.
 //!
-//! [`frame`]s are extents as stored on targets. Records say what the catalog knows about objects. A [`Change`] is the only way in
-//! which a store's state changes; the commit log is a list of them.
+//! [`frame`]s are extents as stored on targets. Records hold the catalog's data about objects. A [`Change`] is the only way
+//! in which a store's state changes, and the commit log is a list of changes.
 
 mod change;
 pub mod frame;
@@ -18,5 +18,5 @@ pub use known_attributes::{DIGEST_PREFIX, ETAG_DIGEST, EXPIRY_ATTRIBUTE};
 pub use place::{FRAME_ALIGNMENT, PLAIN_SEGMENT_BIT, Place};
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, Source, TargetId, Task, frames};
 
-/// The file, in the store's directory and on each persistent target, that says how far the log was durable.
+/// The file, in the store's directory and on each persistent target, that says up to which commit the log was durable.
 pub const REACH_FILE: &str = "log-reach";

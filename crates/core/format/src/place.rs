@@ -1,14 +1,14 @@
-//! Where frames lie.
+//! The places of frames on targets.
 
 use serde::{Deserialize, Serialize};
 
 /// Frames begin at multiples of this many bytes.
 pub const FRAME_ALIGNMENT: u64 = 8;
 
-/// Where a frame lies on its target. Places are never used again.
+/// The place of a frame on its target. Places are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Place {
-    /// The segment file (or group of blobs); unique in the store.
+    /// The number of the segment file (or group of blobs), unique in the store.
     pub segment: u64,
     /// The frame's first byte in the segment.
     pub offset: u64,
@@ -16,24 +16,24 @@ pub struct Place {
     pub length: u32,
 }
 
-/// Numbers of plain files have this bit, those of segments have not.
+/// The bit that distinguishes the numbers of plain files from those of segments.
 pub const PLAIN_SEGMENT_BIT: u64 = 1 << 63;
 
 impl Place {
-    /// The first byte behind the frame.
+    /// Returns the offset behind the frame.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.length.into())
     }
 
-    /// Whether this is the place right behind another in a segment file: no frame fits between the two. A long frame begins on
-    /// a page of its own, and small ones may lie in what is left of the page before it, so what is between counts.
+    /// Returns whether this place directly follows another one in a segment file, so that no frame fits between the two. A
+    /// long frame begins on a new page, and small ones may be in the rest of the page before it, so the distance matters.
     pub fn follows(&self, before: &Place) -> bool {
         let is_behind = || before.end().next_multiple_of(FRAME_ALIGNMENT) == self.offset;
         self.segment == before.segment && !self.is_plain() && is_behind()
     }
 
-    /// Whether it is in a plain file. Then `offset` is the header's, in the file of headers, and the payload stands where the
-    /// header says: at its own offset in the object.
+    /// Returns whether it is in a plain file. Then `offset` is that of the header in the file of headers, and the payload is
+    /// at its own offset in the object, which the header holds.
     pub fn is_plain(&self) -> bool {
         self.segment & PLAIN_SEGMENT_BIT != 0
     }

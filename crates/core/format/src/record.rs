@@ -14,23 +14,23 @@ use terrace_system::clock::unix_nanos;
 
 use crate::Place;
 
-/// A target's number in its store; never given to another target.
+/// A target's number in its store. It is never given to another target.
 pub type TargetId = u16;
 
-/// One stored copy of an extent.
+/// A stored copy of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replica {
     /// The target that holds it.
     pub target: TargetId,
-    /// Where its frame lies there.
+    /// The place of its frame there.
     pub place: Place,
-    /// Bytes of the frame's payload.
+    /// Length of the frame's payload in bytes.
     pub stored: u32,
-    /// How it is encoded.
+    /// Its encoding.
     pub encoding: Encoding,
 }
 
-/// The object and the offset under which a frame was written, as its header says.
+/// The object and the offset under which a frame was written, as in its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Source {
     /// The object.
@@ -39,26 +39,27 @@ pub struct Source {
     pub offset: u64,
 }
 
-/// An immutable run of an object's bytes, or what newer writes have left of it.
+/// An immutable run of an object's bytes, or the part of it that newer writes have left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The first byte's offset in the object.
     pub offset: u64,
-    /// Bytes that are still visible.
+    /// Number of bytes that are still visible.
     pub length: u32,
-    /// How many of the frame's raw bytes come before `offset`.
+    /// Number of the frame's raw bytes before `offset`.
     pub skip: u32,
-    /// Raw bytes of the whole frame.
+    /// Number of raw bytes of the whole frame.
     pub raw_len: u32,
-    /// The write that made the frames; with the frame's first offset it names them.
+    /// The write that made the frame. Together with the frame's first offset it identifies the frame.
     pub write: u64,
-    /// The copies that exist. In the catalog's records, those of a shared frame are in the frame's record.
+    /// The replicas that exist. In the catalog's records, the replicas of a shared frame are in the frame's record.
     pub replicas: SmallVec<[Replica; 3]>,
-    /// Where the frame was written, if it is shared: the catalog has a record for the frame then, which may have several owners.
+    /// The source of a shared frame. The catalog then has a record for the frame, which may have several owners.
     pub source: Option<Source>,
 }
 
-/// In the place of the raw length, which is never 0: an extent with a source. Programs that do not know sources refuse it.
+/// In a record, this value in place of the raw length, which is never 0, means that the extent has a source. Programs that
+/// do not know sources refuse the record.
 const SOURCE_FOLLOWS: u32 = 0;
 /// Fields of an extent with a source.
 const EXTENT_FIELDS: [&str; 8] = ["offset", "length", "skip", "raw_len", "write", "replicas", "frame_len", "source"];
@@ -120,8 +121,8 @@ impl<'de> Visitor<'de> for ExtentFields {
 }
 
 impl Extent {
-    /// Checks that the sums of its numbers exist: they are added and subtracted everywhere. A record may be damaged, or made up,
-    /// and still have the right checksum.
+    /// Checks that sums of its numbers do not overflow, because they are added and subtracted everywhere. A record may be
+    /// damaged, or forged, and still have a correct checksum.
     fn check(&self) -> Result<(), &'static str> {
         let frame_end =
             self.offset.checked_sub(self.skip.into()).and_then(|start| start.checked_add(self.raw_len.into()));
@@ -135,39 +136,39 @@ impl Extent {
 }
 
 impl Extent {
-    /// The offset in the object of the frame's first raw byte.
+    /// Returns the offset in the object of the frame's first raw byte.
     pub fn frame_offset(&self) -> u64 {
         self.offset - u64::from(self.skip)
     }
 
-    /// The offset behind the last visible byte.
+    /// Returns the offset behind the last visible byte.
     pub fn end(&self) -> u64 {
         self.offset + u64::from(self.length)
     }
 
-    /// Whether both are parts of one frame.
+    /// Returns whether both are parts of one frame.
     pub fn same_frame(&self, other: &Extent) -> bool {
         self.frame() == other.frame()
     }
 
-    /// The identity of its frame among all frames of the object: the write, and where the frame begins.
+    /// Returns the identity of its frame among all frames of the object: the write, and the frame's first offset.
     pub fn frame(&self) -> (u64, u64) {
         (self.write, self.frame_offset())
     }
 
-    /// Where its frame was written, for an extent of `object`.
+    /// Returns the source of its frame, for an extent of `object`.
     pub fn source_in(&self, object: u64) -> Source {
         self.source.unwrap_or_else(|| Source { object, offset: self.frame_offset() })
     }
 
-    /// The name under which a replica of its frame is owed to `target`, for an extent of `object`.
+    /// Returns the task for a pending replica of its frame on `target`, for an extent of `object`.
     pub fn task(&self, object: u64, target: TargetId) -> Task {
         let Source { object, offset } = self.source_in(object);
         Task { object, frame_offset: offset, write: self.write, target }
     }
 }
 
-/// One extent of each frame: a frame whose middle was overwritten has two.
+/// Returns one extent of each frame. A frame whose middle was overwritten has two extents.
 pub fn frames(extents: &[Extent]) -> impl Iterator<Item = &Extent> {
     let mut seen = HashSet::new();
     extents.iter().filter(move |extent| seen.insert(extent.frame()))
@@ -180,13 +181,13 @@ pub enum Kind {
     /// A regular file.
     #[default]
     File,
-    /// A directory, kept where it is empty.
+    /// A directory. It has an object of its own if it is empty.
     Directory,
-    /// A symbolic link; its bytes are where it points.
+    /// A symbolic link. Its bytes are the target's path.
     Symlink,
 }
 
-/// The attributes of an object; `get` restores them.
+/// The attributes of an object, which `get` restores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// File, directory or symlink.
@@ -195,17 +196,17 @@ pub struct Attributes {
     pub mtime: i64,
     /// Permission bits.
     pub mode: u32,
-    /// Whatever else the user wants kept.
+    /// Other attributes, such as those that a user sets.
     pub user: BTreeMap<String, String>,
 }
 
 impl Attributes {
-    /// Those of a file that was modified just now.
+    /// Returns the attributes of a file that was modified just now.
     pub fn now() -> Attributes {
         Attributes { mode: 0o644, mtime: unix_nanos(), ..Attributes::default() }
     }
 
-    /// Those of a file of the system.
+    /// Returns the attributes of a file of the system.
     pub fn of(metadata: &Metadata) -> Attributes {
         let kind = match metadata.file_type() {
             kind if kind.is_dir() => Kind::Directory,
@@ -217,10 +218,10 @@ impl Attributes {
     }
 }
 
-/// An object as the catalog knows it.
+/// An object, as recorded in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
-    /// Its number; a rename keeps it, a `put` over the key gives a new one.
+    /// Its number. A rename keeps it; a `put` to its key gives the key an object with a new one.
     pub id: u64,
     /// The sequence of the last commit that changed it.
     pub generation: u64,
@@ -228,27 +229,27 @@ pub struct Object {
     pub length: u64,
     /// How many replicas each extent should have.
     pub want: u8,
-    /// All else.
+    /// The other attributes.
     pub attributes: Attributes,
-    /// Its extents where they are two or fewer; else they have records of their own.
+    /// Its extents if there are at most two. Otherwise they have records of their own.
     pub inline: Option<SmallVec<[Extent; 2]>>,
 }
 
-/// A replica that is to be made.
+/// A pending replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owed {
     /// The object's key.
     #[serde(with = "serde_bytes")]
     pub key: Vec<u8>,
-    /// Raw bytes of the frame.
+    /// Number of raw bytes of the frame.
     pub raw_len: u32,
-    /// The target from which the replica is dropped once the new one is there.
+    /// The target from which a replica is dropped once this one is made.
     pub then_drop: Option<TargetId>,
-    /// The sequence of the commit that owed it.
+    /// The sequence of the commit that made it pending.
     pub since: u64,
 }
 
-/// Names an owed replica.
+/// Identifies a pending replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Task {
     /// The object.
@@ -257,7 +258,7 @@ pub struct Task {
     pub frame_offset: u64,
     /// The write that made the frame.
     pub write: u64,
-    /// Where the replica is to be.
+    /// The target of the replica.
     pub target: TargetId,
 }
 
@@ -265,7 +266,7 @@ pub struct Task {
 mod tests {
     use super::*;
 
-    /// A log record whose checksum was right held an extent that began before its frame: replaying it panicked.
+    /// A log record with a correct checksum held an extent that began before its frame. Replaying it panicked.
     #[test]
     fn extents_outside_of_their_frames_are_not_decoded() {
         let replicas = SmallVec::new();
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(postcard::from_bytes::<Vec<Extent>>(&postcard::to_stdvec(&two).expect("encodes")), Ok(two));
     }
 
-    /// The record of an extent before there were sources, as older programs read it.
+    /// The record of an extent in versions without sources, as older programs read it.
     #[test]
     fn older_programs_refuse_an_extent_with_a_source() {
         type Older = (u64, u32, u32, u32, u64, SmallVec<[Replica; 3]>);

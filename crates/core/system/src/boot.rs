@@ -1,16 +1,16 @@
-//! The number that Linux makes at random each time the machine starts.
+//! The boot id: a random number that Linux chooses each time the machine starts.
 
 use std::{fs, io};
 
 use crate::fail;
 
-/// Where Linux shows the number.
+/// The file in which Linux shows the boot id.
 pub const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Reads the number of this start of the machine, as one word. A test may pretend another one by `TERRACE_BOOT_ID`.
+/// Reads the boot id as one word. A test may set another one in `TERRACE_BOOT_ID`.
 ///
 /// # Errors
-/// If it cannot be read, for example because `/proc` is not mounted. Two unknown boots must not be taken for the same.
+/// If it cannot be read, for example because `/proc` is not mounted. Two unknown boots must not count as the same.
 pub fn read_id() -> io::Result<String> {
     let text = fail::setting("TERRACE_BOOT_ID").map_or_else(|| fs::read_to_string(BOOT_ID_FILE), Ok)?;
     Ok(text.split_whitespace().collect::<Vec<_>>().join("-"))

@@ -4,18 +4,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of a clock that runs until the machine is booted again.
+/// Returns the nanoseconds of a clock that runs until the machine is booted again.
 pub fn monotonic_nanos() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Nanoseconds since 1970; 0 where the clock says that it is earlier.
+/// Returns the nanoseconds since 1970, or 0 if the clock shows an earlier time.
 pub fn unix_nanos() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64)
 }
 
-/// Seconds since 1970; 0 where the clock says that it is earlier.
+/// Returns the seconds since 1970, or 0 if the clock shows an earlier time.
 pub fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }

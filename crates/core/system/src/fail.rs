@@ -1,13 +1,14 @@
-//! Hooks for tests: points at which the process dies as by `kill -9`, smaller limits, another boot of the machine. A build without
-//! debug assertions has none of them, unless the feature `faults` is on: it does not look at the environment.
+//! Hooks for tests: points at which the process is killed, lower limits, and a pretended boot of the machine. A build
+//! without debug assertions has none of them, unless the feature `faults` is on, and does not read the environment.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whether this build has the hooks. A constant, so that the compiler drops them, with the names of their variables, where not.
+/// Whether this build has the hooks. A constant, so that the compiler otherwise removes them, with the names of their
+/// variables.
 const HOOKS_EXIST: bool = cfg!(any(debug_assertions, feature = "faults"));
 
-/// The environment variable `name`, if this build has the hooks.
+/// Returns the environment variable `name`, if this build has the hooks.
 #[inline]
 pub fn setting(name: &str) -> Option<String> {
     if !HOOKS_EXIST {
@@ -37,7 +38,7 @@ pub fn point(name: &str) {
     }
 }
 
-/// The number in the environment variable `name` where a test set one, else `usual`.
+/// Returns the number in the environment variable `name` if a test has set it, and otherwise `usual`.
 #[inline]
 pub fn limit(name: &str, usual: u64) -> u64 {
     setting(name).and_then(|text| text.parse().ok()).unwrap_or(usual)

@@ -1,12 +1,13 @@
-//! Knowing that this process was forked from the one that opened a store: LMDB, locks and threads do not survive that.
+//! Detects that this process was forked from the one that opened a store, because LMDB, locks and threads do not survive a
+//! fork.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 
 static FORK_COUNT: AtomicU32 = AtomicU32::new(0);
-/// How many [`Held`] there are. The standard library's lock, for it keeps no queue: one that hands the lock on would, in
-/// a fork, hand it to a thread that is not there.
+/// The number of existing [`Held`]. It uses the standard library's lock, which keeps no queue: a lock that is handed to the
+/// next waiting thread could, in a fork, be handed to a thread that does not exist there.
 static HELD_COUNT: Mutex<usize> = Mutex::new(0);
 static NONE_HELD: Condvar = Condvar::new();
 
@@ -15,10 +16,11 @@ thread_local! {
     static FORK_GUARD: RefCell<Option<MutexGuard<'static, usize>>> = const { RefCell::new(None) };
 }
 
-/// As long as one lives, in any thread, this process is not forked: no fork begins with a store half opened or closed.
+/// While one exists, in any thread, this process does not fork. So no fork begins with a store that is half opened or
+/// closed.
 pub struct Held(());
 
-/// Keeps this process from being forked as long as the answer lives.
+/// Prevents this process from forking as long as the result lives.
 pub fn hold() -> Held {
     register();
     *held() += 1;
@@ -36,7 +38,7 @@ fn held() -> MutexGuard<'static, usize> {
     HELD_COUNT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many forks lie between this process and the one that asked first.
+/// Returns the number of forks between this process and the first one that called this.
 pub fn count() -> u32 {
     register();
     FORK_COUNT.load(Ordering::Relaxed)
@@ -60,7 +62,7 @@ extern "C" fn in_child() {
 fn register() {
     static REGISTER_ONCE: Once = Once::new();
     REGISTER_ONCE.call_once(|| {
-        // SAFETY: the handlers touch nothing but an atomic number and a lock that no thread which is lost can hold.
+        // SAFETY: the handlers only access an atomic number, and a lock that is never held by a thread which the fork lacks.
         let registered = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
         debug_assert_eq!(registered, 0, "only a lack of memory keeps them from being registered");
     });

@@ -1,5 +1,5 @@
-//! The operating system, as far as Terrace needs it: clocks, the boot id, file locks, forks, words that processes share, files that are
-//! replaced as a whole; and the hooks by which tests make a process fail.
+//! The parts of the operating system that Terrace uses: clocks, the boot id, file locks, forks, words that processes share,
+//! and files that are replaced as a whole. Also the hooks with which tests make a process fail.
 
 pub mod boot;
 pub mod clock;

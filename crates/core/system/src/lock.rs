@@ -1,4 +1,4 @@
-//! Locks of files: `flock`'s, which end where they were taken, and `fcntl`'s of single bytes.
+//! File locks: those of `flock`, which end in the process that took them, and those of `fcntl` on single bytes.
 
 use std::fs::File;
 use std::io;
@@ -12,8 +12,8 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::fork;
 
-/// A locked file. A fork shares the lock: it ends when the process that took it drops this, and not only when the fork
-/// has closed the file, too.
+/// A locked file. A fork shares the lock, but the lock ends when the process that took it drops this value, even if the fork
+/// still has the file open.
 #[derive(Debug)]
 pub struct Locked {
     file: File,
@@ -21,22 +21,22 @@ pub struct Locked {
 }
 
 impl Locked {
-    /// Locks a file for this holder alone, once no other has it.
+    /// Waits for an exclusive lock on a file.
     pub fn wait(file: File) -> io::Result<Locked> {
         Locked::take(file, FlockOperation::LockExclusive)
     }
 
-    /// Locks a file for this holder and others of its kind.
+    /// Waits for a shared lock on a file.
     pub fn share(file: File) -> io::Result<Locked> {
         Locked::take(file, FlockOperation::LockShared)
     }
 
-    /// Locks a file for this holder alone; none where another has it.
+    /// Locks a file exclusively, or returns none if another holder has it.
     pub fn at_once(file: File) -> io::Result<Option<Locked>> {
         Locked::take_at_once(file, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// Locks a file for this holder and others of its kind; none where one holds it alone.
+    /// Takes a shared lock on a file, or returns none if another holder has it exclusively.
     pub fn share_at_once(file: File) -> io::Result<Option<Locked>> {
         Locked::take_at_once(file, FlockOperation::NonBlockingLockShared)
     }
@@ -55,7 +55,7 @@ impl Locked {
         Ok(locked)
     }
 
-    /// Takes the lock in another way; where that fails it may not be held any more.
+    /// Changes the kind of the lock. If this fails, the lock may be lost.
     pub fn change(&self, how: FlockOperation) -> io::Result<()> {
         retry_on_intr(|| rustix::fs::flock(&self.file, how)).map_err(|e: Errno| e.into())
     }
@@ -64,7 +64,7 @@ impl Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         if self.forks == fork::count() {
-            // Where this fails, closing the file does it.
+            // If this fails, closing the file releases the lock.
             let _ = self.change(FlockOperation::Unlock);
         }
     }
@@ -78,24 +78,24 @@ impl Deref for Locked {
     }
 }
 
-/// Locks or unlocks a byte for this opening of the file. A process may have many openings of a file.
+/// Locks or unlocks a byte for this opening of the file. A process may open a file several times.
 pub fn lock_byte(file: &File, kind: i32, byte: i64) -> io::Result<()> {
     let range = ByteRange { kind, start: byte, length: 1 };
     range.ask(file, libc::F_OFD_SETLK).map(drop)
 }
 
-/// Whether a byte could not be locked because another opening of the file has it locked.
+/// Returns whether a byte could not be locked because another opening of the file has it locked.
 pub fn is_held(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied)
 }
 
-/// Whether another opening of the file has any byte locked.
+/// Returns whether another opening of the file has any byte locked.
 pub fn any_byte_held(file: &File) -> io::Result<bool> {
     let all = ByteRange { kind: libc::F_WRLCK, start: 0, length: 0 };
     Ok(all.ask(file, libc::F_OFD_GETLK)? != libc::F_UNLCK)
 }
 
-/// Whether another opening of the file has any byte but this one locked. The byte is above 0.
+/// Returns whether another opening of the file has any byte except this one locked. The byte must be above 0.
 pub fn other_byte_held(file: &File, byte: i64) -> io::Result<bool> {
     let below = ByteRange { kind: libc::F_WRLCK, start: 0, length: byte };
     let above = ByteRange { kind: libc::F_WRLCK, start: byte + 1, length: 0 };
@@ -107,17 +107,17 @@ pub fn other_byte_held(file: &File, byte: i64) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Locks of single bytes of a file, for what processes must not do at once. All end when this is dropped.
+/// Locks on single bytes of a file, each for something that only one process may do at a time. All end when this is dropped.
 #[derive(Debug)]
 pub struct ByteLocks(File);
 
 impl ByteLocks {
-    /// Those of the file at `path`, which is made if it is missing.
+    /// Opens the file at `path`, and creates it if it is missing.
     pub fn open(path: &Path) -> io::Result<ByteLocks> {
         File::options().create(true).truncate(false).write(true).mode(0o600).open(path).map(ByteLocks)
     }
 
-    /// Locks a byte. False where another opening of the file has it locked.
+    /// Locks a byte. Returns false if another opening of the file has it locked.
     pub fn try_lock(&self, byte: i64) -> io::Result<bool> {
         match lock_byte(&self.0, libc::F_WRLCK, byte) {
             Err(e) if is_held(&e) => Ok(false),
@@ -125,7 +125,7 @@ impl ByteLocks {
         }
     }
 
-    /// Unlocks it.
+    /// Unlocks a byte.
     pub fn unlock(&self, byte: i64) -> io::Result<()> {
         lock_byte(&self.0, libc::F_UNLCK, byte)
     }
@@ -139,10 +139,10 @@ struct ByteRange {
 }
 
 impl ByteRange {
-    /// The kind of lock that the answer names.
+    /// Returns the kind of lock in the answer.
     #[allow(unsafe_code)]
     fn ask(&self, file: &File, command: i32) -> io::Result<i32> {
-        // SAFETY: the call gets a whole `flock`, which is ours alone, and a file that is open; it keeps neither.
+        // SAFETY: the call gets a complete `flock` of our own, and an open file. It keeps neither.
         let (done, answer) = unsafe {
             let mut lock: libc::flock = std::mem::zeroed();
             (lock.l_type, lock.l_whence) = (self.kind as i16, libc::SEEK_SET as i16);

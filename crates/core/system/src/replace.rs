@@ -1,21 +1,22 @@
-//! Small files that are replaced as a whole: a reader finds what was there before, or all that is new.
+//! Replaces small files as a whole: a reader finds either the old content or the complete new one.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// Stands between a file's name and the number of the process that replaces it.
+/// The text between a file's name and the id of the process that replaces it.
 const LEFTOVER_INFIX: &str = ".new-";
 
-/// Replaces a file that is only a help. A loss of power may take the old and the new one.
+/// Replaces a file that is not essential. A loss of power may destroy the old and the new content.
 pub fn replace(file: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     replace_by(file, |new| fs::write(new, bytes))
 }
 
-/// Replaces a file. When this returns, the new one is durable; a loss of power before leaves the old or the new one.
+/// Replaces a file. When this returns, the new content is durable. An earlier loss of power leaves the old or the new
+/// content.
 pub fn replace_durably(file: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-    // The bytes are durable before the name is, and the name when this returns.
+    // The bytes are made durable before the name, and the name before this returns.
     replace_by(file, |new| fs::write(new, bytes).and_then(|()| File::open(new)?.sync_all()))?;
     file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
@@ -29,28 +30,28 @@ fn replace_by(file: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::R
         fs::rename(&new, file)
     });
     if replaced.is_err() {
-        // A full disk needs the room. Where this fails, the next opener that is alone removes it.
+        // A full disk needs the space. If this fails, the next opener that is alone removes the file.
         let _ = fs::remove_file(&new);
     }
     replaced
 }
 
-/// The name of the file that one of this name was to replace, and the process that wrote it.
+/// Splits the name of such a temporary file into the name of the file that it was to replace, and the process that wrote it.
 pub fn split_leftover(name: &str) -> Option<(&str, u32)> {
     let (file, process) = name.rsplit_once(LEFTOVER_INFIX)?;
     let is_number = process.bytes().all(|byte| byte.is_ascii_digit());
     Some((file, process.parse().ok().filter(|_| is_number && !file.is_empty())?))
 }
 
-/// Removes what killed processes left in a folder, of files whose names are `is_own`. No other process may have the store
-/// open: a process that lives in another namespace is not seen here.
+/// Removes the temporary files that killed processes left in a folder, for files whose names `is_own` accepts. No other
+/// process may have the store open, because a process in another namespace is not seen here.
 pub fn remove_leftovers(folder: &Path, is_own: impl Fn(&str) -> bool) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some((file, process)) = name.to_str().and_then(split_leftover) else { continue };
         let is_running = process != process::id() && Path::new(&format!("/proc/{process}")).exists();
         if is_own(file) && !is_running {
-            // Where this fails, the next opener tries again.
+            // If this fails, the next opener tries again.
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -60,7 +61,8 @@ pub fn remove_leftovers(folder: &Path, is_own: impl Fn(&str) -> bool) {
 mod tests {
     use super::*;
 
-    /// Each file that could not be written, as on a full disk, left an empty one behind: 200 failed openings, 200 files.
+    /// Each file that could not be written, for example on a full disk, left an empty file behind: 200 failed openings left
+    /// 200 files.
     #[test]
     fn a_file_that_cannot_be_replaced_leaves_nothing() {
         let dir = tempfile::tempdir().expect("a folder");
@@ -76,7 +78,7 @@ mod tests {
     #[test]
     fn only_what_is_left_of_own_files_by_processes_that_are_gone_is_removed() {
         let dir = tempfile::tempdir().expect("a folder");
-        // Larger than any process's number.
+        // Larger than any process id.
         let (gone, own) = (1 << 30, process::id());
         let parent = std::os::unix::process::parent_id();
         let removed = [format!("a.new-{gone}"), format!("a.new-{own}")];

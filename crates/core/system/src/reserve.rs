@@ -1,7 +1,7 @@
-//! Room that is kept on the disk of a store's directory: a file that gives some of it back when that disk is full. Without it
-//! a full disk could keep a store from being opened, and objects from being removed, which is what makes room.
+//! Reserved space on the disk of a store's directory: a file that frees a part of its space when the disk is full. Without
+//! it, a full disk could prevent a store from being opened, and objects from being removed, which is what frees space.
 //!
-//! Nothing that brings new bytes gets any of it, or it would soon be gone.
+//! No operation that adds bytes gets any of it. Otherwise it would soon be used up.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -15,29 +15,29 @@ use rustix::fs::FallocateFlags;
 /// The file's name in the store's directory.
 pub const RESERVE_FILE: &str = "reserve";
 const RESERVE_BYTES: u64 = 1 << 20;
-/// No larger part of its file system is kept: one part in ...
+/// The reserve is at most one part in this many of its file system.
 const MIN_RESERVES_PER_DISK: u64 = 64;
-/// Bytes that are given back at a time.
+/// The number of bytes that are freed at a time.
 const PART_BYTES: u64 = 128 << 10;
 
 /// An error that may come from a full disk.
 pub trait FullDisk: Sized {
-    /// The system's error, where the system refused.
+    /// Returns the system's error, if this is one.
     fn io_error(&self) -> Option<&io::Error>;
 
-    /// The error for a disk that is full and stays so; `reason` says which, and what to do.
+    /// Creates the error for a disk that stays full. `reason` says which one, and what to do.
     fn no_space(reason: String) -> Self;
 }
 
 /// The reserve of one store.
 pub struct Reserve {
     dir: PathBuf,
-    /// Whether a part of it was given back, as far as this process knows.
+    /// Whether a part of it was freed, as far as this process knows.
     is_short: AtomicBool,
 }
 
 impl Reserve {
-    /// That of the store in `dir`.
+    /// Creates the reserve of the store in `dir`.
     pub fn new(dir: &Path) -> Reserve {
         let reserve = Reserve { dir: dir.to_owned(), is_short: AtomicBool::new(false) };
         reserve.is_short.store(reserve.length() < reserve.wanted(), Ordering::Relaxed);
@@ -52,22 +52,22 @@ impl Reserve {
         fs::metadata(self.path()).map_or(0, |file| file.len())
     }
 
-    /// Bytes of the whole reserve; none where the disk's size is not known.
+    /// Returns the size of the complete reserve in bytes, or 0 if the disk's size is not known.
     fn wanted(&self) -> u64 {
         let disk = rustix::fs::statvfs(&self.dir).map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
         RESERVE_BYTES.min(disk / MIN_RESERVES_PER_DISK)
     }
 
-    /// Free bytes of the disk, or more where that is not known.
+    /// Returns the number of free bytes of the disk, or a larger number if it is not known.
     fn free(&self) -> u64 {
         rustix::fs::statvfs(&self.dir).map_or(u64::MAX, |disk| {
-            // Only root may use the blocks that a file system keeps for it.
+            // Only root may use the blocks that a file system reserves for root.
             let blocks = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
             blocks.saturating_mul(disk.f_frsize)
         })
     }
 
-    /// Makes it whole, where the disk has room for more than that.
+    /// Fills the reserve, if the disk has room for more than that.
     pub fn fill(&self) {
         let (length, wanted) = (self.length(), self.wanted());
         if length >= wanted {
@@ -83,20 +83,20 @@ impl Reserve {
     fn grow(&self, from: u64, to: u64) -> io::Result<()> {
         let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(self.path())?;
         let grown = match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, to) {
-            // Some file systems cannot set blocks aside; they give blocks to what is written.
+            // Some file systems cannot allocate blocks in advance. They allocate them when bytes are written.
             Err(rustix::io::Errno::OPNOTSUPP) => {
                 std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; (to - from) as usize], from)
             }
             grown => grown.map_err(io::Error::from),
         };
         if grown.is_err() {
-            // A file that is longer than its blocks would promise room that it does not hold.
+            // A file that is longer than its blocks would promise space that it does not have.
             let _ = file.set_len(from);
         }
         grown
     }
 
-    /// Gives a part of it back to the disk. False where nothing is left.
+    /// Frees a part of the reserve. Returns false if nothing is left.
     fn lend(&self) -> bool {
         self.is_short.store(true, Ordering::Relaxed);
         let length = self.length();
@@ -104,18 +104,18 @@ impl Reserve {
         length > 0 && cut().is_ok()
     }
 
-    /// Gives a part of it back if less than that is free. Before files are made that processes map: to write to a page of
-    /// those that the disk has no room for ends a process.
+    /// Frees a part of the reserve if less than that is free. Called before files are created that processes map: writing to
+    /// a mapped page for which the disk has no room kills the process.
     pub fn prepare(&self) {
         if self.free() < PART_BYTES {
             self.lend();
         }
     }
 
-    /// Does something that needs little room, and does it again with some of the reserve where the disk is full.
+    /// Runs an operation that needs little space. If the disk is full, frees a part of the reserve and runs it again.
     ///
     /// # Errors
-    /// [`FullDisk::no_space`] where the disk stays full.
+    /// [`FullDisk::no_space`] if the disk stays full.
     pub fn with<T, E: FullDisk + Display>(&self, mut run: impl FnMut() -> Result<T, E>) -> Result<T, E> {
         loop {
             match run() {
@@ -129,14 +129,14 @@ impl Reserve {
         }
     }
 
-    /// Does something that brings new bytes: only with what room there is beside the reserve.
+    /// Runs an operation that adds bytes, with only the space outside of the reserve.
     ///
     /// # Errors
-    /// [`FullDisk::no_space`] where the disk is full.
+    /// [`FullDisk::no_space`] if the disk is full.
     pub fn without<T, E: FullDisk + Display>(&self, run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         if self.is_short.load(Ordering::Relaxed) {
             self.fill();
-            // What was given back is free now, and is not for this.
+            // The freed part of the reserve counts as free space now, but must not be used for this.
             if self.is_short.load(Ordering::Relaxed) && self.free() < 2 * self.wanted() {
                 return Err(E::no_space(self.describe(&"what is left is kept for removals")));
             }
@@ -144,7 +144,7 @@ impl Reserve {
         run().map_err(|error| if self.is_why(&error) { E::no_space(self.describe(&error)) } else { error })
     }
 
-    /// Whether something failed because this disk is full.
+    /// Returns whether an operation failed because this disk is full.
     fn is_why(&self, error: &impl FullDisk) -> bool {
         let is_full = error.io_error().is_some_and(|cause| {
             // LMDB reports a short write on a full disk as EIO.
@@ -191,7 +191,7 @@ mod tests {
         assert!(reserve.is_short.load(Ordering::Relaxed));
         reserve.without(|| Ok::<_, io::Error>(())).expect("this disk has room");
         assert_eq!((reserve.length(), reserve.is_short.load(Ordering::Relaxed)), (RESERVE_BYTES, false));
-        // Another disk is full, and this one is not.
+        // Another disk is full, but not this one.
         let full = || io::Error::from_raw_os_error(libc::ENOSPC);
         assert_eq!(reserve.with(|| Err::<(), _>(full())).expect_err("fails").raw_os_error(), Some(libc::ENOSPC));
         assert_eq!(reserve.length(), RESERVE_BYTES);

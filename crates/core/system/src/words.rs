@@ -1,5 +1,5 @@
-//! Words of small mapped files that all processes of a store see at once. What they say is only ever a help; where a file
-//! cannot be mapped, a process sees its own.
+//! Words in small mapped files that all processes of a store share. They are only hints. If a file cannot be mapped, each
+//! process has words of its own.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 
 use memmap2::{MmapOptions, MmapRaw};
 
-/// Some words of a file.
+/// The words of a file.
 pub struct Words<const N: usize>(Where<N>);
 
 enum Where<const N: usize> {
@@ -19,7 +19,7 @@ enum Where<const N: usize> {
 impl<const N: usize> Words<N> {
     const MAPPED_BYTES: usize = N * size_of::<AtomicU64>();
 
-    /// The words of this file, which is made if there is none; all are 0 then.
+    /// Opens the words of a file. Creates the file, with words of 0, if it is missing.
     pub fn open(path: &Path) -> Words<N> {
         Self::map(path).map_or_else(
             |error| {
@@ -33,31 +33,31 @@ impl<const N: usize> Words<N> {
     fn map(path: &Path) -> io::Result<MmapRaw> {
         let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
         if file.metadata()?.len() < Self::MAPPED_BYTES as u64 {
-            // Written, not only lengthened: a page that has no place on the disk could not be written to later.
+            // The file is written, not only extended: a page without space on the disk could not be written to later.
             std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; Self::MAPPED_BYTES], 0)?;
         }
         MmapOptions::new().len(Self::MAPPED_BYTES).map_raw(&file)
     }
 
-    /// Whether other processes see them.
+    /// Returns whether other processes share these words.
     pub fn is_shared(&self) -> bool {
         matches!(self.0, Where::Shared(_))
     }
 
-    /// All of them.
+    /// Returns all words.
     #[allow(unsafe_code)]
     pub fn all(&self) -> &[AtomicU64; N] {
         match &self.0 {
             Where::Own(words) => words,
-            // SAFETY: the map begins at a page, is as long as the words, lives as long as `self`, and is only ever
-            // accessed as these atomics, by all processes. The file is never cut.
+            // SAFETY: the map begins at a page, is as long as the words, lives as long as `self`, and is only accessed as
+            // these atomics, by all processes. The file is never truncated.
             Where::Shared(map) => unsafe { &*map.as_mut_ptr().cast() },
         }
     }
 }
 
 impl<const N: usize> Default for Words<N> {
-    /// Words of this process's own.
+    /// Creates words of this process alone.
     fn default() -> Self {
         Words(Where::Own([const { AtomicU64::new(0) }; N]))
     }

@@ -22,7 +22,7 @@ typedef enum terrace_status {
   TERRACE_STATUS_NO_SPACE = 4,
   // All replicas of requested bytes are damaged or unreachable, or compressed bytes are damaged.
   TERRACE_STATUS_UNREADABLE = 5,
-  // Replicas are still owed when the time limit is reached.
+  // Replicas are still pending when the time limit is reached.
   TERRACE_STATUS_OWED = 6,
   // The caller's buffer is too short.
   TERRACE_STATUS_TOO_SHORT = 7,

@@ -21,7 +21,7 @@ pub enum Status {
     NoSpace = 4,
     /// All replicas of requested bytes are damaged or unreachable, or compressed bytes are damaged.
     Unreadable = 5,
-    /// Replicas are still owed when the time limit is reached.
+    /// Replicas are still pending when the time limit is reached.
     Owed = 6,
     /// The caller's buffer is too short.
     TooShort = 7,

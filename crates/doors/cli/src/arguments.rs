@@ -41,7 +41,7 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// Each kind of command has a type of its own, so that none can reach what does nothing with it.
+/// Each kind of command is a type of its own, so that a command only reaches code that handles it.
 #[derive(Subcommand)]
 pub enum Command {
     #[command(flatten)]
@@ -70,8 +70,8 @@ pub enum Command {
     Node(Node),
     /// Show how safe the data is, and what to do about it.
     ///
-    /// Prints safe, working (the store needs only time), warning (somebody should do something) or damaged, and the reasons. Exits
-    /// with 0 if safe, with 3 if working, and with 1 otherwise.
+    /// Prints safe, working (the store needs only time), warning (you should act) or damaged, and the reasons. Exits with 0
+    /// if safe, with 3 if working, and with 1 otherwise.
     ///
     /// Example: terrace health --wait safe
     Health(Health),
@@ -114,11 +114,11 @@ pub enum Command {
         #[arg(long)]
         salvage: bool,
     },
-    /// Delete a store: what it has put on its tiers, then its own directory.
+    /// Delete a store: first its files on the tiers, then its own directory.
     ///
-    /// Refuses if the store holds objects or a target is away, unless --force is given. Files of others are left alone.
+    /// Refuses if the store holds objects or a target is away, unless --force is given. Files of other programs stay.
     Destroy {
-        /// Delete the store with all its objects, and leave targets behind that are away.
+        /// Delete the store with all its objects, and leave its files on targets that are away.
         #[arg(long)]
         force: bool,
         /// Print what would be deleted, and delete nothing.
@@ -144,7 +144,8 @@ pub enum Command {
 pub enum StoreCommand {
     /// Copy a file or a directory into the store.
     ///
-    /// Of a directory, its contents are copied, and unchanged files are skipped. A source of - is standard input.
+    /// If SOURCE is a directory, its contents are copied, and unchanged files are skipped. If it is -, standard input is
+    /// read.
     ///
     /// Example: terrace put run.h5 runs/7/run.h5
     ///
@@ -152,7 +153,7 @@ pub enum StoreCommand {
     Put(Put),
     /// Copy objects out of the store.
     ///
-    /// SOURCE is a key, or the prefix of many keys. A destination of - is standard output.
+    /// SOURCE is a key, or the prefix of many keys. If the destination is -, the bytes go to standard output.
     ///
     /// Example: terrace get runs/7 results/
     Get(Get),
@@ -293,7 +294,7 @@ pub enum Tiers {
         #[arg(long, value_name = "TIER")]
         before: Option<String>,
     },
-    /// Remove a tier that `terrace drain` has emptied, and what the store has put on it. Files of others stay.
+    /// Remove a tier that `terrace drain` has emptied, with the store's files on it. Files of other programs stay.
     Remove { tier: String },
     /// Accept a tier's empty directories or empty bucket in place of lost ones, and make its replicas again.
     Renew {
@@ -302,7 +303,7 @@ pub enum Tiers {
     },
 }
 
-/// Which files of a directory. A pattern is held against a file's path, its name, and those of its folders.
+/// Selects files of a directory. A pattern is matched against a file's path, its name, and the names of its folders.
 #[derive(Args)]
 pub struct Filter {
     /// Include only files whose path, name or folder matches. Can be repeated.
@@ -346,7 +347,7 @@ pub struct Put {
     pub dry_run: bool,
     #[command(flatten)]
     pub filter: Filter,
-    // The last one, because its heading holds for all flags behind it.
+    // The last field, because its help heading applies to all flags after it.
     #[command(flatten)]
     pub wishes: Wishes,
 }
@@ -433,7 +434,7 @@ pub struct Mount {
     /// Return as soon as the store is mounted; `umount DIRECTORY` ends the mount.
     #[arg(long)]
     pub daemon: bool,
-    /// The process that --daemon starts: it gives up stdout and stderr when the mount is there.
+    /// The process that --daemon starts: it closes stdout and stderr once the store is mounted.
     #[arg(long, hide = true, conflicts_with = "run")]
     pub detached: bool,
     /// Run this program, which alone sees the mount, and unmount when it ends. Needs no privileges. Takes the rest of the line.

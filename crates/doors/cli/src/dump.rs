@@ -1,4 +1,4 @@
-//! Dumps of MPI ranks. What needs MPI is a program of its own, so that this one never links it.
+//! Dumps of MPI ranks. The code that needs MPI is a separate program, so that this one never links MPI.
 
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt;
@@ -23,7 +23,7 @@ const DUMP_PROGRAM: &str = "terrace-dump";
 pub struct Dump {
     #[command(subcommand)]
     pub care: Option<Care>,
-    /// Looked at here for help and mistakes; the program that dumps reads them again.
+    /// Parsed here for help and errors. The dump program parses them again.
     #[command(flatten)]
     pub flags: Option<DumpFlags>,
 }

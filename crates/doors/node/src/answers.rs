@@ -24,7 +24,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Answers from these reports. With `any_host`, whatever name the client has for this machine.
+    /// Creates answers from these reports. With `any_host`, requests may name any host.
     pub fn new(reporter: Reporter, any_host: bool) -> Answers {
         Answers { reporter, any_host }
     }
@@ -32,7 +32,8 @@ impl Answers {
     /// Answers a request. May wait for the store.
     pub fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Response<Full<Bytes>> {
         if !self.any_host && !names_this_machine(headers) {
-            // A page of another site may have given its own name this machine's address, to read what only this machine may.
+            // A page of another site may let its own host name point to this machine's address, and so read data that only
+            // this machine may read.
             let text = "name this machine by its address or as localhost\n".to_owned();
             return reply(StatusCode::MISDIRECTED_REQUEST, PLAIN_TEXT_TYPE, text);
         }
@@ -62,7 +63,7 @@ impl Answers {
     }
 }
 
-/// The word, and a line for each finding.
+/// Returns the health as text: its word, and a line for each finding.
 fn health_text(report: &Report) -> String {
     let mut text = format!("{}\n", report.health.health);
     for finding in &report.health.findings {

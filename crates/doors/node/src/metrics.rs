@@ -48,7 +48,7 @@ pub fn text(report: &Report) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// The state is 1 for one of the words, and the findings are those that there are.
+/// Adds the health: each state as 1 or 0, and one metric for each finding.
 fn health(registry: &mut Registry, report: &Report) {
     let states = Labelled::default();
     for state in [HealthState::Safe, HealthState::Working, HealthState::Warning, HealthState::Damaged] {

@@ -1,4 +1,4 @@
-//! The page for people: one document without scripts and without files from elsewhere, which the browser loads again.
+//! The page for people: one document without scripts and external files, which the browser reloads regularly.
 
 use std::time::{Duration, UNIX_EPOCH};
 

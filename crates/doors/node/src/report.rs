@@ -1,4 +1,4 @@
-//! The node's reports on its store. However often clients ask, the store is asked seldom.
+//! The node's reports on its store. A report is cached for a while, so that frequent requests cost little.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,9 +9,10 @@ use terrace::report::{Health, Status};
 
 use crate::held::Held;
 
-/// A report is given to all who ask within this time at least.
+/// The shortest time for which a report is cached.
 const MIN_REPORT_LIFE: Duration = Duration::from_millis(500);
-/// It is given to them for this many times as long as it took. Taking one walks over all objects and pending replicas.
+/// A report is cached for at least this multiple of the time that it took, because it walks over all objects and pending
+/// replicas.
 const REPORT_LIFE_FACTOR: u32 = 10;
 
 /// The state of a store at one moment.
@@ -27,17 +28,18 @@ pub struct Report {
 /// Takes reports, one at a time.
 pub struct Reporter {
     held: Arc<Held>,
-    /// The last report, and until when it is given to clients.
+    /// The last report, and the time until which it is returned again.
     last: Mutex<Option<(Instant, Arc<Report>)>>,
 }
 
 impl Reporter {
-    /// Reports on the store that is held.
+    /// Creates a reporter on the held store.
     pub fn new(held: Arc<Held>) -> Reporter {
         Reporter { held, last: Mutex::default() }
     }
 
-    /// A report that is at most half a second old, or ten times as old as it took to take. None while the store is being closed.
+    /// Returns a report, which may be half a second old, or ten times as old as the time that it took. None while the store
+    /// is being closed.
     pub fn report(&self) -> Result<Option<Arc<Report>>> {
         let mut last = self.last.lock();
         if let Some((_, report)) = last.as_ref().filter(|(until, _)| Instant::now() < *until) {

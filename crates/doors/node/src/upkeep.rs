@@ -1,4 +1,5 @@
-//! The work that no other process does: the schedule of scrubs, targets that were emptied, and what dead processes have left.
+//! Maintenance that no other process does: scheduled scrubs, checks for emptied targets, and removal of leftovers of dead
+//! processes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,9 +11,9 @@ use terrace_datasets::Datasets;
 
 use crate::held::Held;
 
-/// How often the node looks whether its targets are what they were, and whether a scrub is due.
+/// The interval at which the node checks its targets, and whether a scrub is due.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
-/// How often the node tidies up, if no other process has the store open.
+/// The interval at which the node removes leftovers, if no other process has the store open.
 const TIDY_INTERVAL_SECONDS: u64 = 600;
 /// A scrub rests for this many times as long as it reads, so that jobs keep most of the targets' bandwidth.
 const SCRUB_REST_FACTOR: u32 = 3;
@@ -47,9 +48,9 @@ pub struct Upkeep {
 }
 
 impl Upkeep {
-    /// Upkeep of the store that is held.
+    /// Creates the upkeep of the held store.
     pub fn new(held: Arc<Held>, stop: Arc<Stop>, scrub_interval: Option<Duration>) -> Upkeep {
-        // Tests do not wait for so long.
+        // Tests set a shorter interval.
         let tidy_interval = Duration::from_secs(fail::limit("TERRACE_NODE_TIDY_SECONDS", TIDY_INTERVAL_SECONDS));
         Upkeep { held, stop, scrub_interval, tidy_interval }
     }
@@ -63,7 +64,7 @@ impl Upkeep {
         let mut scrub_due = Instant::now();
         loop {
             if let Some(store) = &*self.held.read() {
-                // What a target has lost is pending again after this look, and the mover makes it.
+                // The replicas that a target has lost become pending by this check, and the mover makes them.
                 if let Err(error) = store.look_at_targets() {
                     tracing::warn!(%error, "the targets cannot be looked at");
                 }
@@ -107,9 +108,9 @@ impl Upkeep {
         }
     }
 
-    /// Opens the store again and settles datasets, if no other process has it open. The opener who is alone gives back what
-    /// dead processes have left: frames without a commit, unfinished writes, temporary files. While the node keeps the store
-    /// open, no other opener is alone.
+    /// Opens the store again and updates datasets, if no other process has it open. An opener that is alone frees the
+    /// leftovers of dead processes: frames without a commit, unfinished writes, temporary files. As long as the node keeps
+    /// the store open, no other opener is alone.
     fn tidy(&self) -> Result<(), Error> {
         let mut held = self.held.write();
         let Some(store) = held.take_if(|store| store.is_alone()) else { return Ok(()) };

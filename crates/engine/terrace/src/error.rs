@@ -23,7 +23,7 @@ pub enum Error {
     BadKey {
         /// The key as given, printed lossily.
         key: String,
-        /// The defect.
+        /// The reason.
         reason: &'static str,
     },
     /// A flat key is too long.
@@ -36,38 +36,38 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
-    /// A key that is the store's own.
+    /// A key below `.terrace`, which is reserved for the store.
     #[error("{key:?} is the store's own: nothing may be written, renamed or removed below .terrace; use another key")]
     Reserved {
         /// The key as given, printed lossily.
         key: String,
     },
-    /// An offset or length is beyond what an object can have.
+    /// An offset or length is beyond the limit for objects.
     #[error(
         "{key:?}: byte {end} is beyond the end of any object: an object has at most 2^63 - 1 bytes; check the offset and the length"
     )]
     TooLarge {
         /// The key, printed lossily.
         key: String,
-        /// Where the range would end, as far as a number of 64 bits can tell.
+        /// The end of the range, as far as a number of 64 bits can hold it.
         end: u64,
     },
-    /// A change was refused because the object is not in the expected state.
+    /// A change was refused because the object is not as expected.
     #[error("{key:?} was not changed: {reason}")]
     Conflict {
         /// The object's key, printed lossily.
         key: String,
-        /// Which expectation failed, and what to do.
+        /// The expectation that failed, and advice.
         reason: String,
     },
-    /// A read met a newer generation after bytes had been handed out.
+    /// The object was replaced after a part of its bytes had been returned.
     #[error("{key:?} was replaced while it was read; read it again")]
     Replaced {
         /// The object's key, printed lossily.
         key: String,
     },
-    /// No replica of a range could be read.
-    #[error("{key:?}: no good replica of bytes {start}..{end}; tried {tried}; `terrace repair` tells what is lost", end = start + length)]
+    /// No replica of an extent could be read.
+    #[error("{key:?}: no good replica of bytes {start}..{end}; tried {tried}; `terrace repair` replaces bad replicas and lists what is lost", end = start + length)]
     Unreadable {
         /// The object's key, printed lossily.
         key: String,
@@ -75,13 +75,13 @@ pub enum Error {
         start: u64,
         /// The extent's length in bytes.
         length: u64,
-        /// Each replica that was tried, with its fault.
+        /// Each replica that was tried, with its error.
         tried: String,
     },
-    /// No tier can take the bytes.
+    /// No tier has room for the bytes.
     #[error("no space: {tiers}")]
     NoSpace {
-        /// Each tier with its use and state, or the disk that is full; and what to do.
+        /// Each tier with its use and state, or the disk that is full, and advice.
         tiers: String,
     },
     /// The configuration cannot be used.
@@ -92,7 +92,7 @@ pub enum Error {
     Store {
         /// The store's directory.
         path: PathBuf,
-        /// Why it cannot be opened, and what to do.
+        /// Why it cannot be opened, and advice.
         reason: String,
     },
     /// The catalog (LMDB) failed.
@@ -103,34 +103,34 @@ pub enum Error {
     Damaged {
         /// Which record.
         what: String,
-        /// The defect.
+        /// The reason.
         reason: String,
     },
-    /// The commit log lacks commits that it held, or does not hold what the catalog ends with.
+    /// The commit log lacks commits that it had, or the last commit of the catalog.
     #[error("the commit log is damaged or lost (nothing was changed): {0}")]
     LogDamaged(String),
-    /// The bytes to be discarded are too many: a mistake is likely.
+    /// The bytes to be discarded exceed the limit, so a mistake is likely.
     #[error(
         "{what}: {bytes} of {of_bytes} bytes seem unused ({why}). Because this is much, nothing was removed; check that nothing is missing, then `terrace prune --force` removes them"
     )]
     TooMuch {
         /// The data to be discarded.
         what: String,
-        /// Why it seemed to be unused.
+        /// Why it seems to be unused.
         why: String,
-        /// Its size.
+        /// Its size in bytes.
         bytes: u64,
-        /// The size of all that is there.
+        /// The size in bytes of all data there.
         of_bytes: u64,
     },
-    /// Replicas were still owed when the time was up.
-    #[error("{owed} {} still owed after {seconds} s; `terrace status` shows which tier is {}", if *.owed == 1 { "replica is" } else { "replicas are" }, if *.is_full { "full" } else { "slow or away" })]
+    /// Replicas were still pending when the time was up.
+    #[error("{owed} {} still pending after {seconds} s; `terrace status` shows which tier is {}", if *.owed == 1 { "replica is" } else { "replicas are" }, if *.is_full { "full" } else { "slow or away" })]
     StillOwed {
-        /// Number of owed replicas.
+        /// Number of pending replicas.
         owed: u64,
         /// Seconds waited.
         seconds: u64,
-        /// Whether a tier that should take some is full.
+        /// Whether a tier for some of them is full.
         is_full: bool,
     },
     /// The system refused an operation on a file.
@@ -150,7 +150,7 @@ impl Error {
         move |cause| Error::Io { context, cause }
     }
 
-    /// The system's error, if the system refused.
+    /// Returns the system's error, if this is one.
     pub fn io_error(&self) -> Option<&std::io::Error> {
         match self {
             Error::Io { cause, .. } => Some(cause),

@@ -1,5 +1,5 @@
-//! How hot the objects' ranges are: what each process reads is noted in memory, and folded into a file of the store
-//! about once a second. A read writes nothing.
+//! How often ranges of objects are read. Each process counts its reads in memory, and adds them to a file of the store about
+//! once a second. A read itself writes nothing.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -14,23 +14,23 @@ use terrace_system::Locked;
 use terrace_system::replace;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Ranges that scores are kept of.
+/// The number of ranges with a score.
 const MAX_SCORED_RANGES: usize = 1 << 14;
-/// Seconds in which a score halves.
+/// The time in seconds after which a score is halved.
 const HALF_LIFE_SECONDS: f64 = 3600.0;
-/// A block with this score gets scores for its parts.
+/// A block with this score gets separate scores for its parts.
 const HOT_SCORE: f64 = 4.0;
-/// Objects whose keys are known.
+/// The number of objects whose keys are kept.
 const MAX_NAMES: usize = 4096;
-/// Reads that are remembered between two folds; of more, only this process knows.
+/// The number of reads that are kept between two updates of the file. Other processes do not see the reads beyond it.
 const MAX_TOUCHES: usize = 8192;
 const FOLD_INTERVAL: Duration = Duration::from_secs(1);
-/// An object that was not read for this number of seconds is cold.
+/// An object that was not read for this number of seconds counts as cold, and its key is dropped.
 const FORGET_AFTER_SECONDS: f64 = 12.0 * HALF_LIFE_SECONDS;
-/// Ranges with a lower score are forgotten.
+/// Ranges with a lower score are dropped.
 pub const COLD_SCORE: f64 = 1.0 / 64.0;
 
-/// How hot ranges are, as far as this process knows.
+/// The scores of ranges, as far as this process knows them.
 pub(crate) struct Hotness {
     state: Mutex<State>,
     file: PathBuf,
@@ -39,12 +39,12 @@ pub(crate) struct Hotness {
 struct State {
     ranges: Ranges,
     names: HashMap<u64, Name>,
-    /// Since the last fold.
+    /// The reads since the last update of the file.
     touches: Vec<Touch>,
     folded: Instant,
 }
 
-/// An object's key, and when it was read last.
+/// An object's key, and the time of its last read.
 #[derive(Clone, Serialize, Deserialize)]
 struct Name {
     #[serde(with = "serde_bytes")]
@@ -76,7 +76,7 @@ fn empty() -> Ranges {
 }
 
 impl Hotness {
-    /// Of the store in `dir`.
+    /// Reads the scores of the store in `dir`.
     pub fn new(dir: &Path) -> Hotness {
         let file = dir.join("hotness");
         let mut state = State { ranges: empty(), names: HashMap::new(), touches: Vec::new(), folded: Instant::now() };
@@ -84,7 +84,7 @@ impl Hotness {
         Hotness { state: Mutex::new(state), file }
     }
 
-    /// Notes that bytes of the object under `key` were read.
+    /// Notes a read of bytes of an object.
     pub fn touch(&self, key: &[u8], offset: u64, length: u64) {
         if length == 0 {
             return;
@@ -108,13 +108,13 @@ impl Hotness {
         }
     }
 
-    /// How often the block that holds a byte of an object is expected to be read in the hour to come.
+    /// Returns how often the block with this byte of an object is expected to be read in the next hour.
     pub fn reads(&self, key: &[u8], offset: u64, length: u64) -> f64 {
         reads_to_come(self.score(key, offset, length))
     }
 
-    /// The score of the block that holds a byte of an object of `length` bytes: how often as much of it was read as there
-    /// is.
+    /// Returns the score of the block with this byte of an object of `length` bytes: the bytes that were read, divided by
+    /// the length of the block.
     pub fn score(&self, key: &[u8], offset: u64, length: u64) -> f64 {
         let state = self.state.lock();
         let score = state.ranges.scores().score(state.ranges.key(xxh3_64(key), offset), now());
@@ -122,17 +122,17 @@ impl Hotness {
         score * block as f64 / length.saturating_sub(offset / block * block).clamp(1, block) as f64
     }
 
-    /// The objects that are read, as far as their keys are known.
+    /// Returns the keys of objects that are read, as far as they are known.
     pub fn objects(&self) -> Vec<Vec<u8>> {
         self.state.lock().names.values().map(|name| name.key.clone()).collect()
     }
 
-    /// Ranges of similar hotness in an object of `length` bytes, hottest first.
+    /// Returns ranges of similar hotness in an object of `length` bytes, hottest first.
     pub fn spans(&self, key: &[u8], length: u64) -> Vec<Span> {
         spans(self.state.lock().ranges.of(xxh3_64(key), length, now()))
     }
 
-    /// Tells the other processes what this one reads, and learns what they do, if that was not done for a while.
+    /// Updates the file that processes share, and reads what others have added, if the last update was long enough ago.
     pub fn fold_in_time(&self) {
         let mut state = self.state.lock();
         if state.folded.elapsed() > FOLD_INTERVAL {
@@ -140,7 +140,7 @@ impl Hotness {
         }
     }
 
-    /// The same, now.
+    /// Updates the file now.
     pub fn fold(&self) {
         self.state.lock().fold(&self.file);
     }
@@ -152,7 +152,7 @@ impl State {
         if self.touches.is_empty() {
             return self.take(read(file));
         }
-        // It is only ever a help: where it cannot be written, the touches are kept for the next time.
+        // Scores only help to plan. If the file cannot be written, the reads are kept for the next time.
         let lock = File::options().create(true).truncate(false).write(true).open(file.with_extension("lock"));
         let Ok(Some(_lock)) = lock.and_then(Locked::at_once) else { return };
         let mine = std::mem::take(&mut self.names);
@@ -164,7 +164,7 @@ impl State {
         let _ = replace(file, postcard::to_stdvec(&self.kept()).unwrap_or_default());
     }
 
-    /// Takes over what is kept.
+    /// Replaces the scores by those of the file.
     fn take(&mut self, kept: Kept) {
         self.ranges = empty();
         self.ranges.restore(kept.scores.iter().map(|(key, score)| (*key, f64::from(*score))), kept.at);

@@ -1,8 +1,10 @@
-//! Terrace keeps replicas of data on tiered storage: on which tier, under which encoding, how many.
+//! Terrace keeps replicas of data on tiered storage. It decides how many replicas there are, on which tiers, and how they
+//! are encoded.
 //!
-//! A [`Store`] holds *objects*: keys with bytes and attributes. An object's bytes are a map of immutable
-//! *extents*, each with *replicas* on targets of the store's tiers. A write returns a [`Receipt`] once the level of its
-//! [`Ack`] is reached; what is still owed is made by the store in the background. Reads are verified, take the nearest replica, and fall over to the next.
+//! A [`Store`] holds *objects*: keys with bytes and attributes. An object's bytes are a map of immutable *extents*, each
+//! with *replicas* on targets of the store's tiers. A write returns a [`Receipt`] once it has reached the level of its
+//! [`Ack`]. The store makes pending replicas in the background. Reads are verified. They use the nearest replica, and go on
+//! to the next one if it is damaged or away.
 //!
 //! ```
 //! use terrace::{Config, PutOptions, Store};

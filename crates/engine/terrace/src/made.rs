@@ -1,7 +1,8 @@
-//! Files and folders for other programs: whole under their names, or not there at all, whenever a process or the machine ends.
+//! Creates files and folders for other programs, such that they are complete or do not exist, even if the process or the
+//! machine fails.
 //!
-//! They are made under a hidden name beside their place, which the same call uses again: what an interrupted one left is not
-//! in the way, and does not stay. A lock tells a part that is still being made from one that was left.
+//! They are created under a hidden name beside their place. The next call for the same place uses this name again, so that
+//! leftovers of an interrupted call do no harm and are not kept. A lock tells a part in use from a leftover.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};
@@ -12,32 +13,32 @@ use rustix::fs::{CWD, OFlags, RenameFlags, fstatvfs, renameat_with, syncfs};
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 
-/// Parts that this process is making.
+/// The parts that this process is writing.
 static UNFINISHED_PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Bytes of a name that a part's name repeats: with what is around them it is still a name.
+/// The number of bytes of a name that are repeated in the name of its part, which must not be too long for a name either.
 const KEPT_NAME_LENGTH: usize = 200;
 
-/// Removes what this process is making, and lets it begin and finish nothing more: for signal handlers that end the process in the midst
-/// of it.
+/// Removes the parts that this process is writing, and prevents it from creating or finishing others. For signal handlers
+/// that end the process.
 pub fn remove_unfinished_parts() {
     let parts = UNFINISHED_PARTS.lock();
     for part in &*parts {
-        // What cannot be removed is removed when it is made again.
+        // A part that cannot be removed is removed by the next call for the same place.
         let _ = fs::remove_file(part).or_else(|_| fs::remove_dir_all(part));
     }
     // Held until the process ends.
     std::mem::forget(parts);
 }
 
-/// A file that is being made. Dropped before it is finished, it is removed.
+/// A file that is being written. If it is dropped before it is finished, it is removed.
 pub struct NewFile {
     file: File,
-    /// None where it is written straight to what is no plain file, such as a pipe.
+    /// None if the place is not a regular file, such as a pipe. Then bytes are written to it directly.
     part: Option<Part>,
 }
 
-/// A folder that is being made. Dropped before it is finished, it is removed.
+/// A folder that is being written. If it is dropped before it is finished, it is removed.
 pub struct NewFolder(Part);
 
 /// A file that is being written beside its final place.
@@ -45,16 +46,17 @@ struct Part {
     path: PathBuf,
     place: PathBuf,
     replaces: bool,
-    /// Open and locked, so that others see that it is being made.
+    /// Open and locked, so that other processes see that the part is in use.
     lock: File,
 }
 
 impl NewFile {
-    /// Begins a file of `length` bytes. Finishing it replaces the file at its place; pipes and devices are written to directly.
+    /// Creates a file of `length` bytes. Finishing it replaces the file at its place. Pipes and devices are written to
+    /// directly.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`] where there is no room for it, [`io::ErrorKind::ResourceBusy`] where another process is
-    /// making it.
+    /// [`io::ErrorKind::StorageFull`] if there is no room for it, [`io::ErrorKind::ResourceBusy`] if another process is
+    /// writing it.
     pub fn create(place: &Path, length: u64) -> io::Result<NewFile> {
         match fs::metadata(place) {
             Ok(there) if there.is_dir() => {
@@ -63,16 +65,16 @@ impl NewFile {
             Ok(there) if !there.is_file() => {
                 Ok(NewFile { file: OpenOptions::new().write(true).open(place)?, part: None })
             }
-            // Where it is a link, what that leads to is replaced.
+            // If the place is a link, the file to which it leads is replaced.
             Ok(there) => NewFile::begin(fs::canonicalize(place)?, true, length, Some(there.permissions())),
             Err(_) => NewFile::begin(place.to_owned(), true, length, None),
         }
     }
 
-    /// Begins a file of `length` bytes at a free place.
+    /// Creates a file of `length` bytes at a free place.
     ///
     /// # Errors
-    /// As [`NewFile::create`]; [`io::ErrorKind::AlreadyExists`], also from [`NewFile::finish`], where there is something.
+    /// As [`NewFile::create`]; [`io::ErrorKind::AlreadyExists`], also from [`NewFile::finish`], if the place is not free.
     pub fn create_new(place: &Path, length: u64) -> io::Result<NewFile> {
         check_free(place)?;
         NewFile::begin(place.to_owned(), false, length, None)
@@ -80,7 +82,7 @@ impl NewFile {
 
     fn begin(place: PathBuf, replaces: bool, length: u64, permissions: Option<Permissions>) -> io::Result<NewFile> {
         let open = |path: &Path| {
-            // Nobody can have it lead elsewhere.
+            // So that no other user can make the name lead elsewhere.
             let flags = OFlags::NOFOLLOW.bits() as i32;
             OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)
         };
@@ -94,10 +96,10 @@ impl NewFile {
         Ok(NewFile { file, part: Some(part) })
     }
 
-    /// Puts it in its place.
+    /// Moves the file to its place.
     pub fn finish(self) -> io::Result<()> {
         let Some(part) = &self.part else { return Ok(()) };
-        // Before it has its name: a power cut could leave the name without the bytes.
+        // Synced before it has its name, because a power cut could leave the name without the bytes.
         self.file.sync_all()?;
         part.move_to_place()
     }
@@ -114,7 +116,7 @@ impl Write for NewFile {
 }
 
 impl NewFolder {
-    /// Begins a folder where there is nothing yet.
+    /// Creates a folder at a free place.
     ///
     /// # Errors
     /// As [`NewFile::create_new`].
@@ -136,19 +138,19 @@ impl NewFolder {
         Ok(NewFolder(part))
     }
 
-    /// Where it is now, to be filled.
+    /// Returns the current path of the folder, in which files can be created.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Bytes that are free there, as far as it is known.
+    /// Returns the number of free bytes there, if it is known.
     pub fn room(&self) -> Option<u64> {
         room(&self.0.lock)
     }
 
-    /// Puts it in its place.
+    /// Moves the folder to its place.
     pub fn finish(self) -> io::Result<()> {
-        // As for a file; its own files are many.
+        // Synced before it has its name, as a file is. One call syncs all of its files.
         syncfs(&self.0.lock)?;
         self.0.move_to_place()
     }
@@ -156,7 +158,9 @@ impl NewFolder {
 
 impl Part {
     fn begin(place: PathBuf, replaces: bool, open: impl Fn(&Path) -> io::Result<File>) -> io::Result<Part> {
-        let name = place.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it has no name"))?;
+        let name = place
+            .file_name()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name; name a file"))?;
         let name = name.to_string_lossy();
         let kept =
             name.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= KEPT_NAME_LENGTH).last();
@@ -166,7 +170,7 @@ impl Part {
         let busy = || {
             io::Error::new(
                 io::ErrorKind::ResourceBusy,
-                "it is being made already; wait for that, or name another place",
+                "another process is writing it; wait for that, or name another path",
             )
         };
         if unfinished.contains(&path) {
@@ -177,10 +181,10 @@ impl Part {
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(busy()),
-                // Where a file system has no locks, two who make the same are not kept apart.
+                // On a file system without locks, two processes that create the same file are not kept apart.
                 Err(TryLockError::Error(error)) => tracing::debug!("{} cannot be locked: {error}", path.display()),
             }
-            // The previous holder of the lock may have put it in its place: then it is not a leftover any more.
+            // The previous holder of the lock may have moved the part to its place. Then it is no leftover.
             let (own, there) = (lock.metadata()?, fs::symlink_metadata(&path));
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
                 unfinished.push(path.clone());
@@ -190,14 +194,14 @@ impl Part {
     }
 
     fn move_to_place(&self) -> io::Result<()> {
-        // Held, so that a process that ends does not remove what has just become whole.
+        // Held so that `remove_unfinished_parts` does not remove a part that has just been finished.
         let _unfinished = UNFINISHED_PARTS.lock();
         if self.replaces {
             return fs::rename(&self.path, &self.place);
         }
         match renameat_with(CWD, &self.path, CWD, &self.place, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => {
-                // The file system cannot tell by itself.
+                // This file system cannot refuse to replace a file, so the place is checked here.
                 check_free(&self.place)?;
                 fs::rename(&self.path, &self.place)
             }
@@ -210,14 +214,15 @@ impl Drop for Part {
     fn drop(&mut self) {
         let mut unfinished = UNFINISHED_PARTS.lock();
         unfinished.retain(|path| *path != self.path);
-        // In its place it has another name. What cannot be removed is removed when it is made again.
+        // A finished part has another name by now. A part that cannot be removed is removed by the next call for the same
+        // place.
         let _ = fs::remove_file(&self.path).or_else(|_| fs::remove_dir_all(&self.path));
     }
 }
 
 fn check_free(place: &Path) -> io::Result<()> {
     match fs::symlink_metadata(place) {
-        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already; name what is not there yet")),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists already; name another path")),
         Err(_) => Ok(()),
     }
 }
@@ -226,16 +231,16 @@ fn check_room(file: &File, length: u64) -> io::Result<()> {
     match room(file) {
         Some(room) if room < length => Err(io::Error::new(
             io::ErrorKind::StorageFull,
-            format!("it takes {length} bytes and {room} are free there; free some, or name another place"),
+            format!("it takes {length} bytes and {room} are free there; free some, or name another path"),
         )),
         _ => Ok(()),
     }
 }
 
-/// Bytes that are free on a file's file system; none where that does not say.
+/// Returns the number of free bytes on a file's file system. None if it does not tell.
 fn room(file: &File) -> Option<u64> {
     let room = fstatvfs(file).ok()?;
-    // A file system without a limit says that it has no blocks at all.
+    // A file system without a limit reports no blocks at all.
     (room.f_blocks > 0).then(|| room.f_bavail.saturating_mul(room.f_frsize))
 }
 

@@ -1,4 +1,4 @@
-//! The store's reports. Their JSON form is fixed: scripts rely on it.
+//! The store's reports. Their JSON form is stable, because scripts rely on it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Where an object's bytes are: `terrace locate`.
+/// The places of an object's bytes: `terrace locate`.
 #[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Location {
@@ -28,7 +28,7 @@ pub struct ExtentLocation {
     pub offset: u64,
     /// Bytes.
     pub length: u64,
-    /// Copies that are there or owed, nearest first.
+    /// The replicas, made and pending, nearest first.
     pub replicas: Vec<ReplicaLocation>,
 }
 
@@ -40,16 +40,16 @@ pub struct ReplicaLocation {
     pub tier: String,
     /// The target's path or name.
     pub target: String,
-    /// How it is encoded; empty while it is owed.
+    /// The encoding's name. Empty while the replica is pending.
     pub encoding: String,
     /// Whether it exists.
     pub state: ReplicaState,
-    /// Bytes of its payload.
+    /// Length of its payload in bytes.
     pub stored: u64,
-    /// The file that holds its frame, where the target is a directory.
+    /// The file that holds its frame, if the target is a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// The frame's first byte in the file.
+    /// The offset of the frame in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
 }
@@ -58,19 +58,19 @@ pub struct ReplicaLocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplicaState {
-    /// It does.
+    /// It exists.
     Present,
-    /// It is to be made.
+    /// It is pending.
     Owed,
 }
 
-/// The store at a glance: `terrace status`.
+/// A summary of the store: `terrace status`.
 #[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// Number of objects.
     pub objects: u64,
-    /// Number of owed replicas.
+    /// Number of pending replicas.
     pub owed: u64,
     /// The progress of replanning, if the rules have changed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub struct Status {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Replanning {
-    /// The last key that was looked at, printed lossily.
+    /// The last key that was checked, printed lossily.
     pub after: Option<String>,
 }
 
@@ -95,11 +95,11 @@ pub struct TierStatus {
     pub name: String,
     /// Allocated bytes on all its targets.
     pub used: u64,
-    /// The most that they may hold together.
+    /// The limit for the bytes on all its targets together.
     pub capacity: u64,
-    /// Replicas owed to it.
+    /// Number of replicas that are pending for it.
     pub queue: u64,
-    /// Of its targets, the state of the worst.
+    /// The worst state of its targets.
     pub state: TierState,
 }
 
@@ -107,17 +107,17 @@ pub struct TierStatus {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes in use and free; `u64::MAX` where a target has no limit.
+    /// Bytes in use and free. `u64::MAX` if a target has no limit.
     pub capacity: u64,
     /// Bytes that are free.
     pub free: u64,
 }
 
-/// Whether a tier can be used.
+/// The state of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TierState {
-    /// It can.
+    /// It can be used.
     Ok,
     /// It takes no more bytes.
     Full,
@@ -133,16 +133,16 @@ pub enum TierState {
 pub struct Scrubbed {
     /// Replicas read and verified.
     pub checked: u64,
-    /// Of these, damaged or missing.
+    /// Of these, the number of damaged or missing ones.
     pub bad: u64,
-    /// Bad replicas that were replaced.
+    /// The number of bad replicas that were replaced.
     pub repaired: u64,
-    /// Extents without a good replica.
+    /// Number of extents without a good replica.
     pub lost: u64,
-    /// Extents with one replica that are to have more, and none is pending.
+    /// Number of extents with one replica that should have more, and have none pending.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub one_copy: u64,
-    /// How many lost extents each object has, by its key as [`terrace_format::key::show`] writes it.
+    /// The number of lost extents of each object, by its key as [`terrace_format::key::show`] writes it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_of: BTreeMap<String, u64>,
 }
@@ -155,15 +155,15 @@ fn is_zero(count: &u64) -> bool {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Salvaged {
-    /// Objects that have a key now.
+    /// Objects that were given a key.
     pub objects: u64,
-    /// Their bytes.
+    /// Length of these objects in bytes.
     pub bytes: u64,
-    /// Objects that lack bytes before the last byte found.
+    /// Objects that were left out, because bytes before the last known byte are missing.
     pub incomplete: u64,
     /// Whether the log lacked commits.
     pub log_was_damaged: bool,
-    /// How many it lacked, where anything still tells.
+    /// The number of commits that it lacked, if it is known.
     pub missing_commits: u64,
 }
 
@@ -171,28 +171,30 @@ pub struct Salvaged {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Moved {
-    /// Made.
+    /// Replicas that were made.
     pub made: u64,
-    /// Taken off their targets.
+    /// Replicas that were dropped from their targets.
     pub dropped: u64,
-    /// Left where they are (evict, drain) or not made (stage): no other failure domain takes them.
+    /// Replicas that were left where they are (evict, drain) or not made (stage), because no other failure domain takes
+    /// them.
     pub kept: u64,
-    /// Extents that have fewer replicas than before and than they should have, because no other failure domain takes one.
+    /// Extents that have fewer replicas than before and fewer than they should have, because no other failure domain takes
+    /// one.
     pub thinned: u64,
 }
 
 impl Moved {
-    /// Counts an extent that had `before` replicas, made or pending, and has `after`.
+    /// Counts an extent that had `before` replicas, made or pending, and now has `after`.
     pub(crate) fn count_thinned(&mut self, before: usize, after: usize, wanted: u8) {
         self.thinned += u64::from(after < before && after < usize::from(wanted));
     }
 }
 
-/// The parts of a store and their fate: `terrace destroy`.
+/// The parts of a store and whether they can be removed: `terrace destroy`.
 #[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Remains {
-    /// The number of users' objects; none where they cannot be counted.
+    /// The number of users' objects. None if they cannot be counted.
     pub objects: Option<u64>,
     /// Their length in bytes.
     pub bytes: Option<u64>,
@@ -203,7 +205,7 @@ pub struct Remains {
     pub unreadable: Option<String>,
     /// Its targets.
     pub targets: Vec<TargetRemains>,
-    /// Files that others put into its directories: they stay, and so do the folders in which they are.
+    /// Files of other programs in its directories. They stay, and so do the folders that hold them.
     pub kept: Vec<PathBuf>,
 }
 
@@ -215,24 +217,24 @@ pub struct TargetRemains {
     pub tier: String,
     /// The target's path or name.
     pub target: String,
-    /// Bytes of what the store has put there.
+    /// The size of the store's files there, in bytes.
     pub used: u64,
-    /// Whether it is there.
+    /// Whether its files can be removed.
     pub state: RemainState,
     /// Why it is away.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
-/// Whether a target is there to be emptied.
+/// Whether the store's files on a target can be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RemainState {
-    /// It is, and goes.
+    /// They are there, and are removed.
     Present,
-    /// Nothing of the store is in its place.
+    /// The store has no files there.
     Nothing,
-    /// It cannot be reached, or is not what it was: what the store has put there stays.
+    /// The target cannot be reached, or is another one. The store's files on it stay.
     Away,
 }
 
@@ -242,12 +244,12 @@ pub enum RemainState {
 pub struct Health {
     /// The worst state of the findings; safe if there are none.
     pub health: HealthState,
-    /// Whether a process runs `terrace node` on this store.
+    /// Whether `terrace node` runs on this store.
     pub node: bool,
     /// The last scrub of the whole store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_scrub: Option<LastScrub>,
-    /// Everything that keeps the data from being safe, the worst first.
+    /// The findings, the worst first.
     pub findings: Vec<Finding>,
 }
 
@@ -265,11 +267,11 @@ pub struct LastScrub {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HealthState {
-    /// All data has the replicas and the durability that it should have.
+    /// All data has its replicas and its durability.
     Safe,
-    /// The store is at work, and only needs time.
+    /// The store is working on it, and only needs time.
     Working,
-    /// Somebody should do something.
+    /// A user should act.
     Warning,
     /// Data is lost.
     Damaged,
@@ -294,9 +296,9 @@ pub struct Finding {
     pub code: FindingCode,
     /// How bad it is.
     pub health: HealthState,
-    /// The finding in words.
+    /// A description of the finding.
     pub message: String,
-    /// The way to mend it.
+    /// Advice for the user.
     pub advice: &'static str,
 }
 
@@ -306,9 +308,9 @@ pub struct Finding {
 pub enum FindingCode {
     /// Replicas are pending.
     Owed,
-    /// Commits that a power cut could take.
+    /// A power cut could destroy recent commits.
     NotDurable,
-    /// The rules have changed, and objects are planned again.
+    /// The rules have changed, and objects are being planned again.
     Replanning,
     /// No target holds a copy of the commit log.
     LogOneCopy,
@@ -318,11 +320,11 @@ pub enum FindingCode {
     TierReadOnly,
     /// The slowest tier is full up to its high watermark.
     NearlyFull,
-    /// Not all replicas were verified for a long time.
+    /// Some replicas were not verified for a long time.
     ScrubOld,
     /// The last scrub found bad replicas that were not replaced.
     BadReplicas,
-    /// The last scrub found extents with one replica that are to have more, and none is pending.
+    /// The last scrub found extents with one replica that should have more, and have none pending.
     OneCopy,
     /// The last scrub found extents without a good replica.
     Lost,

@@ -1,4 +1,5 @@
-//! Files with holes: what reads as zeros and takes no space. Holes of a file become holes of its object, and the other way round.
+//! Files with holes: ranges that read as zeros and take no space. Holes of a file become holes of its object, and the
+//! reverse.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -6,27 +7,27 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use rustix::fs::SeekFrom as Look;
 use rustix::io::Errno;
 
-/// A shorter hole is read as the zeros that it stands for: an extent for each piece between such holes costs more than the zeros.
+/// A shorter hole is read as zeros, because separate extents on both of its sides would cost more than the zeros.
 pub const MIN_HOLE_BYTES: u64 = 64 << 10;
-/// Files are given space in pieces of this length: as long a run of zeros, at a multiple of it, is left out.
+/// File systems allocate space in blocks of this length, so runs of zeros are left out in units of it.
 const PAGE_BYTES: usize = 4 << 10;
-/// How many zeros are written at a time where a sink has no holes.
+/// The number of zeros that are written at a time if a sink has no holes.
 const MAX_ZEROS: u64 = 64 << 10;
 
 /// A source of bytes that may have holes.
 pub trait ReadHoles: Read {
-    /// Passes over the hole that begins where the next byte would be read; how long it is. After this, `read` gives the bytes up to
-    /// the next hole, and then none.
+    /// Skips the hole that begins at the next byte, and returns its length. After this, `read` returns the bytes up to the
+    /// next hole, and then none.
     fn pass_hole(&mut self) -> io::Result<u64>;
 }
 
 /// A sink of bytes that may get holes.
 pub trait WriteHoles: Write {
-    /// Leaves out `length` bytes, which are to read as zeros.
+    /// Leaves out `length` bytes, which must read as zeros.
     fn skip_hole(&mut self, length: u64) -> io::Result<()>;
 }
 
-/// A source without holes, or a sink that is given zeros in their place.
+/// A source that has no holes, or a sink to which holes are written as zeros.
 pub struct Dense<T>(pub T);
 
 impl<T: Read> Read for Dense<T> {
@@ -75,38 +76,39 @@ impl<T: WriteHoles + ?Sized> WriteHoles for &mut T {
     }
 }
 
-/// Up to `end` bytes of a file from its beginning, and the holes among them. Where the file system knows of no holes there are none.
+/// The bytes of a file up to `end`, and its holes. There are none if the file system does not support them.
 pub struct SparseReader {
     file: File,
     at: u64,
     end: u64,
-    /// The bytes up to here are no hole, as far as was looked.
+    /// The bytes up to here are known to be data.
     data_end: u64,
 }
 
 impl SparseReader {
-    /// Of a file, at most up to `end`.
+    /// Reads a file, at most up to `end`.
     pub fn new(file: File, end: u64) -> SparseReader {
         SparseReader { file, at: 0, end, data_end: 0 }
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// The first byte of data from `from` on; where there is none, the file's end.
+    /// Returns the offset of the first data from `from` on, or the file's end if there is none.
     fn next_data(&self, from: u64) -> io::Result<u64> {
         match rustix::fs::seek(&self.file, Look::Data(from)) {
             Ok(data) => Ok(data.min(self.end)),
-            // All that is left is a hole. Where the file has become shorter, that is no hole but its end.
+            // The rest is one hole. If the file has become shorter, it ends instead.
             Err(Errno::NXIO) => Ok(self.file.metadata()?.len().clamp(from, self.end.max(from))),
             // This file system, or this kind of file, has no holes.
             Err(_) => Ok(from),
         }
     }
 
-    /// The first byte from `from` on that is in a hole which is worth it.
+    /// Returns the offset of the first byte from `from` on that is in a hole of at least [`MIN_HOLE_BYTES`], or
+    /// `end` if there is none.
     fn next_hole(&self, from: u64) -> io::Result<u64> {
         let mut at = from;
         while at < self.end {
@@ -141,7 +143,7 @@ impl ReadHoles for SparseReader {
         self.at = data;
         self.data_end = if data < self.end { self.next_hole(data)? } else { data };
         if self.data_end == data && data < self.end {
-            // Its end came meanwhile, or it has no holes.
+            // The file has become shorter, or has no holes.
             self.data_end = self.end;
         }
         self.file.seek(SeekFrom::Start(self.at))?;
@@ -149,19 +151,19 @@ impl ReadHoles for SparseReader {
     }
 }
 
-/// A new file in which long runs of zeros become holes.
+/// A writer to a new file, in which long runs of zeros become holes.
 pub struct SparseWriter<'a> {
     file: &'a File,
     at: u64,
 }
 
 impl SparseWriter<'_> {
-    /// For an empty file.
+    /// Writes to an empty file.
     pub fn new(file: &File) -> SparseWriter<'_> {
         SparseWriter { file, at: 0 }
     }
 
-    /// Gives the file its length, which what was left out at the end did not.
+    /// Sets the file's length, which a hole at the end does not extend.
     pub fn finish(self) -> io::Result<()> {
         self.file.set_len(self.at)
     }
@@ -169,7 +171,7 @@ impl SparseWriter<'_> {
 
 impl Write for SparseWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Up to the next multiple of a page, then page by page as long as they are alike.
+        // Up to the next page boundary, then page by page while pages are all zeros or all not.
         let to_page = PAGE_BYTES - (self.at % PAGE_BYTES as u64) as usize;
         let mut length = to_page.min(bytes.len());
         let zero = is_zero(&bytes[..length]);

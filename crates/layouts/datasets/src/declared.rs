@@ -27,14 +27,14 @@ pub struct Declared {
     pub model: Model,
 }
 
-/// UpdateTime a write reaches a replica.
+/// When a write reaches a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UpdateTime {
     /// In the same commit as the write.
     Now,
     /// Within this time after the write.
     Within(Duration),
-    /// UpdateTime the view that was written through is closed.
+    /// When the view that was written through is closed.
     OnClose,
 }
 

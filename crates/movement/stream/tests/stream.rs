@@ -322,7 +322,7 @@ fn a_failing_destination_is_parked_alone_and_continues_when_it_works_again() {
     };
     let reasons = parked(&stream);
     assert_eq!(reasons.len(), 2, "{reasons:?}");
-    assert!(reasons[0].1.contains("no regular file"), "{reasons:?}");
+    assert!(reasons[0].1.contains("not a regular file"), "{reasons:?}");
     assert!(stream.backlog().unwrap().requests >= 400);
     fs::remove_dir(archive.join("folder")).unwrap();
     fs::remove_file(archive.join("link")).unwrap();

@@ -103,8 +103,9 @@ impl Applier<'_, '_> {
         })
     }
 
-    /// Whether frames have the replicas that `new` lists, and owe those. Where a power cut undoes the commit that wrote a frame, a
-    /// copy has it by what its commit lists, and by nothing that was said before.
+    /// Returns whether each frame has exactly the replicas that `new` lists, and exactly the pending ones. If a power cut
+    /// undoes the commit that wrote a frame, only the commit of the copy describes the frame, so this commit must list all
+    /// of its replicas.
     pub(super) fn lists_what_is_there(&self, from: &[u8], new: &[NewExtent]) -> Result<bool> {
         let holder = self.object(from)?;
         for NewExtent { extent, owed } in new {
@@ -199,7 +200,7 @@ impl Applier<'_, '_> {
         Ok(())
     }
 
-    /// Counts an object as an owner of the shared frames that it names since a change of its extents.
+    /// Counts an object as an owner of the shared frames that its extents name after a change and did not name before it.
     pub(super) fn own_shared(&mut self, object: u64, before: &[Extent], after: &[Extent]) -> Result<()> {
         if after.iter().all(|extent| extent.source.is_none()) {
             return Ok(());
@@ -215,7 +216,7 @@ impl Applier<'_, '_> {
         Ok(())
     }
 
-    /// Takes an owner from a shared frame, which dies with the last one.
+    /// Removes an owner from a shared frame. With the last owner, the frame is dropped.
     pub(super) fn disown(&mut self, name: &Task) -> Result<()> {
         let Some(mut frame) = self.shared(name)? else { return Ok(()) };
         frame.owners = frame.owners.saturating_sub(1);

@@ -12,27 +12,28 @@ use crate::Random;
 
 /// Sectors reach the medium whole.
 const SECTOR_BYTES: u64 = 512;
-/// File systems rely on it that the block of their superblock reaches the medium whole, as it does on today's disks.
+/// File systems rely on writes of their superblock's block being atomic, as they are on today's disks.
 const SUPERBLOCK_BYTES: u64 = 4096;
 
-/// How the writes since the last flush fared in an image.
+/// The losses among the writes since the last flush, in an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CutLosses {
     /// Writes since the last flush.
     pub unflushed: usize,
-    /// Those that are gone.
+    /// The number of writes that are lost completely.
     pub lost: usize,
     /// Writes that lost some sectors.
     pub torn: usize,
 }
 
-/// Makes images of one record.
+/// Makes images from one record.
 pub(super) struct ImageMaker {
     folder: PathBuf,
     superblocks: &'static [u64],
     entries: Vec<Entry>,
     data: File,
-    /// Entries that `base` holds: the disk as it was when the recording began, brought up to a flush.
+    /// The number of entries that are applied to `base`: the disk at the beginning of the recording, with the entries up to
+    /// a flush.
     applied: usize,
 }
 
@@ -52,7 +53,7 @@ impl ImageMaker {
         position + later.take_while(|entry| **entry != Entry::Flush).count()
     }
 
-    /// Writes what may be found after a power cut behind the first `prefix` entries into the file `to`.
+    /// Writes a state that a power cut after the first `prefix` entries may leave to the file `to`.
     pub(super) fn make(&mut self, prefix: usize, random: &mut Random, to: &Path) -> io::Result<CutLosses> {
         let prefix = prefix.min(self.entries.len());
         let flushed = self.entries[..prefix].iter().rposition(|entry| *entry == Entry::Flush).map_or(0, |at| at + 1);
@@ -66,14 +67,14 @@ impl ImageMaker {
             self.write(&file, *entry, |_| true)?;
         }
         self.applied = flushed;
-        // A new file: the last image may be mounted still, see `mount_again`.
+        // Always a new file, because the last image may still be mounted: see `mount_again`.
         match std::fs::remove_file(to) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => copy_sparse(&base, to)?,
         }
         let file = File::options().write(true).open(to)?;
         let mut losses = CutLosses::default();
-        // Some cuts lose all that was not flushed, some nothing of it.
+        // Some cuts lose everything that was not flushed, and some lose nothing.
         let luck = random.below(6);
         for entry in &self.entries[flushed..prefix] {
             let Entry::Write { offset, length, .. } = *entry else { continue };
@@ -93,7 +94,7 @@ impl ImageMaker {
         Ok(losses)
     }
 
-    /// Carries out those sectors of a write that `keep` wants.
+    /// Applies those sectors of a write for which `keep` returns true.
     fn write(&self, file: &File, entry: Entry, mut keep: impl FnMut(u64) -> bool) -> io::Result<()> {
         let Entry::Write { offset, length, at } = entry else { return Ok(()) };
         let mut bytes = vec![0; length as usize];

@@ -1,10 +1,10 @@
 //! Disks that record every write and every flush, with a real file system on them, and the states that a power cut may
 //! leave of them.
 //!
-//! A [`RecordedDisk`] is a loop device whose backing file a process of its own serves by FUSE. Its file system is used like
-//! any other. [`RecordedDisk::power_off`] ends the recording; [`DiskRecord::image_at`] then mounts what may be found after a
-//! power cut at any moment of it, and [`DiskRecord::restart_at`] goes on, recorded again, from such a state. All are mounted at
-//! the same path. A copy of an image that is in use is not a state that a power cut leaves.
+//! A [`RecordedDisk`] is a loop device whose backing file a separate process serves by FUSE. Its file system is used like
+//! any other. [`RecordedDisk::power_off`] ends the recording. [`DiskRecord::image_at`] then mounts a state that a power cut
+//! at any position may leave, and [`DiskRecord::restart_at`] continues, recorded again, from such a state. All are mounted
+//! at the same path. A copy of an image in use is not a state that a power cut leaves.
 //!
 //! A test program that uses this has `terrace_testkit::disk_server!();` in its root.
 
@@ -29,23 +29,23 @@ use server::{SERVED_FOLDER_VARIABLE, SERVER_TEST_NAME, served_folder};
 
 use crate::{Missing, Random};
 
-/// How long the server's first answer and its end are waited for.
+/// The longest wait for the server's first answer, and for its end.
 const MAX_SERVER_WAIT: Duration = Duration::from_secs(60);
 const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A mounted disk that records what is written to it.
+/// A mounted disk that records all writes and flushes.
 pub struct RecordedDisk {
-    // Dropped in this order: the server ends when the folder's guard has unmounted everything.
+    // Dropped in this order, because the server ends once the folder's guard has unmounted everything.
     folder: DiskFolder,
     format: DiskFormat,
     server: Server,
 }
 
 impl RecordedDisk {
-    /// Makes a disk of this size (or the smallest that the format allows), formats and mounts it.
+    /// Creates a disk of this size (or the smallest that the format allows), formats it and mounts it.
     ///
     /// # Errors
-    /// This machine offers no FUSE, no loop devices, or no program that makes this format.
+    /// If this machine has no FUSE, no loop devices, or no program for this format.
     pub fn create(format: DiskFormat, bytes: u64) -> Result<RecordedDisk, Missing> {
         File::options().read(true).write(true).open("/dev/fuse").map_err(|e| Missing::new("fuse", e))?;
         File::options().read(true).write(true).open("/dev/loop-control").map_err(|e| Missing::new("loop", e))?;
@@ -70,20 +70,20 @@ impl RecordedDisk {
         served_folder(&self.folder.path).join("disk")
     }
 
-    /// Where its file system is mounted.
+    /// Returns the path at which its file system is mounted.
     pub fn path(&self) -> PathBuf {
         self.folder.mount_point()
     }
 
-    /// The number of writes and flushes that have reached the device. All that was flushed before this call is durable in
-    /// each image at this position or a later one.
+    /// Returns the number of writes and flushes that have reached the device. Everything that was flushed before this call
+    /// is durable in each image at this position or a later one.
     pub fn position(&self) -> io::Result<usize> {
         record::count_entries(&self.folder.path)
     }
 
-    /// Unmounts the disk, which writes the rest of what the kernel caches, and ends the recording.
+    /// Unmounts the disk, which writes the rest of the kernel's cache, and ends the recording.
     pub fn power_off(self) -> io::Result<DiskRecord> {
-        // Where this fails, the folder is dropped before the server: what is declared last goes first.
+        // If this fails, the folder is dropped before the server, because bindings are dropped in reverse order.
         let RecordedDisk { mut server, format, folder } = self;
         unmount_wholly(&folder.mount_point())?;
         unmount_wholly(&served_folder(&folder.path))?;
@@ -93,7 +93,7 @@ impl RecordedDisk {
     }
 }
 
-/// All that was written to a disk that is switched off.
+/// The record of a disk that was switched off.
 pub struct DiskRecord {
     folder: DiskFolder,
     format: DiskFormat,
@@ -101,18 +101,18 @@ pub struct DiskRecord {
 }
 
 impl DiskRecord {
-    /// The number of writes and flushes in it.
+    /// Returns the number of writes and flushes in it.
     pub fn length(&self) -> usize {
         self.images.entries()
     }
 
-    /// The position before the first flush at or behind this one: there most writes can be lost.
+    /// Returns the position before the first flush at or after this one, where the most writes can be lost.
     pub fn next_flush(&self, position: usize) -> usize {
         self.images.next_flush(position)
     }
 
-    /// Mounts a state that a power cut at this position may leave: all writes before the last flush are there, and any part
-    /// of those since, in sectors. Positions that only grow are quickest.
+    /// Mounts a state that a power cut at this position may leave: all writes before the last flush exist, and any sectors
+    /// of those since. This is fastest if positions increase from call to call.
     pub fn image_at(&mut self, position: usize, random: &mut Random) -> io::Result<DiskImage<'_>> {
         let image = self.folder.path.join("image");
         let losses = self.images.make(position, random, &image)?;
@@ -120,7 +120,7 @@ impl DiskRecord {
         Ok(DiskImage { record: self, losses, mounted: true })
     }
 
-    /// Goes on, recorded from its beginning, with a state that a power cut at this position may leave.
+    /// Continues, recorded from its beginning, with a state that a power cut at this position may leave.
     pub fn restart_at(mut self, position: usize, random: &mut Random) -> io::Result<(RecordedDisk, CutLosses)> {
         let image = self.folder.path.join("image");
         let losses = self.images.make(position, random, &image)?;
@@ -131,7 +131,7 @@ impl DiskRecord {
     }
 }
 
-/// A mounted state after a power cut. What is written to it is not recorded.
+/// A mounted state after a power cut. Writes to it are not recorded.
 pub struct DiskImage<'a> {
     record: &'a DiskRecord,
     losses: CutLosses,
@@ -139,7 +139,7 @@ pub struct DiskImage<'a> {
 }
 
 impl DiskImage<'_> {
-    /// Where it is mounted: where the disk was.
+    /// Returns the path at which it is mounted, which is that of the disk.
     pub fn path(&self) -> PathBuf {
         self.record.folder.mount_point()
     }
@@ -174,7 +174,8 @@ impl Server {
     fn start(folder: &Path) -> io::Result<Server> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--exact", SERVER_TEST_NAME, "--nocapture"]).env(SERVED_FOLDER_VARIABLE, folder);
-        // In a group of its own: it must outlive a test that is ended by a signal, until the guard has unmounted the disk.
+        // It has a process group of its own, because it must outlive a test that is ended by a signal, until the guard has
+        // unmounted the disk.
         command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
         let mut server = Server(command.spawn()?);
         let begun = Instant::now();
@@ -208,7 +209,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Where something still uses the disk the process is ended nevertheless; its users see errors then. It may be gone.
+        // If something still uses the disk, the process is killed, and the users see errors. It may have ended already.
         if self.wait().is_err() {
             let _ = self.0.kill();
             let _ = self.0.wait();

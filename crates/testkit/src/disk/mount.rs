@@ -1,4 +1,4 @@
-//! Making, mounting and unmounting file systems on files, and a guard that unmounts them whatever becomes of the test.
+//! Creates, mounts and unmounts file systems on files, with a guard that unmounts them however the test ends.
 
 use std::fs;
 use std::io;
@@ -11,11 +11,11 @@ use nix::errno::Errno;
 use nix::mount::umount;
 use tempfile::TempDir;
 
-/// How long a mount that something still uses is waited for.
+/// The longest wait for a mount that is still in use.
 const MAX_UNMOUNT_WAIT: Duration = Duration::from_secs(30);
 const UNMOUNT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
-/// Unmounts the disk in the folder `$0` once standard input ends, that is when the test drops the folder or dies, and
-/// removes the folder. It is the one place that cleans up after a test that was killed.
+/// Unmounts the disk in the folder `$0` once standard input ends, which is when the test drops the folder or dies, and
+/// removes the folder. Only this cleans up after a test that was killed.
 const GUARD_SCRIPT: &str = r#"
 cat > /dev/null
 while umount -l "$0/mnt" 2> /dev/null; do :; done
@@ -35,7 +35,7 @@ pub enum DiskFormat {
 }
 
 impl DiskFormat {
-    /// All of them.
+    /// All formats.
     pub const ALL: [DiskFormat; 3] = [DiskFormat::Ext4, DiskFormat::Xfs, DiskFormat::Btrfs];
 
     /// Its name for `mount -t`.
@@ -47,7 +47,7 @@ impl DiskFormat {
         }
     }
 
-    /// The smallest disk that it can be made on.
+    /// Returns the size of the smallest disk for it.
     pub fn min_bytes(self) -> u64 {
         match self {
             DiskFormat::Ext4 => 16 << 20,
@@ -56,7 +56,7 @@ impl DiskFormat {
         }
     }
 
-    /// Where its superblocks are.
+    /// Returns the offsets of its superblocks.
     pub(super) fn superblocks(self) -> &'static [u64] {
         match self {
             DiskFormat::Ext4 | DiskFormat::Xfs => &[0],
@@ -64,7 +64,7 @@ impl DiskFormat {
         }
     }
 
-    /// Makes an empty file system in a file.
+    /// Creates an empty file system in a file.
     pub(super) fn format(self, file: &Path) -> io::Result<()> {
         let options: &[&str] = match self {
             DiskFormat::Ext4 => {
@@ -75,7 +75,7 @@ impl DiskFormat {
         run(Command::new(format!("mkfs.{}", self.name())).args(options).arg(file))
     }
 
-    /// Mounts the file system that is in a file. `mount` makes the loop device, which ends with the mount.
+    /// Mounts the file system in a file. `mount` creates the loop device, which ends with the mount.
     pub(super) fn mount(self, file: &Path, at: &Path) -> io::Result<()> {
         if self == DiskFormat::Btrfs {
             // Btrfs remembers a disk after it was unmounted, and would refuse an older state of it.
@@ -85,8 +85,8 @@ impl DiskFormat {
     }
 }
 
-/// Mounts another state of a file system that was mounted before. A process with mounts of its own that began meanwhile (a
-/// container, `unshare`) keeps the old state mounted, and XFS and Btrfs refuse the new one until it ends.
+/// Mounts another state of a file system that was mounted before. A process with its own mount namespace that began
+/// meanwhile (a container, `unshare`) keeps the old state mounted, and XFS and Btrfs refuse the new one until it ends.
 pub(super) fn mount_again(format: DiskFormat, file: &Path, at: &Path) -> io::Result<()> {
     let begun = Instant::now();
     loop {
@@ -97,7 +97,7 @@ pub(super) fn mount_again(format: DiskFormat, file: &Path, at: &Path) -> io::Res
     }
 }
 
-/// Unmounts, and waits as long as something still uses what is mounted.
+/// Unmounts a file system, and waits while it is in use.
 pub(super) fn unmount_wholly(at: &Path) -> io::Result<()> {
     let begun = Instant::now();
     loop {
@@ -112,7 +112,7 @@ pub(super) fn unmount_wholly(at: &Path) -> io::Result<()> {
     }
 }
 
-/// Runs a program; what it says is the error where it fails.
+/// Runs a program. If it fails, its output is the error.
 pub(super) fn run(command: &mut Command) -> io::Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();
@@ -125,14 +125,14 @@ pub(super) fn run(command: &mut Command) -> io::Result<()> {
     Err(io::Error::other(format!("{program} failed ({}): {said}", output.status)))
 }
 
-/// A folder for a disk, and the guard that clears it away.
+/// A folder for a disk, and the guard that removes it.
 pub(super) struct DiskFolder {
     pub(super) path: PathBuf,
     guard: Child,
 }
 
 impl DiskFolder {
-    /// In memory where that has room: what is recorded need not survive.
+    /// Creates a folder, in memory if there is room, because records need not survive.
     pub(super) fn new() -> io::Result<DiskFolder> {
         let memory = Path::new("/dev/shm");
         let roomy = rustix::fs::statvfs(memory).is_ok_and(|found| found.f_bavail * found.f_frsize > 4 << 30);
@@ -149,7 +149,7 @@ impl DiskFolder {
         Ok(DiskFolder { path: TempDir::keep(folder), guard })
     }
 
-    /// Where the disk's file system is mounted.
+    /// Returns the path at which the disk's file system is mounted.
     pub(super) fn mount_point(&self) -> PathBuf {
         self.path.join("mnt")
     }

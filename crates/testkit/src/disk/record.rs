@@ -50,7 +50,7 @@ pub(super) fn read_entries(folder: &Path) -> io::Result<Vec<Entry>> {
     Ok(std::fs::read(folder.join("record"))?.chunks_exact(ENTRY_BYTES).map(Entry::parse).collect())
 }
 
-/// The server's side: carries out requests and records them.
+/// The server's part: applies requests and records them.
 pub(super) struct Recorder {
     current: File,
     record: File,
@@ -60,7 +60,7 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Records in `folder`, which holds `current` already. An earlier record there is thrown away.
+    /// Records in `folder`, which contains `current` already. An earlier record there is discarded.
     pub(super) fn new(folder: &Path) -> io::Result<Recorder> {
         let current = File::options().read(true).write(true).open(folder.join("current"))?;
         let (record, data) = (File::create(folder.join("record"))?, File::create(folder.join("data"))?);

@@ -1,5 +1,5 @@
-//! The process that serves a recorded disk: a FUSE file system with one file, `disk`, the backing file of a loop device.
-//! It touches no other file system than the one its record lies on, so it can always answer.
+//! The process that serves a recorded disk: a FUSE file system with one file, `disk`, the backing file of a loop device. It
+//! uses no other file system than that of its record, so it can always answer.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,16 +14,16 @@ use fuser::{
 
 use super::record::Recorder;
 
-/// Names the folder of the disk that this process is to serve.
+/// The variable with the folder of the disk that this process serves.
 pub(super) const SERVED_FOLDER_VARIABLE: &str = "TERRACE_RECORDED_DISK";
-/// The test that [`crate::disk_server`] makes.
+/// The test that [`crate::disk_server`] declares.
 pub(super) const SERVER_TEST_NAME: &str = "recorded_disk_server";
-/// Nothing about the file changes but its bytes, which the kernel does not keep.
+/// Only the bytes of the file change, and the kernel does not cache them.
 const ATTRIBUTE_LIFETIME: Duration = Duration::from_secs(86_400);
 const DISK_INODE: INodeNo = INodeNo(2);
 
 /// Declares the test under which a test program serves recorded disks: [`super::RecordedDisk`] runs the program again, with
-/// this test alone, in a process of its own. It belongs into the root of each test program that uses recorded disks.
+/// only this test, in another process. It belongs into the root of each test program that uses recorded disks.
 #[macro_export]
 macro_rules! disk_server {
     () => {
@@ -36,7 +36,7 @@ macro_rules! disk_server {
     };
 }
 
-/// Serves the disk that the environment names until it is unmounted; returns at once where it names none.
+/// Serves the disk that the environment names until it is unmounted. Returns at once if it names none.
 pub fn serve_disk() -> io::Result<()> {
     let Some(folder) = std::env::var_os(SERVED_FOLDER_VARIABLE).map(PathBuf::from) else { return Ok(()) };
     let recorder = Recorder::new(&folder)?;
@@ -45,7 +45,7 @@ pub fn serve_disk() -> io::Result<()> {
     fuser::mount(Server { size: recorder.size()?, recorder: Mutex::new(recorder) }, served_folder(&folder), &config)
 }
 
-/// Where the one file is seen.
+/// Returns the folder in which the one file is visible.
 pub(super) fn served_folder(folder: &Path) -> PathBuf {
     folder.join("fuse")
 }
@@ -58,7 +58,7 @@ struct Server {
 
 impl Server {
     fn recorder(&self) -> MutexGuard<'_, Recorder> {
-        // A panic in another request fails the test anyway; the disk goes on until then.
+        // A panic in another request fails the test anyway. The disk continues until then.
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

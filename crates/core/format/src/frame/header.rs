@@ -1,4 +1,4 @@
-//! The header of a frame: what it holds, and how to know that it is whole.
+//! The header of a frame: its content, and the checksums that show whether it is whole.
 
 use terrace_codec::Encoding;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -13,46 +13,46 @@ const FIXED_HEADER_BYTES: usize = 64;
 /// The longest header, in bytes.
 pub const MAX_HEADER: usize = FIXED_HEADER_BYTES + (MAX_EXTENT_BYTES / SUB_BLOCK_RAW) as usize * 20;
 
-/// The object and the bytes that a frame holds.
+/// The identity of a frame: its object, and the bytes that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The object.
     pub object: u64,
-    /// The write that made it; unique in the store, says nothing about order.
+    /// The number of the write that made it. It is unique in the store, and says nothing about order.
     pub write: u64,
     /// The first byte's offset in the object.
     pub offset: u64,
-    /// Which replica of the extent this is.
+    /// The number of the replica among those of the extent.
     pub replica: u8,
 }
 
 /// One separately verified part of a frame's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubBlock {
-    /// Where it ends in the payload, in bytes.
+    /// Its end in the payload, in bytes.
     pub end: u32,
     /// XXH3-64 of its stored bytes.
     pub stored: u64,
-    /// XXH3-64 of its raw bytes; equal to `stored` where it is stored raw.
+    /// XXH3-64 of its raw bytes. Equal to `stored` if it is stored raw.
     pub raw: u64,
 }
 
 /// A frame's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The object and the bytes.
+    /// The identity of the frame.
     pub identity: Identity,
-    /// Bytes before encoding.
+    /// Number of bytes before encoding.
     pub raw_len: u32,
-    /// Bytes of payload after the header.
+    /// Number of bytes of the payload after the header.
     pub stored_len: u32,
-    /// How the payload is encoded; a sub-block as long as its raw bytes is stored raw.
+    /// The encoding. A sub-block that is as long as its raw bytes is stored raw.
     pub encoding: Encoding,
     /// The payload's parts, in order.
     pub sub_blocks: Vec<SubBlock>,
 }
 
-/// Raw bytes of a sub-block under `encoding`.
+/// Returns the number of raw bytes of a sub-block under `encoding`.
 pub fn sub_block_len(encoding: Encoding) -> u32 {
     if encoding == Encoding::NONE { SUB_BLOCK_RAW } else { SUB_BLOCK_CODED }
 }
@@ -61,29 +61,29 @@ fn entry_len(encoding: Encoding) -> usize {
     if encoding == Encoding::NONE { 12 } else { 20 }
 }
 
-/// Bytes of the header of a frame that holds `raw_len` bytes under `encoding`.
+/// Returns the length of the header of a frame with `raw_len` bytes under `encoding`.
 pub fn header_len(raw_len: u32, encoding: Encoding) -> usize {
     FIXED_HEADER_BYTES + raw_len.div_ceil(sub_block_len(encoding)) as usize * entry_len(encoding)
 }
 
-/// The seed binds a header to its store and place, so that a segment which is stored as an object
-/// inside a store is never taken for one of the store's own.
+/// Returns the seed of a header's checksum. It binds the header to its store and place, so that a segment file which is
+/// stored as an object is never mistaken for a segment of the store.
 fn seed(store: u64, place: Place) -> u64 {
     store ^ place.segment.rotate_left(32) ^ place.offset.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 impl Header {
-    /// Bytes of this header when written.
+    /// Returns the length of this header in bytes.
     pub fn written_len(&self) -> usize {
         header_len(self.raw_len, self.encoding)
     }
 
-    /// Bytes of the whole frame.
+    /// Returns the length of the whole frame in bytes.
     pub fn frame_len(&self) -> u64 {
         self.written_len() as u64 + u64::from(self.stored_len)
     }
 
-    /// Writes the header as it stands at `place` in `store` to the end of `out`.
+    /// Appends the header, as it is at `place` in `store`, to `out`.
     pub fn write(&self, store: u64, place: Place, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&FRAME_MAGIC);
@@ -108,7 +108,7 @@ impl Header {
         out[start + 8..start + 16].copy_from_slice(&checksum.to_le_bytes());
     }
 
-    /// Reads the header that stands at the start of `bytes`, or says what is wrong with it.
+    /// Reads the header at the start of `bytes`. The error says what is wrong with it.
     pub fn read(bytes: &[u8], store: u64, place: Place) -> Result<Header, &'static str> {
         let fixed = bytes.get(..FIXED_HEADER_BYTES).ok_or("the header is cut short")?;
         if fixed[..4] != FRAME_MAGIC {
@@ -159,7 +159,7 @@ impl Header {
     }
 }
 
-/// The `N` bytes at `at`, which the caller knows to exist.
+/// Returns the `N` bytes at `at`, which must exist.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..at + N]);

@@ -8,9 +8,9 @@ mod payload;
 pub use header::{Header, Identity, MAX_HEADER, SubBlock, header_len, sub_block_len};
 pub use payload::{Coded, Frame, Scratch, decode_range, encode};
 
-/// Raw bytes of one sub-block of a frame stored as it is.
+/// Raw bytes of a sub-block of a frame that is stored raw.
 pub const SUB_BLOCK_RAW: u32 = 64 << 10;
-/// Raw bytes of one sub-block of an encoded frame.
+/// Raw bytes of a sub-block of an encoded frame.
 pub const SUB_BLOCK_CODED: u32 = 256 << 10;
 /// The longest extent, in raw bytes: a block.
 pub const MAX_EXTENT_BYTES: u32 = 1 << 20;

@@ -1,4 +1,4 @@
-//! A frame's payload: encoding an extent's bytes, and decoding any range of them again.
+//! The payload of a frame: encodes an extent's bytes, and decodes any range of them.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::header::sub_block_len;
 use super::{Header, Identity, SubBlock};
 
-/// A frame ready to be appended: its header, to be sealed where it lands, and its payload.
+/// A frame to append. The header is completed once its place is known.
 pub struct Frame<'a> {
     /// The header.
     pub header: Header,
@@ -17,7 +17,7 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// Buffers and codec contexts that are used again; one for each thread that encodes or decodes.
+/// Reusable buffers and codec contexts, one for each thread that encodes or decodes.
 #[derive(Default)]
 pub struct Scratch {
     codec: codec::Scratch,
@@ -25,7 +25,7 @@ pub struct Scratch {
     payload: Vec<u8>,
     raw: Vec<u8>,
     fetched: Vec<u8>,
-    /// A frame as fetched.
+    /// The last frame that was read.
     pub frame: Vec<u8>,
     /// The codec's result for the last encoded frame.
     pub encoded: Coded,
@@ -36,9 +36,9 @@ pub struct Scratch {
 /// The work of a codec.
 #[derive(Clone, Copy, Default)]
 pub struct Coded {
-    /// Bytes as they are.
+    /// Number of raw bytes.
     pub raw: usize,
-    /// Bytes stored.
+    /// Number of stored bytes.
     pub stored: usize,
     /// Seconds of thread time.
     pub seconds: f64,
@@ -52,8 +52,8 @@ impl Coded {
     }
 }
 
-/// Encodes `raw` (1 byte to a block) as the frame `identity`. Each sub-block that does not shrink is
-/// stored raw; where none shrinks the whole frame is.
+/// Encodes `raw`, of 1 byte up to a block, as a frame. Each sub-block that does not shrink is stored raw. If none shrinks,
+/// the whole frame is.
 pub fn encode<'a>(
     identity: Identity,
     encoding: Encoding,
@@ -97,8 +97,8 @@ fn header(identity: Identity, encoding: Encoding, raw: &[u8], stored: usize, sub
     Header { identity, raw_len: raw.len() as u32, stored_len: stored as u32, encoding, sub_blocks }
 }
 
-/// Fills `out` with the raw bytes of the frame from `start` on. `fetch(range, into)` reads a range of
-/// the payload; only the sub-blocks that the request touches are fetched, verified and decoded.
+/// Fills `out` with the raw bytes of the frame from `start` on. `fetch(range, into)` reads a range of the payload. Only the
+/// sub-blocks that the request touches are read, verified and decoded.
 pub fn decode_range(
     header: &Header,
     start: u32,

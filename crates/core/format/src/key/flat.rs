@@ -85,7 +85,7 @@ pub fn escape_flat(flat: &[u8]) -> Vec<u8> {
     escaped
 }
 
-/// The flat key that was escaped to `escaped`; `None` if there is none.
+/// Returns the flat key whose escape is `escaped`, or `None` if there is none.
 pub fn unescape_flat(escaped: &[u8]) -> Option<Vec<u8>> {
     let (&END_MARK, mut rest) = escaped.split_last()? else { return None };
     let mut flat = Vec::with_capacity(rest.len());
@@ -115,7 +115,7 @@ pub fn unescape_flat(escaped: &[u8]) -> Option<Vec<u8>> {
             _ => return None,
         }
     }
-    // Other bytes may decode as well. They are no key's escape, and two names of one key would be two objects.
+    // Other bytes may decode as well, but they are not the escape of a key. Two names of one key would be two objects.
     (escape_flat(&flat) == escaped).then_some(flat)
 }
 

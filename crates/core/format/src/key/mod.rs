@@ -6,7 +6,7 @@ mod space;
 pub use flat::{MAX_FLAT_KEY, escape_flat, unescape_flat};
 pub use space::{KeyRule, KeySpace, MAX_SPACE_FOLDER, after_prefix};
 
-/// A key or a range of an object that cannot be.
+/// A key, or a range of an object, that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// No object may have this key.
@@ -14,7 +14,7 @@ pub enum KeyError {
     Bad {
         /// The key as given, printed lossily.
         key: String,
-        /// The fault.
+        /// The reason.
         reason: &'static str,
     },
     /// A flat key is too long.
@@ -27,18 +27,18 @@ pub enum KeyError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// No object is this long.
+    /// The range is beyond the limit for objects.
     #[error("{key:?}: byte {end} is beyond the end of any object: an object has at most 2^63 - 1 bytes")]
     TooLarge {
         /// The key, printed lossily.
         key: String,
-        /// Where the range would end, as far as a number of 64 bits can tell.
+        /// The end of the range, as far as a number of 64 bits can hold it.
         end: u64,
     },
 }
 
-/// The longest key, in bytes. Each flat key of up to [`MAX_FLAT_KEY`] bytes fits when it is escaped, with the folder of its key
-/// space. LMDB takes 1,982 bytes where pages have 4 KiB; the catalog puts up to 11 before a key.
+/// The longest key, in bytes. It is long enough for each escaped flat key of up to [`MAX_FLAT_KEY`] bytes, with the folder
+/// of its key space. LMDB accepts 1,982 bytes with pages of 4 KiB, and the catalog adds up to 11 before a key.
 pub const MAX_KEY: usize = 1920;
 
 /// The store keeps its own objects below this key.
@@ -71,19 +71,19 @@ pub fn check(key: &[u8]) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// The end of a range of an object's bytes, where it can be one: an object has at most 2^63 - 1.
+/// Returns the end of a range of an object's bytes. Fails if it is above the limit of 2^63 - 1.
 pub fn check_end(key: &[u8], offset: u64, length: u64) -> Result<u64, KeyError> {
     let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
     end.ok_or_else(|| KeyError::TooLarge { key: show(key), end: offset.saturating_add(length) })
 }
 
-/// The key as text, bytes that are not UTF-8 replaced.
+/// Returns the key as text. Bytes that are not UTF-8 are replaced.
 pub fn show(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }
 
-/// Whether `key` is `prefix` itself or lies below it; an empty prefix holds every key and a
-/// trailing `/` is ignored. Prefixes match whole components.
+/// Returns whether `key` equals `prefix` or lies below it. An empty prefix contains every key, and a trailing `/` is
+/// ignored. Prefixes match whole components.
 pub fn below(key: &[u8], prefix: &[u8]) -> bool {
     let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
     prefix.is_empty() || key.strip_prefix(prefix).is_some_and(|rest| rest.first().is_none_or(|&b| b == b'/'))

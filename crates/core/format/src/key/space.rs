@@ -1,20 +1,21 @@
-//! Key spaces: folders whose keys a door reads by a rule of their own, such as the buckets of S3.
+//! Key spaces: folders with a rule for the names in them, such as the buckets of S3.
 
 use super::flat::{check_length, escape_flat, unescape_flat};
 use super::{KeyError, MAX_KEY, check, show};
 
-/// The longest folder of a key space, in bytes. A name of S3's buckets has at most 63.
+/// The longest folder of a key space, in bytes. The name of an S3 bucket has at most 63.
 pub const MAX_SPACE_FOLDER: usize = 120;
 
 // The longest flat key fits into each key space.
 const _: () = assert!(MAX_SPACE_FOLDER + 1 + super::MAX_FLAT_KEY * 7 / 4 + 2 <= MAX_KEY);
 
-/// Says which names a key space can have, and under which keys their objects are.
+/// The rule that decides the names in a key space, and the keys of their objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyRule {
     /// A name is a path below the folder. Files and flat doors see the same names.
     Paths,
-    /// A name is any byte string of up to [`super::MAX_FLAT_KEY`] bytes. Its object has the escaped name below the folder.
+    /// A name is any byte string of up to [`super::MAX_FLAT_KEY`] bytes. Its object's key is the escaped name below the
+    /// folder.
     Flat,
 }
 
@@ -39,10 +40,10 @@ pub struct KeySpace {
 }
 
 impl KeySpace {
-    /// The key space in `folder`.
+    /// Returns the key space in `folder`.
     ///
     /// # Errors
-    /// [`KeyError`] if the folder is no key, or has more than [`MAX_SPACE_FOLDER`] bytes.
+    /// [`KeyError`] if the folder is not a valid key, or has more than [`MAX_SPACE_FOLDER`] bytes.
     pub fn new(folder: &[u8], rule: KeyRule) -> Result<KeySpace, KeyError> {
         check(folder)?;
         if folder.len() > MAX_SPACE_FOLDER {
@@ -51,20 +52,20 @@ impl KeySpace {
         Ok(KeySpace { folder: folder.to_vec(), rule })
     }
 
-    /// The folder that holds all keys of the space.
+    /// Returns the folder that contains all keys of the space.
     pub fn folder(&self) -> &[u8] {
         &self.folder
     }
 
-    /// The rule of its names.
+    /// Returns the rule of its names.
     pub fn rule(&self) -> KeyRule {
         self.rule
     }
 
-    /// The key of the object of this name.
+    /// Returns the key of the object with this name.
     ///
     /// # Errors
-    /// [`KeyError`] if no object can have this name: it is too long, or is no path where the rule is [`KeyRule::Paths`].
+    /// [`KeyError`] if no object can have this name: it is too long, or the rule is [`KeyRule::Paths`] and it is not a path.
     pub fn key(&self, name: &[u8]) -> Result<Vec<u8>, KeyError> {
         let key = self.position(name);
         match self.rule {
@@ -74,7 +75,7 @@ impl KeySpace {
         Ok(key)
     }
 
-    /// The name of the object of this key; `None` if the key belongs to no name of the space.
+    /// Returns the name of the object with this key, or `None` if the key belongs to no name of the space.
     pub fn name(&self, key: &[u8]) -> Option<Vec<u8>> {
         let below = key.strip_prefix(self.folder.as_slice())?.strip_prefix(b"/")?;
         match self.rule {
@@ -83,7 +84,7 @@ impl KeySpace {
         }
     }
 
-    /// Where `name` is in the order of keys, for any byte string. Names sort as their positions.
+    /// Returns the position of `name` in the order of keys, for any byte string. Names sort as their positions do.
     pub fn position(&self, name: &[u8]) -> Vec<u8> {
         let mut position = [self.folder.as_slice(), b"/"].concat();
         match self.rule {
@@ -93,13 +94,13 @@ impl KeySpace {
         position
     }
 
-    /// The first position behind all names of the space.
+    /// Returns the first position after all names of the space.
     pub fn end(&self) -> Vec<u8> {
         [self.folder.as_slice(), &[b'/' + 1]].concat()
     }
 }
 
-/// The lowest byte string above all that begin with `prefix`; `None` if there is none.
+/// Returns the lowest byte string above all that begin with `prefix`, or `None` if there is none.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
     let mut after = prefix[..=last].to_vec();

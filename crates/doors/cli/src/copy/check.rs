@@ -16,7 +16,7 @@ use crate::arguments::Filter;
 use crate::errors::describe;
 use crate::output::{Show, complain, count, name};
 
-/// The most that is read of a file at once.
+/// The largest number of bytes of a file that are read at once.
 const MAX_READ_BYTES: u64 = 1 << 20;
 
 pub fn check(store: &Store, source: &Path, prefix: &OsStr, filter: &Filter, show: Show) -> Result<bool> {

@@ -51,7 +51,7 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
         let missed = if in_time { "" } else { ", so not as `--ack` asks" };
         let say = if in_time { note } else { complain };
         say(&format!(
-            "{} stored{missed}; still owed: {owed}; `terrace status` shows which tier is full, slow or away, \
+            "{} stored{missed}; still pending: {owed}; `terrace status` shows which tier is full, slow or away, \
              `terrace sync` makes them",
             if late == 1 { "it is".into() } else { format!("{late} of them are") },
         ));

@@ -13,15 +13,15 @@ use crate::output::{Show, complain, count, note};
 
 #[derive(Subcommand)]
 pub enum Stored {
-    /// Add a dataset of zeros to the store, as a file declares it.
+    /// Add the dataset that a file declares to the store, filled with zeros.
     Add {
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Its name; without this, the file's without its ending.
+        /// Name of the dataset [default: the file's name without its extension].
         #[arg(long)]
         name: Option<String>,
     },
-    /// Replace the declared views and replicas of a dataset: new replicas are made from those that stay.
+    /// Replace the declared views and replicas of a dataset. New replicas are made from those that stay.
     Edit {
         name: String,
         #[arg(value_name = "FILE")]
@@ -29,17 +29,17 @@ pub enum Stored {
     },
     /// List the store's datasets.
     Ls,
-    /// Show a dataset: where everything lies, and which replicas are behind.
+    /// Show a dataset: the places of its bytes, and which replicas are not up to date.
     Show {
         name: String,
         /// Print its declaration only.
         #[arg(long)]
         declaration: bool,
     },
-    /// Make what a dataset's replicas lack of the others: what is damaged, deleted, or was to follow later.
+    /// Rebuild the damaged, deleted and pending bytes of a dataset's replicas from its other replicas.
     Repair {
         name: String,
-        /// Where no replica has it any more, make it zeros.
+        /// Replace bytes that no replica has any more by zeros.
         #[arg(long)]
         accept_loss: bool,
     },

@@ -92,7 +92,7 @@ fn what_a_view_is_made_into_is_whole_or_not_there() {
     place.good(["view", "export", "points", "aos", "hdf5", "points.h5"]);
     place.good(["view", "export", "points", "aos", "zarr", "points.zarr"]);
     assert!(place.path("points.zarr/data/a/zarr.json").exists() && !place.path("points.zarr/data/left").exists());
-    place.bad(["view", "export", "points", "aos", "hdf5", "points.h5"], &["points.h5", "it is there already"]);
+    place.bad(["view", "export", "points", "aos", "hdf5", "points.h5"], &["points.h5", "it exists already"]);
     place.bad(["view", "export", "points", "aos", "hdf5", "none/points.h5"], &["none/points.h5", "No such file"]);
     // What is there stays until the new one is whole.
     place.write("b", b"what was there");

@@ -49,7 +49,7 @@ class NoSpaceError(TerraceError, OSError):
 
 
 class StillOwedError(TerraceError, TimeoutError):
-    """Replicas are still owed when the time limit is reached."""
+    """Replicas are still pending when the time limit is reached."""
 
     owed: int
     seconds: int

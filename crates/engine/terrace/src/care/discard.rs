@@ -1,10 +1,10 @@
-//! The one place through which everything passes that throws away what no commit has freed.
+//! The only way to discard data that no commit has freed.
 
 use crate::{Error, Result};
 
-/// At most this share of what a store holds is thrown away at once, unless somebody forces it ...
+/// The largest share of a store's data that is discarded at once without `force`, in percent ...
 const MAX_DISCARDED_PERCENT: u64 = 1;
-/// ... or it is no more than this.
+/// ... unless it is at most this number of bytes.
 const MAX_DISCARDED_BYTES: u64 = 64 << 20;
 
 /// Data that is about to be discarded.
@@ -13,19 +13,19 @@ pub(crate) struct Discard<'a> {
     pub what: &'a str,
     /// Why nobody needs it.
     pub why: &'a str,
-    /// How many there are.
+    /// The number of files or frames.
     pub count: usize,
-    /// How many bytes it takes.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// How many bytes the store, or the target, holds with it.
+    /// The size in bytes of all that the store, or the target, holds, with these.
     pub of_bytes: u64,
 }
 
 impl Discard<'_> {
-    /// Says what is thrown away and why.
+    /// Allows the discard, and logs what is discarded and why.
     ///
     /// # Errors
-    /// [`Error::TooMuch`] where it is much and not forced: more is likely wrong than what is about to go.
+    /// [`Error::TooMuch`] if it is much and not forced: a mistake is more likely than that much garbage.
     pub fn allow(&self, force: bool) -> Result<()> {
         let Discard { what, why, count, bytes, of_bytes } = *self;
         let is_much = bytes > MAX_DISCARDED_BYTES && bytes > of_bytes / 100 * MAX_DISCARDED_PERCENT;

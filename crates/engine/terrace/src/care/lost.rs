@@ -1,4 +1,5 @@
-//! Which commits of a log name bytes that no target holds any more, and that nothing later stands in for.
+//! Finds the commits of a log that name lost bytes: bytes that no target holds any more, and that no later commit replaces
+//! or removes.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -10,22 +11,22 @@ use super::Care;
 use super::rebuild::{FrameId, frame_in, frame_of};
 use crate::Result;
 
-/// Later statements of a log about bytes that it has named.
+/// The later records of a log about the bytes that its earlier records name.
 pub(super) struct Later<'a> {
     care: &'a Care,
-    /// Replicas that were made later.
+    /// Replicas that later commits registered.
     made: HashMap<FrameId, Vec<Replica>>,
-    /// Ranges of objects that later commits lay new frames over, or cut off: what was there before is not needed.
+    /// Ranges of objects that later commits overwrite or cut off. The bytes that were there before are not needed.
     laid_over: HashMap<u64, Vec<(u64, Range<u64>)>>,
-    /// The objects that keys name after what was noted, where that says so.
+    /// The object of each key after the noted records, if they name the key.
     names: HashMap<Vec<u8>, Option<u64>>,
-    /// Whether some replica of a frame is there.
+    /// Whether any replica of a frame exists.
     held: HashMap<FrameId, bool>,
     /// Frames that are or become shared.
     shared: HashSet<FrameId>,
-    /// Frames whose commit is void, and that no copy has taken over since.
+    /// Frames whose commit is void and that no copy of the object names.
     unnamed: HashSet<FrameId>,
-    /// Objects that were staged in part only.
+    /// Objects with a lost staged part.
     broken: HashSet<u64>,
     /// The commits that an earlier replay found lost.
     pub void: Voids,
@@ -50,7 +51,7 @@ impl<'a> Later<'a> {
         })
     }
 
-    /// Notes a record; `writes` gathers what is to be looked at when all are noted.
+    /// Notes a record. `writes` gathers the writes, which are checked once all records are noted.
     pub fn note(&mut self, record: Record, writes: &mut Vec<(u64, Edit)>) -> Result<()> {
         for (sequence, edits) in (record.first..).zip(record.commits) {
             for edit in edits {
@@ -67,7 +68,7 @@ impl<'a> Later<'a> {
         Ok(())
     }
 
-    /// Follows what keys name, to know what object is cut.
+    /// Follows the keys' objects, because a truncation names its object by key.
     fn note_name(&mut self, sequence: u64, edit: &Edit) -> Result<()> {
         match edit {
             Edit::Put { key, object, .. } | Edit::Write { key, object, .. } => {
@@ -79,7 +80,7 @@ impl<'a> Later<'a> {
                 self.names.insert(to.clone(), object);
             }
             Edit::Remove { key } => {
-                // Nothing of it is needed: its places may have been given back before a mark covered the removal.
+                // None of its bytes are needed: their space may have been freed before a mark covered the removal.
                 if let Some(object) = self.named(key)? {
                     self.note_removal(object, sequence);
                 }
@@ -105,12 +106,12 @@ impl<'a> Later<'a> {
         self.laid_over.entry(object).or_default().push((sequence, 0..u64::MAX));
     }
 
-    /// Whether no byte that the object had at commit `sequence` is needed, as a later commit removes all of them.
+    /// Returns whether later commits remove all bytes that the object had at commit `sequence`.
     pub fn is_removed(&self, object: u64, sequence: u64) -> bool {
         self.is_laid_over(object, sequence, 0..u64::MAX)
     }
 
-    /// Whether a frame is shared at the end, or was.
+    /// Returns whether a frame is shared, or was shared at any time in the log.
     pub fn is_shared(&self, task: &Task) -> bool {
         self.shared.contains(&frame_of(task))
     }
@@ -122,7 +123,7 @@ impl<'a> Later<'a> {
         }
     }
 
-    /// Notes the writes that lost no bytes.
+    /// Notes the writes whose bytes exist.
     pub fn keep(&mut self, writes: Vec<(u64, Edit)>) {
         for (sequence, edit) in writes {
             if let Edit::Merge { object, extents, .. } | Edit::Write { object, extents, .. } = edit
@@ -134,13 +135,13 @@ impl<'a> Later<'a> {
         }
     }
 
-    /// Whether a commit names bytes that are lost, and does not give them back itself.
+    /// Returns whether a commit names bytes that are lost, and does not remove them itself.
     pub fn lost(&mut self, sequence: u64, edits: &[(u32, &Edit)]) -> bool {
         !Edit::need_no_bytes(edits.iter().map(|(_, edit)| *edit))
             && edits.iter().any(|(_, edit)| self.is_lost(sequence, edit))
     }
 
-    /// Notes whether an edit was carried out, in order of the commits.
+    /// Notes whether an edit is applied or void. Call it in the order of the commits.
     pub fn note_outcome(&mut self, edit: &Edit, is_void: bool) {
         let Some((object, extents)) = edit.new_extents() else { return };
         match (is_void, edit) {
@@ -153,8 +154,8 @@ impl<'a> Later<'a> {
         }
     }
 
-    /// Whether a frame is known to no object, as the commit that wrote it is void. What was made of it must not be given back: a
-    /// later copy may list it.
+    /// Returns whether no object names a frame, because the commit that wrote it is void. Its replicas must not be freed,
+    /// because a later copy may name them.
     pub fn is_unnamed(&self, task: &Task) -> bool {
         self.unnamed.contains(&frame_of(task))
     }
@@ -166,7 +167,7 @@ impl<'a> Later<'a> {
             let range = new.extent.offset..new.extent.end();
             lost = lost || !self.holds(object, new) && !self.is_laid_over(object, sequence, range);
         }
-        // A `put` whose staged extents were left out must be left out with them; a range write stands alone.
+        // A `put` whose staged extents are left out must be left out as a whole. A range write stands alone.
         if lost && matches!(edit, Edit::Stage { .. } | Edit::Share { .. }) {
             self.broken.insert(object);
         }
@@ -193,7 +194,7 @@ impl<'a> Later<'a> {
     }
 }
 
-/// The frames that extents of an object name.
+/// Returns the frames that the extents of an object name.
 fn named(object: u64, extents: &[NewExtent]) -> impl Iterator<Item = FrameId> {
     extents.iter().map(move |new| frame_in(object, &new.extent))
 }

@@ -1,4 +1,4 @@
-//! Keeping the store right: recovery, scrubs, sweeps, and making the catalog or the log again from what is left.
+//! Care of the store: recovery, scrubs, sweeps, and rebuilding the catalog or the log.
 
 mod discard;
 mod lost;
@@ -27,7 +27,7 @@ pub(crate) use discard::Discard;
 pub(crate) use schedule::ScrubRecord;
 pub(crate) use survey::Survey;
 
-/// Compares the catalog, the log and the targets with each other, and mends what differs.
+/// Compares the catalog, the log and the targets with each other, and repairs differences.
 pub(crate) struct Care {
     pub catalog: Arc<Catalog>,
     pub tiers: Arc<Tiers>,

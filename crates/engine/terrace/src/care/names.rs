@@ -1,5 +1,5 @@
-//! Names of plain files after a restart of the machine: no sync covers them, so they may be of commits that were lost, or
-//! not yet of those that are there.
+//! Corrects the names of plain files after a restart of the machine. Names are not synced, so some may belong to lost
+//! commits, and others may be missing.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use crate::report::TierState;
 use crate::{Error, Result};
 
 impl Care {
-    /// Sees that all names of plain files are those of what the catalog holds: on all targets, or only on those that could
-    /// not be looked at when that was due. Where there are no plain files this costs nothing.
+    /// Makes the names of plain files match the catalog: on all targets, or only on those that could not be checked when
+    /// this was due. It costs nothing if no rule makes plain files.
     pub(super) fn name_again(&self, on_all: bool) -> Result<()> {
         if !self.planning.rules.now().has_plain() {
             return Ok(());
@@ -26,7 +26,7 @@ impl Care {
         Ok(())
     }
 
-    /// Targets that are there again, and whose names could not be looked at when that was due.
+    /// Returns the targets that work again and whose names are still to be checked.
     pub(super) fn names_due(&self) -> impl Iterator<Item = &Device> {
         let has_plain = self.planning.rules.now().has_plain();
         let devices = self.tiers.devices.iter().filter(move |device| has_plain && device.state() == TierState::Ok);
@@ -37,12 +37,12 @@ impl Care {
         self.names_due_note(device).exists()
     }
 
-    /// The file that says that a target's names are still to be looked at.
+    /// Returns the path of the note that says that a target's names are still to be checked.
     fn names_due_note(&self, device: &Device) -> PathBuf {
         self.journal.dir.join(format!("names-due-{}", device.id))
     }
 
-    /// Notes whether a target's names are due. Neither is synced: after a power cut all names are due.
+    /// Writes or removes the note. It is not synced, because all names are due after a power cut.
     fn note_names_due(&self, device: &Device, are_due: bool) -> Result<()> {
         let note = self.names_due_note(device);
         let noted = match (are_due, note.exists()) {
@@ -53,9 +53,10 @@ impl Care {
         noted.map_err(Error::io(format!("noting {}", note.display())))
     }
 
-    /// Whether that could be done.
+    /// Makes the names on a target match the catalog. Returns false if the target cannot be reached.
     fn name_again_on(&self, device: &Device) -> Result<bool> {
-        // Who names a file looks at the catalog and at the target under this lock: nothing is undone here that was just done.
+        // Each process that names a file reads the catalog and the target under this lock. So this cannot undo a name that
+        // was given a moment ago.
         let _lock = self.mover.wait_for_names_lock(device)?;
         let Some(files) = device.target.files() else { return Ok(true) };
         let names = match files.names() {
@@ -65,7 +66,7 @@ impl Care {
                 return Ok(false);
             }
         };
-        names.iter().try_for_each(|(key, file)| self.mover.settle(device, key, &[*file]).map(drop))?;
+        names.iter().try_for_each(|(key, file)| self.mover.update_name(device, key, &[*file]).map(drop))?;
         if !self.catalog.segments(device.id)?.iter().any(|(file, _)| file & PLAIN_SEGMENT_BIT != 0) {
             return Ok(true);
         }
@@ -76,7 +77,7 @@ impl Care {
             }
             Ok::<_, Error>(true)
         })?;
-        misnamed.iter().try_for_each(|key| self.mover.settle(device, key, &[]).map(drop))?;
+        misnamed.iter().try_for_each(|key| self.mover.update_name(device, key, &[]).map(drop))?;
         Ok(device.state() == TierState::Ok)
     }
 }

@@ -9,21 +9,21 @@ use super::lost::Later;
 use super::survey::Survey;
 use crate::Result;
 
-/// A frame of all the store's: its object, its write, and where it begins.
+/// Identifies a frame among all of the store: its object, its write, and its first byte's offset.
 pub(crate) type FrameId = (u64, (u64, u64));
 
 pub(super) fn frame_of(task: &Task) -> FrameId {
     (task.object, (task.write, task.frame_offset))
 }
 
-/// The frame of an extent of an object.
+/// Returns the frame of an object's extent.
 pub(super) fn frame_in(object: u64, extent: &Extent) -> FrameId {
     frame_of(&extent.task(object, 0))
 }
 
-/// Fills a new catalog from the newest whole snapshot and the log after it. What was committed after the last sync
-/// mark may have lost its bytes with the power: such extents are verified, and a commit with one that no replica holds
-/// is left out, so that its object stays as it was before. Returns the frames that may lack a replica.
+/// Fills a new catalog from the newest whole snapshot and the log after it. A power cut may have destroyed the bytes of
+/// commits after the last sync mark. So their extents are verified, and a commit is left out if it names an extent without a
+/// replica: its object then stays as it was before. Returns the frames that may lack a replica.
 pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
     tracing::info!(store = %care.journal.dir.display(), "making the catalog from the log");
     let log = care.catalog.log();
@@ -53,8 +53,9 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
         left_out += usize::from(lost);
         gone.iter().filter_map(|place| edits.get(*place as usize)).for_each(|edit| later.note_outcome(edit, true));
         for (place, edit) in left {
-            // What a lost replica was to stand in for stays. That of a removed object may have been given back already. A
-            // shared frame outlives the object under which it was written.
+            // If a new replica is lost, the one that it replaces stays. The space of a removed object's replicas may have
+            // been freed already, so their absence is no loss. A shared frame outlives the object under which it was
+            // written.
             let made = |task: &Task, replica: &Replica| {
                 care.holds_frame(frame_of(task), replica)
                     || later.is_removed(task.object, sequence) && !later.is_shared(task)

@@ -1,4 +1,4 @@
-//! Bringing the catalog in line with what the targets hold, when a store is opened.
+//! Makes the catalog match the targets when a store is opened.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,18 +15,18 @@ use crate::home::boot;
 use crate::read::{bad, task_of};
 use crate::{Error, Result};
 
-/// Edits of one commit, about.
+/// The approximate number of edits in one commit.
 const EDITS_PER_COMMIT: usize = 1024;
 
-/// A target that was made empty. Processes that had the store open may have written to it since.
+/// A target that was created empty. Processes that had the store open may have written to it since.
 struct Emptied<'a> {
     device: &'a Device,
-    /// The frames that a service holds; a directory is asked for each frame.
+    /// The frames that a service lists. None for a directory, which is asked for each frame.
     left: Option<HashSet<Place>>,
 }
 
 impl Emptied<'_> {
-    /// Looks what a service holds. One that does not tell stays noted as empty.
+    /// Lists the frames of a service. None if the listing fails: the target then stays noted as empty.
     fn look(device: &Device) -> Option<Emptied<'_>> {
         if !device.capabilities.remote {
             return Some(Emptied { device, left: None });
@@ -46,9 +46,9 @@ impl Emptied<'_> {
 }
 
 impl Care {
-    /// Brings the catalog in line with the targets: fills it where it is new, owes again what was on targets that were emptied,
-    /// as memory is by a reboot, and puts right the names of plain files, which no sync covers. The boot mark says that it is due,
-    /// and that it is done, so that nothing is left half done by a death on the way.
+    /// Makes the catalog match the targets. Fills a new catalog, marks the replicas on emptied targets as pending (a reboot
+    /// empties memory), and corrects the names of plain files, which are not synced. The boot mark says when this is due and
+    /// when it is done, so the next opener repeats it if the process dies in between.
     pub fn recover(&self) -> Result<()> {
         let is_due = || -> Result<bool> {
             let is_pending = boot::read_mark(&self.journal.dir)?.is_pending();
@@ -61,7 +61,7 @@ impl Care {
             return Ok(());
         }
         let _lock = self.locks.wait_for_mover()?;
-        // Another opener may have done it while this one waited.
+        // Another process may have done it while this one waited for the lock.
         let is_pending = boot::read_mark(&self.journal.dir)?.is_pending();
         let is_new = self.catalog.is_new()?;
         let doubts = if is_new { replay(self)? } else { HashSet::new() };
@@ -76,19 +76,19 @@ impl Care {
         if is_pending { boot::mark_in_use(&self.journal.dir) } else { Ok(()) }
     }
 
-    /// Targets that were made empty since what the catalog says is on them was last owed again.
+    /// Returns the targets that were found empty, and whose lost replicas are not yet marked as pending.
     fn emptied(&self) -> impl Iterator<Item = &Device> {
         self.tiers.devices.iter().filter(|device| device.target.is_new())
     }
 
-    /// Looks whether all targets are there, whatever was seen of them before, and owes again what was on those that were
-    /// emptied meanwhile. Returns why a persistent one is not what it was, if one is not.
+    /// Checks all targets, even those that are known to be away, and marks the replicas on emptied ones as pending. Returns
+    /// an error if a persistent target was emptied or replaced.
     pub fn look_at_targets(&self) -> Result<Option<Error>> {
         let mut missing = None;
         for device in &self.tiers.devices {
             let Err(error) = device.target.look() else { continue };
             device.failed(&error);
-            // It is not what it was; a target that fails for another reason may still have all that it had.
+            // These errors mean that the target was replaced. With any other error it may still have all its data.
             let is_another = matches!(
                 error.kind(),
                 io::ErrorKind::NotConnected | io::ErrorKind::AlreadyExists | io::ErrorKind::ResourceBusy
@@ -104,8 +104,8 @@ impl Care {
         Ok(missing)
     }
 
-    /// Owes again what was on targets that were emptied, and those of the `doubts` that are not there. After a restart of
-    /// the machine what volatile directories hold is looked at, too: their files may be there and be empty.
+    /// Marks missing replicas as pending: those on emptied targets, and those of the `doubts`. After a restart of the
+    /// machine it also checks the replicas on volatile directories, whose files may exist and be empty.
     fn owe_what_is_gone(&self, doubts: &HashSet<FrameId>, is_restarted: bool) -> Result<()> {
         let emptied: Vec<Emptied<'_>> = self.emptied().filter_map(Emptied::look).collect();
         let is_volatile =
@@ -120,7 +120,7 @@ impl Care {
             self.owe_again(|object, extent, replica| {
                 let is_gone = || !self.has_frame(object, extent, replica);
                 let is_gone_from = |emptied: &Emptied<'_>| match &emptied.left {
-                    // To ask a service for each frame takes long. It is asked for those that would be the last.
+                    // Asking a service for each frame is slow. So only frames that have no replica elsewhere are asked for.
                     Some(left) if left.contains(&replica.place) => false,
                     Some(_) => extent.replicas.iter().any(|other| on_emptied(other).is_none()) || is_gone(),
                     None => is_gone(),
@@ -142,8 +142,8 @@ impl Care {
         devices.try_fold(false, |held, device| Ok(held || !self.catalog.segments(device.id)?.is_empty()))
     }
 
-    /// Whether a replica's header and its last byte are there. Its payload is not verified: to read a whole tier takes long,
-    /// and every read verifies it. A device that cannot be reached is taken to have it.
+    /// Returns whether a replica's header and last byte exist. The payload is not verified, because reading a whole tier
+    /// takes long, and each read verifies it. A replica on an unreachable device counts as existing.
     fn has_frame(&self, object: u64, extent: &Extent, replica: &Replica) -> bool {
         let Ok(device) = self.tiers.device(replica.target) else { return false };
         let place = replica.place;
@@ -166,7 +166,7 @@ impl Care {
         self.reader.read_replica(device, object, extent, replica, 0, &mut raw).is_ok()
     }
 
-    /// The same of a frame that only its header tells the length of.
+    /// Like `has_frame`, for a frame whose length only its header tells.
     pub(super) fn holds_frame(&self, (object, (write, offset)): FrameId, replica: &Replica) -> bool {
         let Ok(device) = self.tiers.device(replica.target) else { return false };
         let mut bytes = vec![0; replica.place.length as usize];
@@ -181,8 +181,8 @@ impl Care {
         })
     }
 
-    /// Removes replicas that are gone from their extents, and owes them again. An extent without another replica keeps its
-    /// record, which shows the loss, and a warning reports it.
+    /// Removes missing replicas from their extents, and marks them as pending. An extent without any other replica keeps its
+    /// record, so that reads and scrubs report the loss, and a warning is logged.
     fn owe_again(&self, gone: impl Fn(u64, &Extent, &Replica) -> bool) -> Result<()> {
         let (mut edits, mut objects_lost, mut first_lost) = (Vec::new(), 0, None);
         self.catalog.each_object(b"", |key, object, extents| {

@@ -1,4 +1,4 @@
-//! Beginning the log again from a snapshot of the catalog, where the log itself is damaged or lost.
+//! Starts a new log from a snapshot of the catalog when the log itself is damaged or lost.
 
 use std::fs::{self, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -12,12 +12,12 @@ use super::Care;
 use crate::{Error, Result};
 
 impl Care {
-    /// Begins the log again behind a snapshot of the catalog, as commit `sequence`. What was left of the old log and
-    /// its copies is kept beside it, as `log.damaged-N`.
+    /// Starts a new log behind a snapshot of the catalog, which becomes commit `sequence`. The rest of the old log and its
+    /// copies is kept as `log.damaged-N`.
     ///
-    /// Everything that the snapshot names is made durable first. The two folders then exchange their names in one step,
-    /// so that a crash leaves the old log or the new one. `sequence` must lie behind every commit that any copy
-    /// of the old log may hold: no copy is then ever taken for the longer one.
+    /// Everything that the snapshot names is made durable first. The two folders then exchange their names in one step, so
+    /// that a crash leaves either the old log or the new one. `sequence` must be greater than every commit that any copy of
+    /// the old log may hold: otherwise a copy could count as the longer log.
     pub fn restart_log(&self, sequence: u64) -> Result<()> {
         let catalog = &self.catalog;
         for device in self.tiers.devices.iter().filter(|device| self.tiers.tier(device).persistent) {
@@ -48,7 +48,7 @@ impl Care {
     }
 }
 
-/// Removes what an earlier attempt left: it has no name that anything reads.
+/// Removes the leftovers of an earlier attempt. Nothing reads a folder of this name.
 fn remove_unfinished(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -61,7 +61,8 @@ fn remove_unfinished(folder: &Path) -> Result<()> {
 /// Exchanges the names of two folders.
 fn exchange(new: &Path, old: &Path) -> std::io::Result<()> {
     match renameat_with(CWD, new, CWD, old, RenameFlags::EXCHANGE) {
-        // A file system that cannot exchange names: a crash between these leaves no log, and the finished one beside it.
+        // This file system cannot exchange names. A crash between these two steps leaves no log, and the new log beside its
+        // place.
         Err(Errno::INVAL | Errno::NOSYS) => {
             let held = old.with_extension("old");
             fs::rename(old, &held)?;
@@ -72,7 +73,7 @@ fn exchange(new: &Path, old: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Gives the folder of a damaged log a name that nothing reads: that of the log, and a number.
+/// Renames the folder of a damaged log to the log's name and a number, which nothing reads.
 fn set_aside(damaged: &Path, log: &Path) -> Result<()> {
     if !damaged.exists() {
         return Ok(());
@@ -87,8 +88,8 @@ fn set_aside(damaged: &Path, log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the names in a folder durable. Called before a step that relies on them: the exchange needs the snapshot's name, and
-/// the log's new commits need the exchange.
+/// Makes the names in a folder durable. Steps that rely on them come later: the exchange needs the snapshot's name, and the
+/// log's new commits need the exchange.
 fn sync(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }

@@ -1,7 +1,7 @@
-//! Salvage: where the log is lost with all its copies, objects put together from the headers of their frames.
+//! Salvage: rebuilds objects from the headers of their frames when the log and all its copies are lost.
 //!
-//! Keys, ends and the order of overlapping range writes stood in the log alone. So what is found gets a key that says what
-//! it is, and an object that was deleted may be among it.
+//! Only the log held keys, exact lengths, and the order of overlapping range writes. So each object gets a key such as
+//! `salvaged/NUMBER`, and some of the objects may have been deleted before.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,17 +15,17 @@ use crate::place::PutOptions;
 use crate::report::Salvaged;
 use crate::{Error, Result};
 
-/// Extents recorded by one commit.
+/// The number of extents that one commit records.
 const EXTENTS_PER_COMMIT: usize = 4096;
 
-/// The frames of one object that no commit names, by write and offset.
+/// The frames of one object that the catalog does not know, by write and offset.
 type Frames = BTreeMap<(u64, u64), Extent>;
 
 impl Care {
-    /// Offers what whole objects there are on the targets that the catalog does not know.
+    /// Gives a key to each whole object on the targets that the catalog does not know.
     pub fn salvage(&self) -> Result<Salvaged> {
         let (highest, objects) = self.unknown_frames()?;
-        // The numbers that the lost log gave out are not given out again.
+        // Numbers that the lost log gave out must not be given out again.
         self.catalog.pass_ids(highest)?;
         let mut salvaged = Salvaged::default();
         for (object, frames) in objects {
@@ -40,7 +40,7 @@ impl Care {
         Ok(salvaged)
     }
 
-    /// Sees, where there is no log, that no number is given out that the targets tell of.
+    /// Without a log, makes sure that no number is given out that a frame on the targets has.
     pub(super) fn begin_after_what_is_there(&self) -> Result<()> {
         let mut highest = 0;
         for device in &self.tiers.devices {
@@ -60,7 +60,7 @@ impl Care {
         Ok(())
     }
 
-    /// The highest number in use on the targets, and the frames of objects that the catalog does not know.
+    /// Returns the highest number in use on the targets, and the frames of objects that the catalog does not know.
     fn unknown_frames(&self) -> Result<(u64, BTreeMap<u64, Frames>)> {
         let mut known: HashSet<u64> = self.catalog.staged()?.into_iter().map(|(object, _)| object).collect();
         self.catalog.each_object(b"", |_, object, _| {
@@ -100,7 +100,7 @@ impl Care {
         Ok((highest, objects))
     }
 
-    /// The extents of an object, oldest first, if they leave nothing out from its first byte on.
+    /// Returns the extents of an object, oldest first, if they have no gap from its first byte on.
     fn whole(&self, object: u64, frames: Frames) -> Option<Vec<Extent>> {
         let mut good = Vec::new();
         for mut frame in frames.into_values() {
@@ -121,12 +121,12 @@ impl Care {
             }
             end = extent.end();
         }
-        // What newer writes cover is no part of it.
+        // Frames that newer writes cover are no part of the object.
         good.retain(|frame| map.iter().any(|extent| extent.same_frame(frame)));
         (end > 0).then_some(good)
     }
 
-    /// Gives the object a key; its length.
+    /// Gives the object a key, and returns its length.
     fn offer(&self, object: u64, extents: Vec<Extent>) -> Result<u64> {
         let key = format!("salvaged/{object:016x}").into_bytes();
         let length = extents.iter().map(Extent::end).max().unwrap_or(0);

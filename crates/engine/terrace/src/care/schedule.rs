@@ -1,5 +1,5 @@
-//! The schedule of scrubs: each round verifies the whole store in parts, spread over an interval. A file in the store's
-//! directory keeps how far the round is, and what the last one found. If the file is lost, a round begins again.
+//! The schedule of scrubs. Each round verifies the whole store in parts, spread over an interval. A file in the store's
+//! directory holds the progress of the round and the findings of the last one. If the file is lost, a new round begins.
 
 use std::fs;
 use std::path::Path;
@@ -15,9 +15,9 @@ use crate::report::{LastScrub, Scrubbed};
 
 /// The file's name in the store's directory.
 const RECORD_FILE: &str = "scrubbed";
-/// A part is scrubbed about this often, so that a restart repeats little.
+/// The approximate time between two parts: short, so that little is repeated after a restart.
 const PART_INTERVAL_SECONDS: u64 = 3600;
-/// The largest number of parts of a round. Each part walks over the whole catalog.
+/// The largest number of parts of a round, because each part walks over the whole catalog.
 const MAX_PARTS: u64 = 168;
 
 /// The state of the schedule.
@@ -29,7 +29,7 @@ pub(crate) struct ScrubRecord {
     /// When the current round began, in seconds since 1970.
     #[serde(default)]
     begun: u64,
-    /// The number of parts of this round, and of those that are done.
+    /// The number of parts of this round, and the number of finished parts.
     #[serde(default)]
     parts: u64,
     #[serde(default)]
@@ -43,7 +43,7 @@ pub(crate) struct ScrubRecord {
 }
 
 impl ScrubRecord {
-    /// The record of the store in `dir`; an empty one if there is none that can be read.
+    /// Reads the record of the store in `dir`. Returns an empty one if it is missing or unreadable.
     pub fn read(dir: &Path) -> ScrubRecord {
         fs::read_to_string(dir.join(RECORD_FILE)).ok().and_then(|text| toml::from_str(&text).ok()).unwrap_or_default()
     }
@@ -52,12 +52,12 @@ impl ScrubRecord {
         // Without the file, the replicas are verified again sooner than necessary.
         let written = toml::to_string(self).map(|text| replace(&dir.join(RECORD_FILE), text));
         if !matches!(written, Ok(Ok(()))) {
-            tracing::debug!(?written, "the state of the scrub schedule is not kept");
+            tracing::debug!(?written, "the state of the scrub schedule could not be written");
         }
     }
 
-    /// The next part (from 1) and the number of parts if it is due now, and otherwise how long it is until then. Begins a new
-    /// round if it is time, or if `interval` has changed.
+    /// Returns the next part (from 1) and the number of parts if the part is due, otherwise the time until it is. Begins a
+    /// new round if the last one is over, or if `interval` has changed.
     fn next(&mut self, interval: u64, now: u64) -> Result<(u64, u64), Duration> {
         let parts = (interval / PART_INTERVAL_SECONDS).clamp(1, MAX_PARTS);
         // A clock that was set back must not stop the schedule.
@@ -89,8 +89,8 @@ impl ScrubRecord {
 }
 
 impl Care {
-    /// Scrubs and repairs the next part, if it is due. Returns what it found, if it was due and reached its end, and how long
-    /// it is until the next part is due.
+    /// Scrubs and repairs the next part if it is due. Returns its findings, if it reached its end, and the time until the
+    /// next part is due.
     pub fn scrub_next_part(
         &self,
         interval: Duration,
@@ -106,7 +106,7 @@ impl Care {
         if !is_whole {
             return Ok((None, Duration::ZERO));
         }
-        // Read again, because a scrub by hand may have ended meanwhile.
+        // Read again, because a manual scrub may have ended meanwhile.
         let mut record = ScrubRecord::read(dir);
         let now = unix_seconds();
         // The part is still due, unless the clock was set back.

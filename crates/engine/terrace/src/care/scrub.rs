@@ -12,7 +12,7 @@ use crate::read::{Suspect, bad, task_of};
 use crate::report::Scrubbed;
 use crate::{Error, Result};
 
-/// Which objects to scrub: part `part` of `of`, chosen by key.
+/// The objects to scrub: part `part` of `of`, chosen by key.
 #[derive(Clone, Copy, Debug)]
 struct Subset {
     part: u64,
@@ -22,7 +22,7 @@ struct Subset {
 /// The shared frames that were read, and whether each is lost.
 type Shared = HashMap<Task, bool>;
 
-/// A scrub under way.
+/// A scrub that is in progress.
 struct Round {
     repair: bool,
     found: Scrubbed,
@@ -61,7 +61,7 @@ impl Care {
         Ok((round.found, go_on))
     }
 
-    /// Scrubs an object. Returns false once `progress` does.
+    /// Scrubs an object. Returns false if `progress` did.
     #[allow(clippy::too_many_arguments)]
     fn scrub_object(
         &self,
@@ -85,9 +85,9 @@ impl Care {
                         shared.insert(name, is_lost);
                     }
                 }
-                // It was read for another owner, and is lost to all of them.
+                // It was read for another owner. It is lost to all of them.
                 Some(true) => note_lost(key, found),
-                // Each owner may want more replicas than the last.
+                // Another owner may want more replicas than those before.
                 Some(false) => found.one_copy += u64::from(self.has_one_copy(key, object, extent, repair)?),
             }
             if !progress(found) {
@@ -142,7 +142,8 @@ impl Care {
         Ok(false)
     }
 
-    /// Compares the owners of shared frames with what names them. A wrong number would free a frame too early, or never.
+    /// Compares the number of owners of each shared frame with the objects that name it. A wrong number would free a frame
+    /// too early, or never.
     fn check_owners(&self) -> Result<()> {
         let wrong = self.catalog.miscounted_frames()?;
         if let Some(first) = wrong.first() {
@@ -157,7 +158,7 @@ impl Care {
         Ok(())
     }
 
-    /// Counts plain files that do not stand under the object's key, where somebody put another file.
+    /// Counts plain files that are not at the object's key, because another program put a file there.
     fn scrub_names(
         &self,
         key: &[u8],
@@ -170,7 +171,7 @@ impl Care {
             if self.mover.misnamed(device, key, object, extents)?.is_none() {
                 continue;
             }
-            // It may be that it is just being named, or that the object has moved on.
+            // The file may be about to be named, or the object may have changed.
             self.mover.follow(device)?;
             let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
             if let Some(whole) = self.mover.misnamed(device, key, &object, &extents)? {
@@ -191,13 +192,13 @@ impl Care {
         Ok(self.mover.make_all(Some(object.id), true)? > 0)
     }
 
-    /// Whether the catalog still means these frames: else the object has moved on, and nothing is wrong.
+    /// Returns whether the catalog still names these frames. If not, the object has changed, and nothing is wrong.
     fn still_named(&self, key: &[u8], task: &Task, extent: &Extent) -> Result<bool> {
         Ok(self.catalog.frame(task, key)?.is_some_and(|now| now.replicas == extent.replicas))
     }
 
-    /// Whether an extent has one replica, is to have more, and none is pending. With `repair`, first owes those that it lacks,
-    /// as far as there are failure domains with room.
+    /// Returns whether an extent has one replica, should have more, and none is pending. With `repair`, it first adds the
+    /// missing ones as pending, as far as failure domains have room.
     fn has_one_copy(&self, key: &[u8], object: &Object, extent: &Extent, repair: bool) -> Result<bool> {
         let task = |target| extent.task(object.id, target);
         let now = self.catalog.frame(&task(0), key)?;

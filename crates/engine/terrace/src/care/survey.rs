@@ -1,4 +1,4 @@
-//! Surveys the log and its copies, before anything is trusted, discarded or made from them.
+//! Examines the log and its copies before recovery relies on them or changes anything.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use crate::config::Config;
 use crate::home::holds_files;
 use crate::{Error, Result};
 
-/// The log as its own files and its copies tell it.
+/// The state of the log, from its own files and its copies.
 #[derive(Debug)]
 pub(crate) struct Survey {
     /// The last commit that can be read.
     pub end: u64,
-    /// The commit up to which the log was durable once, where anything still tells.
+    /// The last commit that is known to have been durable, if any record of it is left.
     pub reach: Option<u64>,
-    /// The folder whose newest snapshot leads to that end; none where the log itself begins with the first commit.
+    /// The folder whose newest snapshot leads to that end. None if the log itself begins with the first commit.
     snapshot: Option<(PathBuf, u64)>,
     /// Copies of the log on persistent targets.
     copies: Vec<PathBuf>,
@@ -26,7 +26,7 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Looks at the log of the store in `dir`, and at the copies on those targets that can be read.
+    /// Examines the log of the store in `dir`, and the copies on the targets that can be read.
     pub fn new(dir: &Path, config: &Config, log: &Log) -> Result<Survey> {
         let targets = own_targets(config, log.store());
         let reach = read_reach(dir, &targets, log.store());
@@ -39,13 +39,13 @@ impl Survey {
         Ok(survey)
     }
 
-    /// The commit up to which the log was durable once, where anything still tells.
+    /// Returns the last commit that is known to have been durable, if any record of it is left.
     pub fn read_reach(dir: &Path, config: &Config, store: u64) -> Option<u64> {
         read_reach(dir, &own_targets(config, store), store)
     }
 
-    /// Begins with the store's own log, which continues in the copies; only where that does not reach far enough, with
-    /// the newest whole snapshot of a copy. A copy may be longer and yet older: its target was away when the log went on
+    /// Follows the store's own log, which may continue in the copies. Only if it does not reach far enough, starts from the
+    /// newest whole snapshot of a copy. A copy may be longer and still older: its target was away when the log continued
     /// differently after a power cut.
     fn find_end(&mut self, log: &Log) -> Result<()> {
         let folders = self.folders(log);
@@ -60,7 +60,7 @@ impl Survey {
             }
             ends.push((end, snapshot));
         }
-        // The first of the furthest: max_by_key takes the last.
+        // Takes the first of those that reach the furthest, because `max_by_key` takes the last.
         if let Some((end, snapshot)) = ends.into_iter().rev().max_by_key(|(end, _)| *end) {
             (self.end, self.snapshot) = (end, snapshot);
         }
@@ -71,8 +71,8 @@ impl Survey {
         std::iter::once(log.folder()).chain(self.copies.iter().map(PathBuf::as_path)).collect()
     }
 
-    /// Refuses where commits are missing. `was_cut_off` says that the machine may have lost power since the log was last
-    /// made durable: then a log of no commits is right, if none ever was durable.
+    /// Fails if commits are missing. `was_cut_off` says that the machine may have lost power since the log was last made
+    /// durable. Then a log without commits is correct, if no commit was ever durable.
     pub fn check(&self, was_cut_off: bool) -> Result<()> {
         let reach = self.reach.unwrap_or(0);
         if self.end < reach {
@@ -85,7 +85,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Which commits are missing, in words.
+    /// Describes the missing commits.
     fn describe_missing(&self) -> String {
         let (end, reach) = (self.end, self.reach.unwrap_or(0));
         format!(
@@ -94,8 +94,8 @@ impl Survey {
         )
     }
 
-    /// Brings the store's own log up to that end: what it lacks is copied from the copies, and synced. Returns the
-    /// snapshot with which it begins, if any.
+    /// Extends the store's own log to that end: copies what it lacks from its copies, and syncs it. Returns the snapshot
+    /// with which it begins, if any.
     pub fn mend_log(&self, log: &Log) -> Result<Option<PathBuf>> {
         let snapshot = self.snapshot.as_ref().map(|(_, sequence)| log::snapshot(log.folder(), *sequence));
         let mut from = FIRST_TAIL;
@@ -134,10 +134,10 @@ fn read_reach(dir: &Path, targets: &[PathBuf], store: u64) -> Option<u64> {
     targets.iter().map(PathBuf::as_path).chain([dir]).filter_map(|folder| log::read_reach(folder, store)).max()
 }
 
-/// Where a log without a snapshot begins.
+/// The beginning of a log without a snapshot.
 const FIRST_TAIL: Tail = Tail { sequence: 0, checksum: 0, file: 1, position: 0 };
 
-/// The newest whole snapshot in a folder of the log, and where the log goes on from it.
+/// Returns the newest whole snapshot in a folder of the log, and the position in the log after it.
 fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
     let found = log::snapshots(folder).map_err(Error::io(format!("listing {}", folder.display())))?;
     for sequence in found.into_iter().rev() {
@@ -148,7 +148,7 @@ fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
     Ok((None, FIRST_TAIL))
 }
 
-/// The persistent targets that may hold a copy of the log, are there and are this store's.
+/// Returns the persistent targets that exist, belong to this store, and may hold a copy of the log.
 fn own_targets(config: &Config, store: u64) -> Vec<PathBuf> {
     let persistent = config.tiers.iter().filter(|tier| tier.persistent && tier.kind.capabilities().log_copies);
     let paths = persistent.flat_map(|tier| &tier.targets).map(|target| &target.path);
@@ -159,13 +159,13 @@ fn own_targets(config: &Config, store: u64) -> Vec<PathBuf> {
 
 fn copy_snapshot(from: &Path, to: &Path) -> Result<()> {
     let new = to.with_file_name("new");
-    // Synced before it gets its name: a snapshot with its name counts as whole.
+    // Synced before it gets its name, because a snapshot with its name counts as whole.
     let copied =
         fs::copy(from, &new).and_then(|_| fs::File::open(&new)?.sync_all()).and_then(|()| fs::rename(&new, to));
     copied.map_err(Error::io(format!("copying {} from {}", to.display(), from.display())))
 }
 
-/// Makes a mended file, or the names in the log's folder, durable: the rebuilt store counts on these commits from now on.
+/// Makes a mended file, or the names in the log's folder, durable: from now on the rebuilt store relies on these commits.
 fn sync(path: &Path) -> Result<()> {
     fs::File::open(path).and_then(|file| file.sync_all()).map_err(Error::io(format!("syncing {}", path.display())))
 }

@@ -1,4 +1,4 @@
-//! Sweeping: giving back what killed writers left that no commit names.
+//! Sweeping: frees the frames and files that killed writers left and no commit names.
 
 use std::collections::HashSet;
 
@@ -9,17 +9,17 @@ use crate::devices::Device;
 use crate::report::TierState;
 use crate::{Error, Result};
 
-/// A target is looked through when it takes more than this beside what the catalog knows of ...
+/// A target is searched for frames if it uses more bytes than the catalog knows of, by more than this ...
 const MIN_SWEPT_BYTES: u64 = 4 << 20;
-/// ... and the n-th part of that.
+/// ... and the n-th part of what the catalog knows of.
 const MIN_SWEPT_PART: u64 = 16;
 
 impl Care {
-    /// Gives back frames and plain files that no commit names; how many bytes. No other process may have the store open:
-    /// then their writers are dead. The log must be known to be whole.
+    /// Frees frames and plain files that no commit names, and returns their size in bytes. No other process may have the
+    /// store open: then the writers of such frames are dead. The log must be known to be whole.
     ///
     /// # Errors
-    /// [`crate::Error::TooMuch`] of a target where it is much, unless `force`; the other targets are swept.
+    /// [`crate::Error::TooMuch`] for a target with too much of it, unless `force`; the other targets are still swept.
     pub fn sweep(&self, force: bool) -> Result<u64> {
         let (mut freed, mut refused) = (0, None);
         for device in self.tiers.devices.iter().filter(|device| device.state() == TierState::Ok) {
@@ -43,7 +43,7 @@ impl Care {
         let bytes = files.iter().map(|file| device.target.allocated(*file)).sum();
         self.allow_sweep(device, "plain files", files.len(), bytes, force)?;
         for file in files {
-            // What stays is found again.
+            // A file that cannot be removed is found again by the next sweep.
             let _ = device.target.discard(file);
         }
         Ok(bytes)

@@ -9,7 +9,7 @@ use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS};
 
 use super::{Config, Layout, Replicas, TargetConfig, TierConfig};
 
-/// Says what is wrong, and where, if something is.
+/// Checks a configuration. The error says what is wrong and where.
 pub fn check(config: &Config) -> Result<(), String> {
     store(config)?;
     tiers(&config.tiers)?;
@@ -26,21 +26,23 @@ fn store(config: &Config) -> Result<(), String> {
     }
     let block = config.store.block;
     if block.0 == 0 || block.0 > u64::from(frame::MAX_EXTENT_BYTES) || !block.0.is_multiple_of(4096) {
-        return Err(format!("[store] block: {block} is not a multiple of 4KiB up to 1MiB; write \"1MiB\""));
+        return Err(format!(
+            "[store] block: {block} is not a multiple of 4KiB up to 1MiB; write, for example, \"1MiB\""
+        ));
     }
     Ok(())
 }
 
 fn tiers(tiers: &[TierConfig]) -> Result<(), String> {
     if tiers.is_empty() {
-        return Err("there is no [[tier]]; a store needs one at least".into());
+        return Err("there is no [[tier]]; a store needs at least one".into());
     }
     if tiers.len() > MAX_TIERS {
-        return Err(format!("there are {} tiers; at most {MAX_TIERS} can be planned for", tiers.len()));
+        return Err(format!("there are {} tiers, and a store has at most {MAX_TIERS}; leave some out", tiers.len()));
     }
     let targets: usize = tiers.iter().map(|tier| tier.targets.len()).sum();
     if targets > MAX_TARGETS {
-        return Err(format!("there are {targets} targets; at most {MAX_TARGETS} can be planned for: leave some out"));
+        return Err(format!("there are {targets} targets, and a store has at most {MAX_TARGETS}; leave some out"));
     }
     let mut names = HashSet::new();
     for (number, tier) in (1..).zip(tiers) {
@@ -71,13 +73,13 @@ fn tiers(tiers: &[TierConfig]) -> Result<(), String> {
         let names: Vec<&str> = tiers.iter().map(|tier| tier.name.as_str()).collect();
         let names = names.join(", ");
         return Err(format!(
-            "no tier is persistent ({names}); leave `persistent = false` out where a reboot is outlived"
+            "no tier is persistent ({names}); remove `persistent = false` from a tier that survives a reboot"
         ));
     }
     Ok(())
 }
 
-/// No target may be another one, or lie inside it.
+/// Checks that no target is another target's directory, or lies inside it.
 fn targets(tiers: &[TierConfig]) -> Result<(), String> {
     let mut known: Vec<(&str, PathBuf)> = Vec::new();
     for tier in tiers.iter().filter(|tier| tier.kind.capabilities().local_path) {
@@ -115,7 +117,7 @@ fn kinds(tiers: &[TierConfig]) -> Result<(), String> {
     Ok(())
 }
 
-/// The place of a target behind a network.
+/// The service and path of a target behind a network.
 struct Prefix<'a> {
     tier: &'a str,
     kind: &'a str,
@@ -132,7 +134,7 @@ impl Prefix<'_> {
     }
 }
 
-/// No target behind a network may be another one, or lie inside it.
+/// Checks that no target behind a network is another one, or lies inside it.
 fn apart<'a>(one: Prefix<'a>, known: &mut Vec<Prefix<'a>>) -> Result<(), String> {
     let overlaps = |other: &&Prefix<'_>| {
         let nested = one.parts.starts_with(&other.parts) || other.parts.starts_with(&one.parts);
@@ -152,7 +154,7 @@ fn apart<'a>(one: Prefix<'a>, known: &mut Vec<Prefix<'a>>) -> Result<(), String>
     Ok(())
 }
 
-/// The path without links and dots; of what does not exist yet, as far as it can be known.
+/// Resolves links and dots in a path, as far as its components exist.
 pub fn real_path(path: &Path) -> PathBuf {
     let mut real = PathBuf::new();
     for component in std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).components() {
@@ -167,7 +169,7 @@ pub fn real_path(path: &Path) -> PathBuf {
     real
 }
 
-/// An encoding must be one that runs: some codecs take numbers only.
+/// Checks that an encoding runs, because some codecs take numbers only.
 fn encodes(of: &str, encoding: Option<&Encoding>) -> Result<(), String> {
     let Some(encoding) = encoding else { return Ok(()) };
     let run = encode(*encoding, &[0; 256], &mut Vec::new(), &mut Scratch::default());
@@ -184,7 +186,7 @@ fn rules(config: &Config) -> Result<(), String> {
             return Err(format!("{of}: replicas = {replicas} is not in {min}..{max}, the [store]'s min and max"));
         }
         if rule.tiers.as_ref().is_some_and(Vec::is_empty) {
-            return Err(format!("{of}: tiers = [] leaves nothing to use; there are {}", names.join(", ")));
+            return Err(format!("{of}: tiers = [] allows no tier; name some of {}", names.join(", ")));
         }
         if let Some(name) = rule.tiers.iter().flatten().find(|name| !names.contains(&name.as_str())) {
             return Err(format!("{of}: there is no tier {name:?}; there are {}", names.join(", ")));

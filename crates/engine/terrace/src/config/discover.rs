@@ -1,4 +1,4 @@
-//! A configuration for this machine, where none is given.
+//! Makes a configuration for this machine when none is given.
 
 use std::fs;
 use std::io;
@@ -7,16 +7,16 @@ use std::path::Path;
 
 use super::{Bytes, Config, Layout, StoreConfig, TargetConfig, TierConfig, TierKind};
 
-/// Where Linux keeps its shared memory.
+/// The directory in which Linux keeps shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// Less free memory than this is left alone.
+/// No tier is made in less free memory than this.
 const MIN_TIER_BYTES: u64 = 64 << 20;
 /// The domain of all volatile tiers of a node.
 const RAM_NAME: &str = "ram";
 
 impl Config {
-    /// A RAM tier of a quarter of the free tmpfs, and a disk tier in `data_dir` of its free space less a tenth; with
-    /// the reasons, in sentences.
+    /// Returns a configuration with a RAM tier of a quarter of the free tmpfs, and a disk tier in `data_dir` of its free
+    /// space less a tenth. Also returns the reasons, in sentences.
     pub fn discover(data_dir: &Path) -> io::Result<(Config, Vec<String>)> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
         let data = data_dir.canonicalize()?;
@@ -55,7 +55,7 @@ impl Config {
     }
 }
 
-/// The RAM tier for a store in `data` and the reason for its size, or why there is none.
+/// Returns the RAM tier for a store in `data` and the reason for its size, or the reason why there is none.
 fn ram(data: &Path) -> Result<(TierConfig, String), String> {
     let device = Device::of(Path::new(SHARED_MEMORY)).map_err(|e| format!("{SHARED_MEMORY}: {e}"))?;
     if !device.volatile {
@@ -67,9 +67,9 @@ fn ram(data: &Path) -> Result<(TierConfig, String), String> {
     let user = rustix::process::getuid().as_raw();
     let hash = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_encoded_bytes());
     let path = Path::new(SHARED_MEMORY).join(format!("terrace-{user}-{hash:016x}"));
-    // Anybody may make files in shared memory: what another user put there is not to be trusted.
+    // Any user may make files in shared memory. A directory of another user must not be trusted.
     if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir() || found.uid() != user) {
-        return Err(format!("{} belongs to somebody else; remove it", path.display()));
+        return Err(format!("{} belongs to another user; remove it", path.display()));
     }
     let capacity = whole(device.free / 4);
     let reason = format!(
@@ -98,7 +98,7 @@ fn tier(name: &str, path: &Path, capacity: u64, persistent: bool, domain: String
     }
 }
 
-/// The file system below a path.
+/// The file system of a path.
 struct Device {
     free: u64,
     number: u64,
@@ -127,7 +127,7 @@ impl Device {
     }
 }
 
-/// Whole MiB, for numbers that are to be read.
+/// Rounds down to whole MiB, for numbers that people read.
 fn whole(bytes: u64) -> u64 {
     bytes & !0xF_FFFF
 }

@@ -23,11 +23,12 @@ use terrace_plan::policy::{Asked, Budget};
 
 use crate::{Error, Result};
 
-/// When a write returns; each level includes those before it.
+/// The condition for a write to return. Each level includes those before it.
 ///
-/// `placed`: replica 0 and its commit are in files, the rest is owed: survives a crash of every process. `replicated`: all
-/// replicas are in files: with N replicas, also survives the loss of any N - 1 failure domains. `durable`: each extent has a
-/// replica on a persistent target, synced with the log: survives a power loss, too.
+/// `placed`: replica 0 and its commit are in files, and the other replicas are pending. The write survives a crash of every
+/// process. `replicated`: all replicas are in files. With N replicas, it also survives the loss of any N - 1 failure
+/// domains. `durable`: each extent has a replica on a persistent target, synced with the log. It also survives a loss of
+/// power.
 pub use terrace_plan::policy::Ack;
 
 /// The whole file.
@@ -37,7 +38,7 @@ pub struct Config {
     /// Defaults for all objects.
     #[serde(default)]
     pub store: StoreConfig,
-    /// Exceptions by prefix; the first that matches a key holds.
+    /// Exceptions by prefix. The first rule that matches a key applies.
     #[serde(default, rename = "rule", skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
     /// The tiers, fastest first.
@@ -49,16 +50,17 @@ pub struct Config {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreConfig {
-    /// How many replicas.
+    /// The number of replicas.
     pub replicas: Replicas,
-    /// When a write returns.
+    /// The acknowledgement for which a write waits.
     pub ack: Ack,
     /// The requirements for all objects, by name. Of two that conflict, the first one applies.
     pub requirements: Vec<Written<Asked>>,
     /// Weights of the time to encode, the time to decode and the bytes stored, as `"0.3,0.3,0.4"`, or a preset's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<Written<Weights>>,
-    /// The most bytes stored for each byte given, over all replicas, as `"3x"`: as many replicas as fit.
+    /// The limit for the bytes stored for each byte given, over all replicas, as `"3x"`: an object gets as many replicas as
+    /// fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Written<Budget>>,
     /// The highest latency of a target that holds the replica to be read first.
@@ -68,9 +70,9 @@ pub struct StoreConfig {
     pub cost_model: Model,
     /// The longest extent.
     pub block: Bytes,
-    /// Bytes that each process keeps of what small reads have decoded.
+    /// The size of each process's cache of bytes that small reads have decoded.
     pub cache: Bytes,
-    /// Targets that the store has had; the next one's number.
+    /// The number of targets that the store ever had, which is the next target's number.
     #[serde(skip_serializing_if = "none_yet")]
     pub targets: u16,
 }
@@ -96,15 +98,15 @@ impl Default for StoreConfig {
     }
 }
 
-/// How many replicas an extent may and should have.
+/// The permitted and usual numbers of replicas of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Replicas {
-    /// The fewest that may be asked for.
+    /// The lowest number that may be asked for.
     pub min: u8,
-    /// The most.
+    /// The highest number.
     pub max: u8,
-    /// Where nothing is asked for.
+    /// The number for objects without a number of their own.
     pub default: u8,
 }
 
@@ -114,7 +116,7 @@ impl Default for Replicas {
     }
 }
 
-/// `[[rule]]`: what holds for the keys at and below a prefix.
+/// `[[rule]]`: settings for the keys at and below a prefix.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
@@ -123,48 +125,48 @@ pub struct Rule {
     /// The requirements for these objects, by name. Of two that conflict, the first one applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requirements: Vec<Written<Asked>>,
-    /// How many replicas.
+    /// The number of replicas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u8>,
-    /// When a write returns.
+    /// The acknowledgement for which a write waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack: Option<Ack>,
     /// Weights of the time to encode, the time to decode and the bytes stored, as `"0.3,0.3,0.4"`, or a preset's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<Written<Weights>>,
-    /// The most bytes stored for each byte given, over all replicas, as `"3x"`.
+    /// The limit for the bytes stored for each byte given, over all replicas, as `"3x"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Written<Budget>>,
-    /// The encoding of every replica, by name, instead of what would be chosen.
+    /// The encoding of every replica, by name. Without it, the store chooses encodings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<Written<Encoding>>,
     /// The highest latency of a target that holds the replica to be read first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_latency: Option<Time>,
-    /// Whether the objects may live on volatile tiers alone.
+    /// Whether the objects may be on volatile tiers alone.
     #[serde(default)]
     pub volatile: bool,
     /// The only tiers to use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tiers: Option<Vec<String>>,
-    /// How directories that outlive a reboot hold these objects, whatever their tiers' layout is.
+    /// How directories on persistent tiers hold these objects, instead of their tiers' layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
 }
 
 impl Config {
-    /// Bytes of the longest extent.
+    /// Returns the length of the longest extent in bytes.
     pub(crate) fn block(&self) -> usize {
         self.store.block.0.min(frame::MAX_EXTENT_BYTES.into()) as usize
     }
 
-    /// Whether any object may be held as a plain file.
+    /// Returns whether any object may be a plain file.
     pub(crate) fn has_plain(&self) -> bool {
         let layouts = self.rules.iter().filter_map(|rule| rule.layout);
         self.tiers.iter().map(|tier| tier.layout).chain(layouts).any(|layout| layout == Layout::Plain)
     }
 
-    /// Whether a tier, by its place in the order, is to hold an object as a plain file.
+    /// Returns whether the tier with this index holds an object as a plain file.
     pub(crate) fn is_plain(&self, level: usize, key: &[u8]) -> bool {
         let Some(tier) = self.tiers.get(level).filter(|tier| tier.kind.capabilities().plain_files) else {
             return false;
@@ -176,7 +178,7 @@ impl Config {
     /// Reads the configuration in the file at `path`.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read; as [`Config::parse`] otherwise.
+    /// [`Error::Io`] if it cannot be read, and the errors of [`Config::parse`].
     pub fn read(path: &Path) -> Result<Config> {
         let bytes = terrace_system::read_regular(path).map_err(Error::io(format!("reading {}", path.display())))?;
         let text = str::from_utf8(&bytes).map_err(|e| {
@@ -189,7 +191,7 @@ impl Config {
     /// Parses a configuration; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Config`], with the line and column of text that does not parse, or with what cannot be.
+    /// [`Error::Config`], with the line and column of text that does not parse, or with the setting that is not valid.
     pub fn parse(text: &str, origin: &str) -> Result<Config> {
         let mut config: Config = toml::from_str(text).map_err(|e| Error::Config(format!("{origin}: {e}")))?;
         for tier in config.tiers.iter_mut().filter(|tier| tier.targets.is_empty()) {
@@ -199,7 +201,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads tiers that are to be added to a store's.
+    /// Reads tiers that are to be added to a store.
     ///
     /// # Errors
     /// [`Error::Config`], with the line and column of text that does not parse.
@@ -208,9 +210,9 @@ impl Config {
         Ok(config.tiers)
     }
 
-    /// Makes the paths of directories mean the same wherever the store is used from: relative ones are taken from the
-    /// current directory.
-    pub(crate) fn settle_paths(&mut self) -> Result<()> {
+    /// Makes relative paths of directories absolute, from the current directory, so that they mean the same for all
+    /// processes.
+    pub(crate) fn make_paths_absolute(&mut self) -> Result<()> {
         for tier in self.tiers.iter_mut().filter(|tier| tier.kind.capabilities().local_path) {
             for target in &mut tier.targets {
                 let context = || format!("tier {:?}: target {}", tier.name, target.path.display());
@@ -220,7 +222,7 @@ impl Config {
         Ok(())
     }
 
-    /// Gives each target that has none a number that no target of the store ever had.
+    /// Gives each target without a number a number that no target of the store ever had.
     pub(crate) fn number_targets(&mut self) {
         let targets = || self.tiers.iter().flat_map(|tier| &tier.targets);
         let highest = targets().filter_map(|target| target.number).max();
@@ -234,12 +236,12 @@ impl Config {
 
     /// The configuration as a file's text.
     pub fn to_toml(&self) -> String {
-        // Fails for paths that are not UTF-8 only, which no parsed or discovered configuration has. What stands for one
-        // is refused when it is read.
+        // This fails only for paths that are not UTF-8, which no parsed or discovered configuration has. The empty text is
+        // refused when it is read.
         toml::to_string(self).unwrap_or_default()
     }
 
-    /// The rule that holds for a key: the first whose prefix it is at or below.
+    /// Returns the rule for a key: the first whose prefix the key equals or lies below.
     pub fn rule_for(&self, key: &[u8]) -> Option<&Rule> {
         self.rules.iter().find(|rule| key::below(key, rule.prefix.as_bytes()))
     }

@@ -24,24 +24,24 @@ pub struct TierConfig {
     /// Its targets.
     #[serde(default)]
     pub targets: Vec<TargetConfig>,
-    /// Of an `object` tier: the service, by OpenDAL's name for it.
+    /// The service of an `object` tier, by OpenDAL's name for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
-    /// Options that the kind reads. An `object` tier hands them to OpenDAL; `${NAME}` stands for a variable of the
-    /// environment there.
+    /// Options that the kind reads. An `object` tier passes them to OpenDAL, where `${NAME}` stands for an environment
+    /// variable.
     #[serde(default, deserialize_with = "options", skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
-    /// How long a call may take, with all its retries: 10 seconds for an `object` tier where nothing is said, else as long
-    /// as it takes. What hangs longer is set aside.
+    /// The limit for the time of a call, with all its retries. Without it, 10 seconds for an `object` tier, and no limit for
+    /// others. A target that takes longer is not used for a while.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Time>,
-    /// The most bytes that each target may allocate.
+    /// The limit for the bytes that each target may allocate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Bytes>,
-    /// Whether it outlives a reboot.
+    /// Whether it survives a reboot.
     #[serde(default = "yes")]
     pub persistent: bool,
-    /// The share of its capacity above which replicas that have a copy further down are dropped.
+    /// Above this share of its capacity, the mover evicts replicas from the tier.
     #[serde(default = "nine_tenths")]
     pub high_watermark: f64,
     /// The power of a target while it reads or writes, in watts. `min_energy` uses it.
@@ -53,7 +53,7 @@ pub struct TierConfig {
 }
 
 impl TierConfig {
-    /// The settings of one of its targets, for the tier's kind.
+    /// Returns the settings of one of its targets, for the tier's kind.
     pub fn settings(&self, at: &TargetConfig) -> TargetSettings {
         let mut options = self.options.clone();
         options.extend(at.options.clone());
@@ -67,7 +67,7 @@ impl TierConfig {
         }
     }
 
-    /// The place of one of its targets for people: a path, or a service and a path on it.
+    /// Returns the place of one of its targets for messages: a path, or a service and a path on it.
     pub(crate) fn place_name(&self, at: &TargetConfig) -> PathBuf {
         match &self.service {
             Some(service) => format!("{service}:{}", at.path.display()).into(),
@@ -92,10 +92,10 @@ pub(super) fn five() -> f64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// As frames in segments: encoded, packed, quick to change.
+    /// As frames in segments: encoded, packed, and quick to change.
     #[default]
     Frames,
-    /// Each as an ordinary file under its own key, below `files/`: readable without Terrace.
+    /// Each as an ordinary file under its own key, below `files/`. It can be read without Terrace.
     Plain,
 }
 
@@ -105,7 +105,7 @@ impl Layout {
     }
 }
 
-/// Options may be written as texts, numbers or booleans.
+/// Reads options, which may be written as strings, numbers or booleans.
 fn options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "an option's value: a text in quotes, a whole number, true or false")]
@@ -123,27 +123,27 @@ fn options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String
     Ok(values.into_iter().map(|(option, value)| (option, text(value))).collect())
 }
 
-/// One target: in the file a path, or a table with more.
+/// One target. In the configuration file it is a path, or a table with more settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TargetConfig {
-    /// The directory; of an `object` tier, the prefix or folder on the service. Another kind reads it as it likes.
+    /// The directory, or for an `object` tier the prefix or folder on the service. Other kinds may read it in their own way.
     pub path: PathBuf,
-    /// Replicas of one extent never share a domain; each target is one of its own unless this says otherwise.
+    /// The failure domain. Replicas of one extent never share one. Without it, each target is a domain of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// The node that it is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The number by which the catalog knows it; given by the store.
+    /// The number by which the catalog knows it, which the store assigns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u16>,
-    /// Options of this target, beside or instead of the tier's.
+    /// Options of this target. They are added to the tier's options and override them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
 }
 
 impl TargetConfig {
-    /// A target that is said nothing about but where it is.
+    /// Returns a target with only a path.
     pub fn at(path: impl Into<PathBuf>) -> TargetConfig {
         TargetConfig { path: path.into(), domain: None, node: None, number: None, options: BTreeMap::new() }
     }
@@ -194,7 +194,7 @@ pub struct ThrottleConfig {
     /// Bytes written per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write: Option<Rate>,
-    /// Added to each operation.
+    /// Time that is added to each operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Time>,
 }

@@ -18,7 +18,7 @@ pub struct Rate(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub Duration);
 
-/// Units that end with another one's name come before it.
+/// A unit must come before units whose name is its ending, such as `MB` before `B`.
 const BYTE_UNITS: [(&str, u64); 10] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -32,7 +32,7 @@ const BYTE_UNITS: [(&str, u64); 10] = [
     ("B", 1),
 ];
 
-/// In nanoseconds; units that end with another one's name come before it.
+/// In nanoseconds. A unit must come before units whose name is its ending, such as `us` before `s`.
 const TIME_UNITS: [(&str, u64); 7] = [
     ("ns", 1),
     ("us", 1_000),
@@ -43,7 +43,7 @@ const TIME_UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
 ];
 
-/// `text` times `unit`, if that is a number of at most 64 bits. Whole numbers are exact.
+/// Returns `text` times `unit`, if that is a number of at most 64 bits. Whole numbers are exact.
 fn scaled(text: &str, unit: u64) -> Option<u64> {
     let text = text.trim();
     if let Ok(whole) = text.parse::<u64>() {
@@ -54,13 +54,13 @@ fn scaled(text: &str, unit: u64) -> Option<u64> {
     (product < u64::MAX as f64).then_some(product.round() as u64)
 }
 
-/// The number before the first of `units` that `text` ends with, times that unit.
+/// Returns the number before the first of `units` that `text` ends with, times that unit.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)))?;
     scaled(number, unit)
 }
 
-/// The largest unit that divides `amount`, and the quotient.
+/// Writes `amount` in the largest unit that divides it.
 fn in_largest(amount: u64, units: &[(&'static str, u64)], none: &'static str) -> String {
     let fits = units.iter().filter(|(_, unit)| amount > 0 && amount.is_multiple_of(*unit));
     match fits.max_by_key(|(_, unit)| *unit) {

@@ -1,4 +1,4 @@
-//! Values that the configuration says in words.
+//! Configuration values that are written as text.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A value and the text that it was read from. The text is checked where the configuration is read, so that no write reads it
-/// again; it is kept, so that a configuration is written as its user wrote it.
+/// A value and the text from which it was parsed. The text is parsed once, when the configuration is read. It is kept so
+/// that a configuration is written back as its user wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written<T> {
     text: String,

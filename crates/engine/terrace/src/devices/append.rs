@@ -1,4 +1,4 @@
-//! Encoding an extent and appending it to a target.
+//! Encodes an extent and appends it to a target.
 
 use std::cell::RefCell;
 use std::io;

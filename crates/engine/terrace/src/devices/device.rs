@@ -1,4 +1,4 @@
-//! A target in use: how quick and how full it is, and whether it works.
+//! A target in use: its speed, its use of space, and whether it works.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,21 +18,21 @@ use crate::report::TierState;
 pub struct Device {
     /// Its number.
     pub id: TargetId,
-    /// Its tier's place in the order, fastest first.
+    /// The index of its tier; tier 0 is the fastest.
     pub tier: usize,
     /// Replicas of one extent never share a domain.
     pub domain: String,
-    /// Where it is: a path, or a service and a path on it.
+    /// Its place: a path, or a service and a path on it.
     pub path: PathBuf,
     /// The target itself.
     pub target: Arc<dyn Target>,
-    /// The most that it may allocate, as when last looked.
+    /// The limit for the bytes that it may allocate, as it was when last read.
     pub(super) capacity: AtomicU64,
-    /// Operations that are under way.
+    /// The number of operations in progress.
     pub(super) busy: AtomicU32,
-    /// How quick it is to read from.
+    /// Its speed for reads.
     pub reading: Speed,
-    /// How quick it is to write to.
+    /// Its speed for writes.
     pub writing: Speed,
     /// Whether small frames are written to it by the caller's own thread.
     pub quick: bool,
@@ -42,30 +42,30 @@ pub struct Device {
 }
 
 impl Device {
-    /// The space that a frame takes in addition to its payload, at most about.
+    /// About the most space that a frame takes in addition to its payload.
     pub const FRAMING_BYTES: u64 = 8 << 10;
 
-    /// Operations that it is taken to do at a time.
+    /// The number of operations that a device is assumed to do at the same time.
     pub const DEVICE_LANES: u16 = 4;
 
-    /// Bytes in use, about.
+    /// Returns about how many bytes are in use.
     pub fn filled(&self) -> u64 {
         self.target.used()
     }
 
-    /// Bytes that can be had for payloads, about: of what is free, headers and the rest of pages take a little.
+    /// Returns about how many bytes of payload fit. Headers and partly filled pages take a little of the free space.
     pub fn free(&self) -> u64 {
         let free = self.capacity.load(Ordering::Relaxed).saturating_sub(self.filled());
         free.saturating_sub(free / 128 + Device::FRAMING_BYTES)
     }
 
-    /// The same, up to this share of its capacity.
+    /// Like [`Device::free`], but only up to this share of its capacity.
     pub fn free_below(&self, mark: f64) -> u64 {
         let capacity = self.capacity.load(Ordering::Relaxed);
         self.free().saturating_sub((capacity as f64 * (1.0 - mark)) as u64)
     }
 
-    /// Operations of this process under way for each that it can do at a time.
+    /// Returns the number of this process's operations in progress, divided by the number that it can do at the same time.
     pub fn load(&self) -> f64 {
         f64::from(self.busy.load(Ordering::Relaxed)) / f64::from(Device::DEVICE_LANES)
     }
@@ -106,18 +106,18 @@ impl Device {
         let _busy = Busy::with(self);
         let start = Instant::now();
         self.target.read(place, skip, out)?;
-        // Reading proves nothing of one that takes no more bytes.
+        // A successful read does not prove that a full or read-only target can be written to again.
         self.works(|state| state == TierState::Away);
         self.reading.note(out.len(), start.elapsed());
         Ok(())
     }
 
-    /// Whether it can be used, as far as is known.
+    /// Returns its last known state.
     pub fn state(&self) -> TierState {
         self.trouble.state()
     }
 
-    /// Sets the target aside for a while where the error is one of the device, not of one frame.
+    /// Stops using the target for a while, if the error is one of the device and not of a single frame.
     pub fn failed(&self, error: &io::Error) {
         let state = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => TierState::Full,
@@ -131,8 +131,8 @@ impl Device {
         }
     }
 
-    /// Sets the target aside for a while after a write that failed, whatever the error: who writes goes elsewhere, and would
-    /// come back here at once otherwise.
+    /// Stops using the target for a while after a failed write, whatever the error: otherwise the writer would plan again
+    /// and choose the same target.
     pub fn failed_to_write(&self, error: &io::Error) {
         self.failed(error);
         if self.state() == TierState::Ok && self.trouble.begins(TierState::Away) {
@@ -140,20 +140,20 @@ impl Device {
         }
     }
 
-    /// Notes that an operation went well, which shows that this trouble is over.
+    /// Notes a successful operation, which ends the trouble if `over` says so.
     fn works(&self, over: impl Fn(TierState) -> bool) {
         if self.trouble.ends(over) {
-            tracing::info!(target = %self.path.display(), "works again");
+            tracing::info!(target = %self.path.display(), "the target works again");
         }
     }
 
-    /// Forgets the trouble, so that the next use tries it again.
+    /// Clears the trouble, so that the next operation tries the target again.
     pub fn try_again(&self) {
         self.trouble.ends(|_| true);
     }
 }
 
-/// An operation that is under way, until it is dropped. The count is relaxed: it only serves to choose between targets, and no
+/// An operation in progress, until it is dropped. The count is relaxed: it only serves to choose between targets, and no
 /// data depends on it.
 struct Busy<'a>(&'a AtomicU32);
 

@@ -1,16 +1,16 @@
-//! How quick a device is, from its real operations.
+//! Measures the speed of a device in its real operations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Operations up to this many bytes tell the latency, longer ones the rate.
+/// Operations up to this number of bytes measure the latency, longer ones the rate.
 const MAX_SHORT_BYTES: usize = 16 << 10;
-/// How much a new operation counts against all before it.
+/// The weight of a new operation against the average of all before it.
 const NEWEST_WEIGHT: f64 = 1.0 / 16.0;
-/// An operation counts for at most this multiple of the expected time: one stall, such as a first write's, does not set a target
-/// apart from the others of its tier.
+/// An operation counts for at most this multiple of its expected time, so that one stall, such as a first write's, does not
+/// make a target look slower than the others of its tier.
 const MAX_STALL_FACTOR: f64 = 16.0;
-/// Seconds of latency that are expected of any device, for this.
+/// The latency that is assumed of any device for this limit, in seconds.
 const EXPECTED_LATENCY_SECONDS: f64 = 0.5e-3;
 
 /// The speed of a device in one direction. Threads update it without a lock, by a relaxed load and store: if two do so at the
@@ -52,7 +52,7 @@ impl Speed {
             // Relaxed, and no read-modify-write: see `Speed`.
             self.latency.store((latency + (took - latency) * NEWEST_WEIGHT).to_bits(), Ordering::Relaxed);
         } else if took > 0.0 {
-            // Averaging the time of a byte, not the rate, so that a stall counts for what it costs.
+            // Averages the time per byte, not the rate, so that a stall counts for the time that it cost.
             let (old, new) = (1.0 / self.rate(), (took - self.latency()).max(took / 2.0) / bytes as f64);
             self.rate.store(
                 (1.0 / (old + (new.min(MAX_STALL_FACTOR * old) - old) * NEWEST_WEIGHT)).to_bits(),

@@ -1,4 +1,4 @@
-//! How much targets can hold.
+//! The space of targets.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use super::{Device, Tiers};
 use crate::report::TierState;
 
 impl Tiers {
-    /// The bytes that these targets hold, and those that they can take together, but for targets that are away.
+    /// Returns the bytes that these targets hold, and the bytes that they can take together, without targets that are away.
     pub fn used_and_free<'a>(&self, devices: impl Iterator<Item = &'a Device>) -> (u64, u64) {
         let (mut used, mut free) = (0u64, 0u64);
-        // By file system: what its targets would take, and what there is.
+        // For each file system: the bytes that its targets may take, and the bytes that are free.
         let mut shared: HashMap<u64, (u64, u64)> = HashMap::new();
         for device in devices.filter(|device| device.state() != TierState::Away) {
             let Ok(space) = device.space() else { continue };

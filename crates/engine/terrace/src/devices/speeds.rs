@@ -1,18 +1,18 @@
-//! How quick targets are taken to be: as the others of their tier.
+//! The assumed speed of a target: the mean of its tier.
 //!
-//! A target's measured speed depends on the load at that time. If each target's last speed counted, all writers would
-//! go to the same one, and leave it together.
+//! A target's measured speed depends on its load at that time. If the plan used each target's last measurement, all writers
+//! would go to the same target, and leave it at the same time.
 
-/// A target that takes at least this multiple of the fastest one's time is an outlier.
-const ODD_FACTOR: f64 = 8.0;
-/// Seconds for which a target may have been waited for because others were at it.
+/// A target whose time is more than this multiple of the fastest one's time is an outlier.
+const OUTLIER_FACTOR: f64 = 8.0;
+/// A time up to this, in seconds, may come from waiting for other operations, so it makes no target an outlier.
 pub const MAX_QUEUE_SECONDS: f64 = 1e-3;
 
-/// The assumed duration of a target, in seconds, from its measured one and those of `all` of its tier: the mean of those that
-/// are not odd. What is `brief` is never odd.
+/// Returns the assumed time of a target, in seconds, from its measured time and those of `all` targets of its tier: the mean
+/// without outliers. A time up to `brief` is never an outlier.
 pub fn usual_seconds(own: f64, all: impl Iterator<Item = f64> + Clone, brief: f64) -> f64 {
     let least = all.clone().fold(f64::INFINITY, f64::min);
-    let usual = |need: &f64| *need <= (ODD_FACTOR * least).max(brief);
+    let usual = |need: &f64| *need <= (OUTLIER_FACTOR * least).max(brief);
     if !usual(&own) {
         return own;
     }
@@ -60,7 +60,7 @@ mod tests {
         let mut counts = BTreeMap::<String, u32>::new();
         for number in 0..40_u64 {
             let key = format!("object {number}");
-            // Bytes that no encoding makes fewer: what is written goes where the most is free.
+            // Bytes that no encoding shrinks, so that writes go to the target with the most free space.
             let random = (0..40_000).map(|at| xxh3_64_with_seed(&[], number * 40_000 + at)).collect::<Vec<_>>();
             let bytes = random.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
             store.put_bytes(key.as_bytes(), &bytes, &PutOptions::default()).expect("puts");

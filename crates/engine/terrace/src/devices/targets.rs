@@ -28,14 +28,14 @@ pub struct Opener<'a> {
     pub store: u64,
     /// The store's directory.
     pub dir: &'a Path,
-    /// Where numbers come from.
+    /// The source of numbers for new segments.
     pub ids: &'a Arc<dyn Ids>,
-    /// How quick tiers are, by name, where they were profiled.
+    /// The measured speed of tiers, by name, for those that were profiled.
     pub profiled: BTreeMap<String, terrace_predict::ProfiledTier>,
 }
 
 impl Opener<'_> {
-    /// Opens one target of the tier that is the `level`-th.
+    /// Opens one target of the tier with index `level`.
     pub fn device(&self, tier: &TierConfig, level: usize, described: &TargetConfig, id: TargetId) -> Result<Device> {
         let path = tier.place_name(described);
         let context = || format!("tier {:?}: opening target {}", tier.name, path.display());
@@ -92,7 +92,7 @@ impl Opener<'_> {
     }
 }
 
-/// Checks that each target of new tiers can be made, and belongs to no store: else none is made.
+/// Checks, before any target of new tiers is created, that each can be created and belongs to no store.
 pub fn probe<'a>(tiers: impl Iterator<Item = &'a TierConfig>) -> Result<()> {
     for (tier, at) in tiers.flat_map(|tier| tier.targets.iter().map(move |at| (tier, at))) {
         let action = if tier.kind.capabilities().remote { "reaching" } else { "opening target" };
@@ -102,7 +102,7 @@ pub fn probe<'a>(tiers: impl Iterator<Item = &'a TierConfig>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a path lies in memory.
+/// Returns whether a path is on a file system in memory.
 fn is_in_memory(path: &Path) -> bool {
     const TMPFS_MAGIC: u32 = 0x0102_1994;
     rustix::fs::statfs(path).is_ok_and(|s| s.f_type as u32 == TMPFS_MAGIC)

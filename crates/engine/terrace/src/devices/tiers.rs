@@ -13,18 +13,18 @@ use crate::config::{Config, Layout};
 use crate::report::TierState;
 use crate::{Error, Result};
 
-/// The file of the store's directory that holds what was learned of its codecs and devices.
+/// The file of the store's directory that holds the measurements of codecs and devices.
 pub const LEARNED_FILE: &str = "predictor.json";
 
 /// A tier: a performance level.
 pub struct Tier {
     /// Its name.
     pub name: String,
-    /// Whether it outlives a reboot.
+    /// Whether it survives a reboot.
     pub persistent: bool,
     /// The share of its capacity above which the mover evicts.
     pub high_watermark: f64,
-    /// Whether it holds objects as plain files, where no rule says otherwise.
+    /// Whether it holds objects as plain files, unless a rule says otherwise.
     pub plain: bool,
     /// The power of a target while it reads or writes, in watts.
     pub watts: f64,
@@ -36,7 +36,7 @@ pub struct Tiers {
     pub tiers: Vec<Tier>,
     /// All their targets, in the tiers' order.
     pub devices: Vec<Device>,
-    /// Where in `devices` the target of each number is.
+    /// The index in `devices` of the target with each number.
     index: Vec<Option<usize>>,
 }
 
@@ -67,7 +67,7 @@ impl Tiers {
         Ok(Tiers { tiers, devices, index })
     }
 
-    /// A target by its number.
+    /// Returns a target by its number.
     pub fn device(&self, id: TargetId) -> Result<&Device> {
         let at = self.index.get(usize::from(id)).copied().flatten();
         at.and_then(|at| self.devices.get(at)).ok_or_else(|| Error::Damaged {
@@ -76,13 +76,14 @@ impl Tiers {
         })
     }
 
-    /// A target's tier.
+    /// Returns a target's tier.
     pub fn tier(&self, device: &Device) -> &Tier {
         &self.tiers[device.tier]
     }
 
-    /// Up to `want` targets for replicas that no target takes now, to be owed to: on these tiers, on domains other than
-    /// those of `chosen`, and the last of them on a persistent one unless `volatile` or one of `chosen` is.
+    /// Chooses up to `want` targets to which replicas can be owed when no target takes them now. They are on the `allowed`
+    /// tiers, and on other domains than those of `chosen`. The last one is persistent, unless `volatile` is set or one
+    /// before it is persistent.
     pub fn for_later(&self, chosen: &[TargetId], want: usize, allowed: TierSet, volatile: bool) -> Vec<TargetId> {
         let lasts = |device: &Device| self.tier(device).persistent;
         let mut taken: Vec<&Device> = chosen.iter().filter_map(|id| self.device(*id).ok()).collect();
@@ -109,12 +110,12 @@ impl Tiers {
         })
     }
 
-    /// The tiers of these names.
+    /// Returns the tiers with these names.
     pub fn named(&self, names: &[String]) -> TierSet {
         TierSet::of((0..self.tiers.len()).filter(|level| names.contains(&self.tiers[*level].name)))
     }
 
-    /// How many replicas an extent can have on these tiers: there are no more domains.
+    /// Returns how many replicas an extent can have on these tiers: the number of their failure domains.
     pub fn domains(&self, allowed: TierSet, persistent: bool) -> usize {
         let usable = |d: &&Device| allowed.has(d.tier as u8) && (self.tier(d).persistent || !persistent);
         let mut names: Vec<&str> = self.devices.iter().filter(usable).map(|d| d.domain.as_str()).collect();
@@ -123,7 +124,7 @@ impl Tiers {
         names.len()
     }
 
-    /// Looks how a target is now. One that is filled to its tier's watermark is full.
+    /// Reads the current state of a target. A target that is filled to its tier's watermark counts as full.
     pub fn look(&self, device: &Device) -> TierState {
         match device.space() {
             Ok(space) if space.used as f64 >= space.capacity as f64 * self.tier(device).high_watermark => {
@@ -137,7 +138,7 @@ impl Tiers {
         }
     }
 
-    /// The tiers' use and state in words, for errors.
+    /// Describes the use and state of the tiers for errors.
     pub fn describe(&self) -> String {
         let words: Vec<String> = self
             .devices

@@ -1,4 +1,4 @@
-//! Whether a target works, as far as is known.
+//! The last known trouble of a target.
 
 use std::time::{Duration, Instant};
 
@@ -6,29 +6,29 @@ use rustix_futex_sync::Mutex;
 
 use crate::report::TierState;
 
-/// A target that failed is tried again after this.
-const SET_ASIDE: Duration = Duration::from_secs(2);
+/// A target that failed is not used for this long.
+const RETRY_TARGET_AFTER: Duration = Duration::from_secs(2);
 
-/// The last failure of a target that nothing has gone well on since.
+/// The last failure of a target, until an operation succeeds.
 #[derive(Default)]
 pub struct Trouble(Mutex<Option<(Instant, TierState)>>);
 
 impl Trouble {
-    /// The assumed state. A target that failed counts as usable again after a while.
+    /// Returns the assumed state. Some time after a failure, a target counts as usable again.
     pub fn state(&self) -> TierState {
         match &*self.0.lock() {
-            Some((since, state)) if since.elapsed() < SET_ASIDE => *state,
+            Some((since, state)) if since.elapsed() < RETRY_TARGET_AFTER => *state,
             _ => TierState::Ok,
         }
     }
 
-    /// Notes a failure; whether that is news.
+    /// Notes a failure. Returns whether the target did not have this trouble before.
     pub fn begins(&self, state: TierState) -> bool {
         let before = self.0.lock().replace((Instant::now(), state));
         before.is_none_or(|(_, known)| known != state)
     }
 
-    /// Notes that something went well which shows that `over` is; whether that is news.
+    /// Notes a success, which ends a trouble for which `over` returns true. Returns whether there was one.
     pub fn ends(&self, over: impl Fn(TierState) -> bool) -> bool {
         let mut last = self.0.lock();
         let ends = last.is_some_and(|(_, state)| over(state));

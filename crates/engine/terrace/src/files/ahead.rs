@@ -1,5 +1,4 @@
-//! Reading ahead: of a file that is read in order, what comes next is fetched and verified by threads while the reader is busy
-//! with what came before.
+//! Reading ahead: while a file is read in order, threads fetch and verify the next bytes before the reader asks for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,30 +11,31 @@ use terrace_system::fork;
 
 use crate::{Result, Store};
 
-/// Threads that fetch.
+/// The number of threads that fetch.
 const READ_AHEAD_THREADS: usize = 2;
-/// So much must have been read in order before anything is fetched.
-const IN_ORDER: u64 = 512 << 10;
-/// As much as was read in order is fetched ahead, but no more than this.
+/// Nothing is fetched ahead before this number of bytes was read in order.
+const MIN_BYTES_IN_ORDER: u64 = 512 << 10;
+/// The reader's distance to the end of the fetched bytes is at most what was read in order, and at most this.
 const MAX_READ_AHEAD_BYTES: u64 = 4 << 20;
-/// Requests of one read may come in another order: that far from where they should begin, in lengths of a request.
+/// The kernel may split one long read into requests that arrive out of order. A request still counts as in order if its
+/// offset differs by at most this number of request lengths.
 const SLACK_BLOCKS: u64 = 4;
 
-/// How a file is read by one handle.
+/// How one handle reads a file.
 #[derive(Default)]
 pub struct Course {
-    /// Where the next byte in order is.
+    /// The offset at which the next read in order begins.
     next: u64,
     /// Bytes read in order so far.
     run: u64,
-    /// Up to where it was fetched ahead.
+    /// The end of the range that was fetched ahead.
     asked: u64,
-    /// The requested range.
+    /// The frames that were asked for.
     names: Vec<(u64, u64)>,
 }
 
 impl Course {
-    /// Notes a read; the range that is worth fetching now.
+    /// Notes a read. Returns the range that should be fetched now, if any.
     fn read(&mut self, offset: u64, length: u64) -> Option<(u64, u64)> {
         let end = offset + length;
         if self.next.abs_diff(offset) <= SLACK_BLOCKS.saturating_mul(length) {
@@ -46,11 +46,11 @@ impl Course {
         }
         let window = self.run.min(MAX_READ_AHEAD_BYTES);
         self.asked = self.asked.max(self.next);
-        let want = self.run >= IN_ORDER && self.asked - self.next <= window / 2;
+        let want = self.run >= MIN_BYTES_IN_ORDER && self.asked - self.next <= window / 2;
         want.then(|| (std::mem::replace(&mut self.asked, self.next + window), self.next + window))
     }
 
-    /// The requested range is not needed any more.
+    /// Ends reading: the frames that were asked for are not needed any more.
     pub fn end(&mut self, store: &Store) {
         if !self.names.is_empty() {
             store.engine.reader.fetched.forget(&self.names);
@@ -58,8 +58,8 @@ impl Course {
     }
 }
 
-/// The threads, started when they are first needed. The lock is held while they are started, and while a job is sent, which
-/// never blocks. No other lock is taken under it.
+/// The threads, which are started when they are first needed. The lock is held while they are started, and while a job is
+/// sent, which never blocks. No other lock is taken under it.
 #[derive(Default)]
 pub struct Ahead(Mutex<Option<Threads>>);
 
@@ -78,17 +78,17 @@ struct Job {
 }
 
 impl Ahead {
-    /// Notes a read, and has what comes next fetched where that is worth it.
+    /// Notes a read, and fetches the next bytes if the file is read in order.
     pub fn note(&self, store: &Store, course: &Mutex<Course>, key: &[u8], offset: u64, length: u64) {
         let mut course = course.lock();
         if let Some((from, to)) = course.read(offset, length)
             && let Err(error) = self.ask(store, &mut course, key, from, to)
         {
-            tracing::debug!(key = %terrace_format::key::show(key), %error, "nothing is read ahead");
+            tracing::debug!(key = %terrace_format::key::show(key), %error, "reading ahead failed");
         }
     }
 
-    /// Has the extents that begin in `from..to` fetched.
+    /// Fetches the extents that begin in `from..to`.
     fn ask(&self, store: &Store, course: &mut Course, key: &[u8], from: u64, to: u64) -> Result<()> {
         let engine = &store.engine;
         let Some((object, extents)) = engine.catalog.locate(key, from, to)? else { return Ok(()) };
@@ -106,7 +106,7 @@ impl Ahead {
     }
 
     fn send(&self, job: Job) {
-        // Refused only if no thread could be started. Then nobody waits for the frame.
+        // Sending fails only if no thread could be started. Then nobody may wait for the frame.
         if let Err(refused) = self.0.lock().get_or_insert_with(Threads::start).sender.send(job) {
             refused.0.forget();
         }
@@ -159,7 +159,7 @@ impl Job {
         let mut fetching = Fetching { job: self, bytes: None };
         let (key, object) = &*self.object;
         let read = engine.reader.fetch_extent(key, object, extent, extent.skip, &mut bytes);
-        // The reader finds out by himself what is wrong.
+        // If the read fails, the reader reads the extent itself and reports the error.
         fetching.bytes = read.ok().map(|()| bytes);
     }
 

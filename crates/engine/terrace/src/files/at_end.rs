@@ -1,8 +1,8 @@
 //! Appending to files.
 //!
-//! Appended bytes have no place of their own before they reach the store: the commit decides it, as other processes append, too.
-//! Until then they are kept back behind the file's last byte as it was, and what is kept back of a file is either all appended
-//! or not at all. While other processes have the store open nothing appended is kept back.
+//! Appended bytes have no offset until they reach the store: the commit decides it, because other processes append, too.
+//! Until then they are buffered behind the last known byte of the file. The buffered bytes of a file are either all appended
+//! or all written at an offset. While other processes have the store open, appended bytes are not buffered.
 
 use terrace_format::key;
 use terrace_system::clock::unix_nanos;
@@ -11,21 +11,21 @@ use super::open::{Open, State};
 use super::{File, FileError, FileResult, Shared};
 
 impl File {
-    /// Writes `bytes` behind the last byte, wherever that is when they reach the store; where that is as far as is known now.
-    /// Bytes of one call stay together, and none are lost, even if others append at the same time.
+    /// Appends `bytes` at the end that the file has when they reach the store. Returns their offset as far as it is known
+    /// now. The bytes of one call stay together, and none are lost, even if others append at the same time.
     pub fn append(&self, bytes: &[u8]) -> FileResult<u64> {
         let mut state = self.open.state.write();
         let end = self.tail(&mut state)?;
         self.end_of(&state, end, bytes)?;
         let appended = self.append_at(&mut state, end, bytes);
         if matches!(&appended, Err(error) if !matches!(error, FileError::Stale(_))) {
-            // The caller was told that they are not written.
+            // The caller gets an error, so the bytes must not be written later.
             self.shared.drop_kept(&mut state, end, end + bytes.len() as u64);
         }
         appended
     }
 
-    /// The same, but `accepted` is told first, as by [`File::write_behind`].
+    /// Like [`File::append`], but calls `accepted` before the bytes are written, as [`File::write_behind`] does.
     pub fn append_behind(&self, bytes: &[u8], accepted: impl FnOnce(FileResult<()>)) {
         let mut state = self.open.state.write();
         let accept = |state: &mut State| {
@@ -44,7 +44,7 @@ impl File {
         }
     }
 
-    /// Sees that nothing is kept back but what was appended; where the next byte goes, as far as is known now.
+    /// Writes buffered bytes that were not appended. Returns the offset at which the next appended byte is expected.
     fn tail(&self, state: &mut State) -> FileResult<u64> {
         if !state.appends {
             self.shared.flush(&self.open, state)?;
@@ -52,8 +52,8 @@ impl File {
         Ok(if state.appends { state.dirty.end() } else { self.committed(state)?.length })
     }
 
-    /// Appends bytes whose place is thought to be `end`: they are kept back, and written with what was kept back before where they
-    /// must not wait. Where they are.
+    /// Appends bytes at the expected end `end`: buffers them, and writes all buffered bytes if they may not wait. Returns
+    /// the offset of the bytes.
     fn append_at(&self, state: &mut State, end: u64, bytes: &[u8]) -> FileResult<u64> {
         if bytes.is_empty() {
             return Ok(end);
@@ -71,7 +71,7 @@ impl File {
 }
 
 impl Shared {
-    /// Writes what was appended and kept back, by one commit; where it ends.
+    /// Writes all buffered appended bytes by one commit. Returns the offset behind them.
     pub fn flush_appended(&self, open: &Open, state: &mut State) -> FileResult<u64> {
         let mtime = state.written.map_or_else(unix_nanos, |(_, mtime)| mtime);
         let runs = state.dirty.runs(self.store.engine.writer.block as u64);
@@ -82,11 +82,11 @@ impl Shared {
         let appended = self.store.append_pieces(&state.key, Some(open.id), &pieces, mtime, asked, element);
         let appended = self.of_open(state, appended.map_err(FileError::from));
         if matches!(appended, Ok(_) | Err(FileError::Stale(_))) {
-            // Appended, or nobody can ever have it any more.
+            // Either they are appended, or the file is gone and nobody can read them.
             self.drop_kept(state, 0, u64::MAX);
         }
         let (offset, receipt) = appended?;
-        // The bytes are there, whatever they have not reached yet.
+        // The bytes are appended even if the acknowledgement that was asked for is not reached.
         receipt?;
         Ok(offset + length)
     }

@@ -1,4 +1,4 @@
-//! Bytes that were written to a file and are not yet in the store.
+//! Buffered bytes of a file that are not yet in the store.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::spare::Spare;
 
-/// Written ranges, never overlapping, by their first byte's offset. None goes beyond a multiple of a block.
+/// Written ranges by offset. They never overlap, and none crosses a multiple of the block's length.
 pub struct Dirty {
     pieces: BTreeMap<u64, Vec<u8>>,
     bytes: usize,
@@ -14,27 +14,28 @@ pub struct Dirty {
 }
 
 impl Dirty {
-    /// Nothing. What is written is kept in these buffers, and cut to their length.
+    /// Creates an empty buffer, whose pieces take their memory from `spare` and are cut to its blocks.
     pub fn new(spare: &Arc<Spare>) -> Dirty {
         Dirty { pieces: BTreeMap::new(), bytes: 0, spare: spare.clone() }
     }
 
-    /// How many bytes there are.
+    /// Returns the number of buffered bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many ranges they are kept as.
+    /// Returns the number of pieces.
     pub fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// The offset behind the last byte; 0 where there is none.
+    /// Returns the offset behind the last byte, or 0 if there is none.
     pub fn end(&self) -> u64 {
         self.pieces.last_key_value().map_or(0, |(at, piece)| at + piece.len() as u64)
     }
 
-    /// Writes over what is there. Bytes that follow a piece lengthen it, so that a stream of short writes is one piece.
+    /// Writes bytes over older ones. Bytes that directly follow a piece are added to it, so that a stream of short writes
+    /// becomes one piece.
     pub fn write(&mut self, mut offset: u64, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let next = self.pieces.range(offset + 1..).next().map_or(u64::MAX, |(at, _)| *at);
@@ -62,7 +63,7 @@ impl Dirty {
         }
     }
 
-    /// Drops `start..end`.
+    /// Drops the bytes in `start..end`.
     pub fn clear(&mut self, start: u64, end: u64) {
         let before = self.pieces.range(..start).next_back().map(|(at, _)| *at);
         let inside = self.pieces.range(start..end).map(|(at, _)| *at);
@@ -86,7 +87,7 @@ impl Dirty {
         }
     }
 
-    /// Copies what there is of `offset..` over `out`.
+    /// Copies the buffered bytes from `offset` on over those in `out`.
     pub fn overlay(&self, offset: u64, out: &mut [u8]) {
         let end = offset + out.len() as u64;
         let first = self.pieces.range(..=offset).next_back().map_or(offset, |(at, _)| *at);
@@ -99,7 +100,7 @@ impl Dirty {
         }
     }
 
-    /// Whether all of `start..end` is there.
+    /// Returns whether all bytes in `start..end` are buffered.
     pub fn covers(&self, start: u64, end: u64) -> bool {
         let first = self.pieces.range(..=start).next_back().map_or(start, |(at, _)| *at);
         let mut at = start;
@@ -112,20 +113,20 @@ impl Dirty {
         at >= end
     }
 
-    /// Whether anything of `start..end` is there.
+    /// Returns whether any byte in `start..end` is buffered.
     pub fn touches(&self, start: u64, end: u64) -> bool {
         let before = self.pieces.range(..end).next_back();
         before.is_some_and(|(at, piece)| at + piece.len() as u64 > start)
     }
 
-    /// The blocks that are there from their first byte to their last, of those that `start..end` touches.
+    /// Returns the completely buffered blocks among those that `start..end` touches.
     pub fn whole(&self, start: u64, end: u64) -> Vec<(u64, &[u8])> {
         let block = self.spare.block();
         let touched = self.pieces.range(start - start % block..end);
         touched.filter(|(_, piece)| piece.len() as u64 == block).map(|(at, piece)| (*at, piece.as_slice())).collect()
     }
 
-    /// All bytes in order, neighbours joined, cut where a multiple of `block` lies.
+    /// Returns all bytes in order. Adjacent pieces are joined, but runs end at multiples of `block`.
     pub fn runs(&self, block: u64) -> Vec<(u64, Cow<'_, [u8]>)> {
         let mut runs: Vec<(u64, Cow<'_, [u8]>)> = Vec::new();
         for (at, piece) in &self.pieces {

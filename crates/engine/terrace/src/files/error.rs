@@ -20,16 +20,16 @@ pub enum FileError {
     /// A directory is needed here (`ENOTDIR`).
     #[error("{0:?} is not a directory")]
     NotDirectory(String),
-    /// A directory cannot be used so (`EISDIR`).
+    /// The operation is not possible on a directory (`EISDIR`).
     #[error("{0:?} is a directory")]
     IsDirectory(String),
-    /// A directory that holds something is neither removed nor replaced (`ENOTEMPTY`).
+    /// A directory that is not empty is neither removed nor replaced (`ENOTEMPTY`).
     #[error("{0:?} is not empty")]
     NotEmpty(String),
     /// A component has more than 255 bytes, or the path more than 1,920 (`ENAMETOOLONG`).
     #[error("{0:?}: the name is too long; a component has at most 255 bytes, a path at most 1,920")]
     NameTooLong(String),
-    /// The request makes no sense (`EINVAL`).
+    /// The request is not valid (`EINVAL`).
     #[error("{path:?}: {reason}")]
     Invalid {
         /// The path.
@@ -37,10 +37,10 @@ pub enum FileError {
         /// The defect.
         reason: &'static str,
     },
-    /// The name is kept for the store's own use (`EPERM`).
+    /// The name is reserved for the store (`EPERM`).
     #[error("{0:?}: names under .terrace are the store's own")]
     Reserved(String),
-    /// An offset or length is beyond what a file can have (`EFBIG`).
+    /// An offset or length is beyond the limit for files (`EFBIG`).
     #[error("{0:?}: a file has at most 2^63 - 1 bytes")]
     TooLarge(String),
     /// The open file was removed, replaced or renamed by another process (`ESTALE`).
@@ -54,12 +54,12 @@ pub enum FileError {
         /// The attribute's name.
         name: String,
     },
-    /// Files here cannot have that (`ENOTSUP`).
+    /// Files of a store do not support this (`ENOTSUP`).
     #[error("{path:?}: {reason}")]
     NotSupported {
         /// The path.
         path: String,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
     /// The engine failed.
@@ -68,7 +68,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// The error's number, as in `errno`.
+    /// Returns the error's number, as in `errno`.
     pub fn errno(&self) -> i32 {
         match self {
             FileError::NotFound(_) => libc::ENOENT,

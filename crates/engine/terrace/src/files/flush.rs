@@ -1,4 +1,4 @@
-//! Writing what is kept back.
+//! Writes buffered bytes to the store.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -11,12 +11,12 @@ use super::{FileError, FileResult, Files, Shared};
 use crate::place::PutOptions;
 use crate::{Element, Error, element_of};
 
-/// Nothing is kept back for longer, nor looked for more often.
+/// Bytes that were buffered for longer than this are written.
 const MAX_DIRTY_AGE: Duration = Duration::from_secs(5);
 const DIRTY_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Writes what was kept back for too long, from now on until `shared` is dropped.
-pub fn in_time(shared: &Arc<Shared>) -> FileResult<()> {
+/// Starts a thread that writes bytes which were buffered for too long, until `shared` is dropped.
+pub fn start_timed_flush(shared: &Arc<Shared>) -> FileResult<()> {
     let weak: Weak<Shared> = Arc::downgrade(shared);
     let run = move || {
         loop {
@@ -39,7 +39,7 @@ pub fn in_time(shared: &Arc<Shared>) -> FileResult<()> {
 }
 
 impl Files {
-    /// Writes what is kept back of all files.
+    /// Writes the buffered bytes of all files.
     pub fn flush(&self) -> FileResult<()> {
         for open in self.shared.open.all() {
             self.shared.flush(&open, &mut open.state.write())?;
@@ -49,7 +49,7 @@ impl Files {
 }
 
 impl Shared {
-    /// Writes what is kept back of a file, by one commit.
+    /// Writes the buffered bytes of a file by one commit.
     pub fn flush(&self, open: &Open, state: &mut State) -> FileResult<()> {
         let Some((_, mtime)) = state.written else { return Ok(()) };
         if state.appends {
@@ -59,14 +59,14 @@ impl Shared {
         let ranges: Vec<(u64, &[u8])> = runs.iter().map(|(at, run)| (*at, run.as_ref())).collect();
         let written = self.write(open, state, &ranges, mtime);
         if matches!(written, Ok(()) | Err(FileError::Stale(_))) {
-            // What nobody can ever have any more need not be kept.
+            // They are written, or the file is gone and nobody can read them.
             self.drop_kept(state, 0, u64::MAX);
         }
         written
     }
 
-    /// Writes the blocks that are whole, of those that `start..end` touches, by one commit: of a stream of writes little
-    /// gathers.
+    /// Writes the complete blocks among those that `start..end` touches, by one commit. So a stream of writes does not fill
+    /// the buffer.
     pub fn flush_whole(&self, open: &Open, state: &mut State, start: u64, end: u64) -> FileResult<()> {
         let Some((_, mtime)) = state.written else { return Ok(()) };
         let whole = state.dirty.whole(start, end);
@@ -83,7 +83,7 @@ impl Shared {
         written
     }
 
-    /// Writes bytes without keeping them back.
+    /// Writes bytes without buffering them.
     pub fn write_through(&self, open: &Open, state: &State, offset: u64, bytes: &[u8]) -> FileResult<()> {
         self.write(open, state, &[(offset, bytes)], unix_nanos())
     }
@@ -98,12 +98,12 @@ impl Shared {
         self.of_open(state, written.map(drop).map_err(FileError::from))
     }
 
-    /// The type of a file's elements, where it is known.
+    /// Returns the type of a file's elements, if it is known.
     pub fn element_of(&self, key: &[u8]) -> Option<Element> {
         self.options.element.or_else(|| element_of(key))
     }
 
-    /// The result of a commit that expects the open file under its key.
+    /// Turns the result of a commit that expects the open file under its key: a conflict means that the file is stale.
     pub fn of_open<T>(&self, state: &State, result: FileResult<T>) -> FileResult<T> {
         match result {
             Err(FileError::Engine(Error::Conflict { .. } | Error::NotFound { .. })) => {
@@ -113,7 +113,7 @@ impl Shared {
         }
     }
 
-    /// Forgets what is kept back of `start..end`.
+    /// Drops the buffered bytes in `start..end`.
     pub fn drop_kept(&self, state: &mut State, start: u64, end: u64) {
         let before = state.dirty.bytes();
         state.dirty.clear(start, end);
@@ -123,7 +123,7 @@ impl Shared {
         }
     }
 
-    /// Gives a handle up.
+    /// Closes a handle.
     pub fn close(&self, open: &Open, flushes: bool) {
         let write = |state: &mut State| {
             if !state.unlinked
@@ -140,7 +140,7 @@ impl Shared {
             write(&mut state);
             self.drop_kept(&mut state, 0, u64::MAX);
             if state.unlinked {
-                // Where it fails, the next `Files` on the store does it.
+                // If this fails, the next `Files` on the store removes it.
                 let _ = self.store.internal().remove(&state.key);
             }
         }

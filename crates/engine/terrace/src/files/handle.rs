@@ -14,20 +14,20 @@ use super::open::{Open, State};
 use super::{FileError, FileResult, Setting, Shared, Stat};
 use crate::read::Lent;
 
-/// More kept back than this is written at once: bytes, and pieces.
+/// A file with more buffered bytes, or more pieces, than this is written at once.
 const MAX_KEPT_BYTES: usize = 16 << 20;
 const MAX_PIECES: usize = 4096;
-/// The same for all files together.
-const ALL_KEPT: usize = 64 << 20;
+/// If all files together have more buffered bytes than this, the file that is being written is written at once.
+const MAX_KEPT_BYTES_OF_ALL_FILES: usize = 64 << 20;
 
-/// An open file. Closed when dropped: what is kept back is written, and an error only logged; [`File::flush`]
-/// tells.
+/// An open file. Dropping it closes it: its buffered bytes are written, and an error is only logged. [`File::flush`] returns
+/// the error.
 pub struct File {
     pub(super) shared: Arc<Shared>,
     pub(super) open: Arc<Open>,
-    /// Whether what is kept back is written when it is dropped, as it is at the latest when the last one is.
+    /// Whether buffered bytes are written when this handle is dropped. They are always written when the last handle is.
     pub(super) flushes: bool,
-    /// How it is read.
+    /// How this handle reads the file.
     pub(super) course: Mutex<Course>,
 }
 
@@ -36,12 +36,12 @@ impl File {
         File { shared, open, flushes: true, course: Mutex::default() }
     }
 
-    /// The object's number.
+    /// Returns the object's number.
     pub fn id(&self) -> u64 {
         self.open.id
     }
 
-    /// Its attributes.
+    /// Returns the file's attributes.
     pub fn stat(&self) -> FileResult<Stat> {
         let state = self.open.state.read();
         let mut stat = self.committed(&state)?;
@@ -49,14 +49,14 @@ impl File {
         Ok(stat)
     }
 
-    /// The store's knowledge about it.
+    /// Returns the file's attributes in the store, without buffered bytes.
     pub(super) fn committed(&self, state: &State) -> FileResult<Stat> {
         let object = self.shared.object(&state.key)?.filter(|object| object.id == self.open.id);
         Ok(Stat::of(&object.ok_or_else(|| FileError::stale(&state.key))?, self.shared.owner))
     }
 
-    /// Reads as many bytes from `offset` on as `out` has room for, and lends them to `answer`: in `out`, or where they were
-    /// fetched ahead.
+    /// Reads up to as many bytes from `offset` on as `out` has room for, and passes them to `answer`. They are in `out`, or
+    /// in a buffer into which they were fetched ahead.
     pub fn read_to<T>(&self, offset: u64, out: &mut [u8], answer: impl FnOnce(FileResult<&[u8]>) -> T) -> T {
         match self.lent(offset, out.len() as u64) {
             Err(error) => answer(Err(error)),
@@ -65,7 +65,7 @@ impl File {
         }
     }
 
-    /// The prefetched bytes of this range, if all of it was prefetched.
+    /// Returns the bytes of this range, if all of them were fetched ahead.
     fn lent(&self, offset: u64, length: u64) -> FileResult<Option<Lent<'_>>> {
         let state = self.open.state.read();
         let store = &self.shared.store;
@@ -79,8 +79,8 @@ impl File {
         Ok(lent)
     }
 
-    /// Fills `out` from byte `offset` on; the bytes read, which are fewer only at the file's end. What was never written
-    /// reads as zeros.
+    /// Fills `out` from byte `offset` on. Returns the number of bytes read, which is smaller than `out` only at the file's
+    /// end. Ranges that were never written read as zeros.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> FileResult<usize> {
         let state = self.open.state.read();
         let end = self.end_of(&state, offset, out)?;
@@ -105,9 +105,9 @@ impl File {
         self.write(&mut state, offset, bytes)
     }
 
-    /// The same, but `accepted` is told as soon as all who use these `Files` are sure to see the bytes; what is to go to the
-    /// store now goes there after that. Where it cannot, the bytes are kept back, none are accepted before they can be
-    /// written, and the error is told by the next flush, too.
+    /// Like [`File::write_at`], but calls `accepted` as soon as all users of these `Files` see the bytes, before they are
+    /// written to the store. If writing them fails, they stay buffered, the next flush returns the error, too, and no more
+    /// bytes are accepted until they are written.
     pub fn write_behind(&self, offset: u64, bytes: &[u8], accepted: impl FnOnce(FileResult<()>)) {
         let mut state = self.open.state.write();
         if let Err(error) = self.accepts(&mut state, offset, bytes) {
@@ -123,14 +123,15 @@ impl File {
         }
     }
 
-    /// Whether bytes can be accepted before they are written: none are while others could not be.
+    /// Checks that bytes can be accepted before they are written. Writes what could not be written before, because nothing
+    /// is accepted until that succeeds.
     fn accepts(&self, state: &mut State, offset: u64, bytes: &[u8]) -> FileResult<()> {
         self.end_of(state, offset, bytes)?;
         self.retry_failed(state)?;
         self.place_appended(state)
     }
 
-    /// Writes what could not be written before; the error of then where that fails again.
+    /// Writes bytes that could not be written before. If that fails again, the next flush still returns the first error.
     pub(super) fn retry_failed(&self, state: &mut State) -> FileResult<()> {
         match state.failed.take() {
             None => Ok(()),
@@ -143,7 +144,7 @@ impl File {
         }
     }
 
-    /// Writes what was appended and kept back: its place must be decided before other bytes get theirs.
+    /// Writes buffered appended bytes, because their offset must be decided before other bytes are written.
     fn place_appended(&self, state: &mut State) -> FileResult<()> {
         if state.appends { self.shared.flush(&self.open, state) } else { Ok(()) }
     }
@@ -167,13 +168,13 @@ impl File {
         Ok(())
     }
 
-    /// Where a write ends.
+    /// Returns the offset behind a write.
     pub(super) fn end_of(&self, state: &State, offset: u64, bytes: &[u8]) -> FileResult<u64> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| i64::try_from(*end).is_ok());
         end.ok_or_else(|| FileError::TooLarge(key::show(&state.key)))
     }
 
-    /// Keeps bytes back.
+    /// Buffers bytes.
     pub(super) fn keep(&self, state: &mut State, offset: u64, bytes: &[u8]) {
         let before = state.dirty.bytes();
         state.dirty.write(offset, bytes);
@@ -183,12 +184,12 @@ impl File {
         }
     }
 
-    /// Cuts the file to `length` bytes, or extends it with zeros.
+    /// Truncates the file to `length` bytes, or extends it with zeros.
     pub fn set_len(&self, length: u64) -> FileResult<()> {
         self.cut(&mut self.open.state.write(), length)
     }
 
-    /// Extends the file with zeros to `length` bytes where it is shorter.
+    /// Extends the file with zeros to `length` bytes, if it is shorter.
     pub fn extend(&self, length: u64) -> FileResult<()> {
         let mut state = self.open.state.write();
         self.place_appended(&mut state)?;
@@ -220,7 +221,7 @@ impl File {
     pub fn set(&self, setting: &Setting) -> FileResult<Stat> {
         let mut state = self.open.state.write();
         if setting.modified.is_some() {
-            // Else the bytes that are kept back would change it again.
+            // Otherwise writing the buffered bytes later would change the time again.
             self.shared.flush(&self.open, &mut state)?;
         }
         let mut stat = self.shared.set(&state.key, Some(self.open.id), setting)?;
@@ -228,10 +229,10 @@ impl File {
         Ok(stat)
     }
 
-    /// Writes what is kept back: then other processes see it, and it survives the end of this one.
+    /// Writes buffered bytes to the store. Then other processes see them, and they survive the end of this process.
     ///
     /// # Errors
-    /// Those of writes that were tried in the background meanwhile, too, once.
+    /// Also returns, once, the error of a write that failed in the background.
     pub fn flush(&self) -> FileResult<()> {
         let mut state = self.open.state.write();
         if let Some(error) = state.failed.take() {
@@ -240,7 +241,7 @@ impl File {
         self.shared.flush(&self.open, &mut state)
     }
 
-    /// Makes all that was written durable.
+    /// Makes all written bytes durable.
     pub fn sync(&self) -> FileResult<()> {
         self.flush()?;
         self.shared.store.sync_object(self.open.id)?;
@@ -249,9 +250,9 @@ impl File {
 }
 
 impl Shared {
-    /// Whether more is kept back of all files together than should be.
+    /// Returns whether all files together have too many buffered bytes.
     pub(super) fn keeps_much(&self) -> bool {
-        self.kept.load(Ordering::Relaxed) > ALL_KEPT
+        self.kept.load(Ordering::Relaxed) > MAX_KEPT_BYTES_OF_ALL_FILES
     }
 }
 

@@ -1,4 +1,4 @@
-//! Holes: made, and looked for.
+//! Makes and finds holes.
 
 use terrace_catalog::{Edit, Extent};
 use terrace_format::key;
@@ -7,12 +7,12 @@ use terrace_system::clock::unix_nanos;
 use super::open::State;
 use super::{File, FileError, FileResult};
 
-/// How far is looked at first; twice as far each time that tells nothing.
+/// The length of the range that is searched first. It doubles after each range without a result.
 const LOOKED_AT_BYTES: u64 = 64 << 20;
 
 impl File {
-    /// Makes a hole of what the file has of `length` bytes from `offset` on: they read as zeros, and their space is given back.
-    /// The file stays as long as it is.
+    /// Makes a hole of the file's bytes in the `length` bytes from `offset` on: they read as zeros, and their space is
+    /// freed. The file's length does not change.
     pub fn clear(&self, offset: u64, length: u64) -> FileResult<()> {
         let mut state = self.open.state.write();
         self.shared.flush(&self.open, &mut state)?;
@@ -26,13 +26,13 @@ impl File {
         Ok(())
     }
 
-    /// The first byte from `offset` on that is in no hole; none where there is none. What is kept back is written first.
+    /// Returns the offset of the first byte from `offset` on that is in no hole, if any. Writes buffered bytes first.
     pub fn next_data(&self, offset: u64) -> FileResult<Option<u64>> {
         self.look(offset, |at, _, extents| extents.first().map(|first| first.offset.max(at)))
     }
 
-    /// The first byte from `offset` on that is in a hole, such as the one behind the last byte; none where `offset` is there or
-    /// beyond it. What is kept back is written first.
+    /// Returns the offset of the first byte from `offset` on that is in a hole. The end of the file counts as one. None if
+    /// `offset` is at or beyond the end. Writes buffered bytes first.
     pub fn next_hole(&self, offset: u64) -> FileResult<Option<u64>> {
         let hole = self.look(offset, |mut at, end, extents| {
             for extent in extents {
@@ -47,7 +47,7 @@ impl File {
         Ok((offset < length).then(|| hole.unwrap_or(length).min(length)))
     }
 
-    /// Goes through the extents from `offset` to the end until `found` says something of a range and those in it.
+    /// Passes ranges from `offset` to the end, with their extents, to `found` until it returns an offset.
     fn look(&self, offset: u64, found: impl Fn(u64, u64, &[Extent]) -> Option<u64>) -> FileResult<Option<u64>> {
         let mut state = self.open.state.write();
         self.shared.flush(&self.open, &mut state)?;

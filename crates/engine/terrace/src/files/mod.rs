@@ -1,24 +1,24 @@
-//! [`Files`]: objects as a tree of files, with the meaning that POSIX gives to them.
+//! [`Files`]: objects as a tree of files with POSIX semantics.
 //!
-//! An object's key is its path. A directory is an object of its own, or only a part of longer keys, as `put` leaves it;
-//! the latter becomes an object when something in it is changed, so that it outlives what it holds.
+//! An object's key is its path. A directory is either an object of its own, or only a prefix of longer keys, as `put` leaves
+//! it. The latter becomes an object when an entry in it changes, so that it stays when it becomes empty.
 //!
-//! **Writes are kept back**, up to 16 MiB for each open file: they reach the store when a block (1 MiB) is whole, when that limit
-//! is reached, after five seconds, when a [`File`] is flushed or closed (*placed*), and when it is synced (*durable*). Users of
-//! the same `Files` see them at once, others when they have reached the store. Writes that a killed process had kept back
-//! are lost, as the page cache of a machine is in a crash. Writes of a block or more go to the store at once; by
-//! [`File::write_behind`] just after they have been accepted.
+//! **Writes are buffered**, up to 16 MiB for each open file. They reach the store when a block (1 MiB) is complete, when the
+//! buffer is full, after five seconds, when a [`File`] is flushed or closed (*placed*), and when it is synced (*durable*).
+//! Users of the same `Files` see buffered bytes at once, other processes when they have reached the store. If a process is
+//! killed, its buffered bytes are lost, as the page cache is in a crash of the machine. Writes of a block or more go to the
+//! store at once; those of [`File::write_behind`] just after they have been accepted.
 //!
-//! **Appended bytes get their place when they reach the store** ([`File::append`]): nothing that other processes appended is
-//! overwritten. While these have the store open, appended bytes are not kept back.
+//! **Appended bytes get their offset when they reach the store** ([`File::append`]), so they overwrite nothing that other
+//! processes have appended. While other processes have the store open, appended bytes are not buffered.
 //!
-//! **A file that is removed or replaced while it is open** lives on under `.terrace/unlinked/` until it is closed. Those that a
-//! killed process left there are removed by the next `Files` that is opened on the store.
+//! **A file that is removed or replaced while it is open** is kept under `.terrace/unlinked/` until it is closed. If a
+//! process is killed, the next `Files` on the store removes its files there.
 //!
-//! **Other processes** may remove, replace or rename what is open here: then it is stale ([`FileError::Stale`]).
+//! **Other processes** may remove, replace or rename a file that is open here. Then it is stale ([`FileError::Stale`]).
 //!
-//! **Missing**: hard links; the root's attributes are not kept. A directory is renamed
-//! by one commit that names every key below it.
+//! **Missing**: hard links. The root's attributes are not stored. A directory is renamed by one commit that names every key
+//! below it.
 
 mod ahead;
 mod at_end;
@@ -55,7 +55,7 @@ use unlinked::Unlinked;
 
 use crate::{Error, PutOptions, Store};
 
-/// Objects as a tree of files. Cheap to clone; clones share what is open and kept back.
+/// Objects as a tree of files. Cheap to clone; clones share open files and buffered bytes.
 ///
 /// ```
 /// use terrace::files::{Files, Owner};
@@ -82,7 +82,7 @@ struct Shared {
     // Dropped before the store: its threads use it.
     ahead: Ahead,
     store: Store,
-    /// How files are written.
+    /// The options for writing files.
     options: PutOptions,
     /// The owner of files without a recorded owner: the store's owner.
     owner: Owner,
@@ -92,7 +92,7 @@ struct Shared {
     /// any file (`Open::state`), never under one. `root` may be taken under it.
     names: Mutex<()>,
     open: OpenFiles,
-    /// Bytes that are kept back, of all files.
+    /// The number of buffered bytes of all files.
     kept: AtomicUsize,
     unlinked: Unlinked,
 }
@@ -102,7 +102,7 @@ struct Shared {
 pub struct Entry {
     /// The name, without the directory's path.
     pub name: Vec<u8>,
-    /// The object's number; none for a directory that exists only as a part of keys.
+    /// The object's number. None for a directory that exists only as a prefix of keys.
     pub id: Option<u64>,
     /// File, directory or symbolic link.
     pub kind: Kind,
@@ -111,12 +111,12 @@ pub struct Entry {
 }
 
 impl Files {
-    /// The files of a store. What killed processes left of removed files goes.
+    /// Opens the files of a store, and removes files that killed processes had hidden.
     pub fn new(store: &Store) -> FileResult<Files> {
         Files::with(store, PutOptions::default())
     }
 
-    /// The same; what is written through these is written as `options` say.
+    /// Like [`Files::new`], but files are written with these options.
     pub fn with(store: &Store, options: PutOptions) -> FileResult<Files> {
         options.check_for(&store.engine.tiers)?;
         let owner = store.owner()?;
@@ -131,11 +131,11 @@ impl Files {
             kept: AtomicUsize::new(0),
             unlinked: Unlinked::begin(store)?,
         });
-        flush::in_time(&shared)?;
+        flush::start_timed_flush(&shared)?;
         Ok(Files { shared })
     }
 
-    /// The store below.
+    /// Returns the store.
     pub fn store(&self) -> &Store {
         &self.shared.store
     }
@@ -147,8 +147,8 @@ impl Files {
         self.shared.with_kept(found)
     }
 
-    /// Up to `limit` names in a directory, from the position `from` (empty: the beginning), and the position to go on from;
-    /// none at the end. A directory that exists only as a part of keys may come elsewhere than its name's order tells.
+    /// Returns up to `limit` names in a directory, from position `from` on (empty for the beginning), and the position of
+    /// the next name, or none at the end. A directory that exists only as a prefix of keys may be out of order.
     pub fn list(&self, path: &[u8], from: &[u8], limit: usize) -> FileResult<(Vec<Entry>, Option<Vec<u8>>)> {
         self.shared.directory(path)?;
         let (children, next) = self.shared.store.engine.catalog.children(path, from, limit)?;
@@ -162,15 +162,15 @@ impl Files {
         Ok((kept.map(entry).collect(), next))
     }
 
-    /// Where a symbolic link points.
+    /// Returns the target of a symbolic link.
     pub fn read_link(&self, path: &[u8]) -> FileResult<Vec<u8>> {
         match self.stat(path)?.kind {
             Kind::Symlink => Ok(self.shared.store.get(path)?),
-            _ => Err(FileError::Invalid { path: key::show(path), reason: "it is no symbolic link" }),
+            _ => Err(FileError::Invalid { path: key::show(path), reason: "it is not a symbolic link" }),
         }
     }
 
-    /// Changes attributes.
+    /// Changes the attributes of a file, a directory or a symbolic link.
     pub fn set(&self, path: &[u8], setting: &Setting) -> FileResult<Stat> {
         let stat = self.stat(path)?;
         if let Some(file) = stat.id.and_then(|id| self.opened(id)) {
@@ -179,7 +179,7 @@ impl Files {
         self.shared.set(path, stat.id, setting)
     }
 
-    /// Writes what is kept back of all files, and makes all durable.
+    /// Writes the buffered bytes of all files, and makes everything durable.
     pub fn sync(&self) -> FileResult<()> {
         self.flush()?;
         self.shared.store.sync()?;
@@ -188,7 +188,7 @@ impl Files {
 }
 
 impl Store {
-    /// The owner of the store's directory, and of objects without a recorded owner.
+    /// Returns the owner of the store's directory, who also owns objects without a recorded owner.
     pub fn owner(&self) -> crate::Result<Owner> {
         let metadata = std::fs::metadata(self.dir()).map_err(Error::io(self.dir().display().to_string()))?;
         Ok(Owner::of(&metadata))
@@ -196,8 +196,7 @@ impl Store {
 }
 
 impl Files {
-    /// Makes what was done to names and attributes durable, and what was flushed of files with it, but for replicas
-    /// that are still owed.
+    /// Makes changes of names and attributes durable, and flushed bytes of files, except for pending replicas.
     pub fn sync_names(&self) -> FileResult<()> {
         self.shared.store.engine.journal.sync_files()?;
         Ok(())
@@ -209,7 +208,7 @@ impl Shared {
         Ok(self.store.engine.catalog.object(path)?)
     }
 
-    /// The store's knowledge about a path.
+    /// Returns the attributes of a path, as the store has them.
     fn find(&self, path: &[u8]) -> FileResult<Option<Stat>> {
         if path.is_empty() {
             return Ok(Some(self.root.lock().clone()));
@@ -222,7 +221,7 @@ impl Shared {
         Ok(implied.then(|| Stat::implied(self.owner, self.root.lock().modified)))
     }
 
-    /// The error for a path that names nothing: which depends on what is above it.
+    /// Returns the error for a path that does not exist. It depends on the directories above.
     fn missing(&self, path: &[u8]) -> FileError {
         match self.find(path::parent(path)) {
             Err(error) => error,
@@ -232,7 +231,7 @@ impl Shared {
         }
     }
 
-    /// Checks that a path is a directory's.
+    /// Returns the attributes of a directory, or an error if the path is not one.
     fn directory(&self, path: &[u8]) -> FileResult<Stat> {
         path::check(path)?;
         match self.find(path)? {
@@ -242,18 +241,18 @@ impl Shared {
         }
     }
 
-    /// The same, with what is kept back.
+    /// Adds the effect of buffered bytes to these attributes.
     fn with_kept(&self, stat: Stat) -> FileResult<Stat> {
         let Some(open) = stat.id.and_then(|id| self.open.find(id)) else { return Ok(stat) };
         let state = open.state.read();
-        // What was kept back may have reached the store since it was asked.
+        // Buffered bytes may have reached the store since `stat` was read.
         let object = self.object(&state.key)?.filter(|object| object.id == open.id);
         let mut stat = object.map_or(stat, |object| Stat::of(&object, self.owner));
         state.show(&mut stat);
         Ok(stat)
     }
 
-    /// Changes the attributes of what no file is open of.
+    /// Changes the attributes of an object that is not open.
     fn set(&self, path: &[u8], id: Option<u64>, setting: &Setting) -> FileResult<Stat> {
         if path.is_empty() {
             let mut root = self.root.lock();
@@ -278,7 +277,7 @@ impl Shared {
         Ok(stat)
     }
 
-    /// The number of a new object, and the edit that makes it.
+    /// Returns the number of a new object, and the edit that creates it.
     fn make(&self, path: &[u8], stat: &Stat) -> FileResult<(u64, Edit)> {
         let engine = &self.store.engine;
         let object = engine.catalog.next_id()?;

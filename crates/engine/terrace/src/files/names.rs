@@ -1,4 +1,4 @@
-//! Making and removing what has a name.
+//! Creates and removes files, directories and links.
 
 use terrace_catalog::{Change, Edit, Expect, Kind};
 use terrace_format::key;
@@ -8,11 +8,11 @@ use super::path::{check_new, parent};
 use super::{File, FileError, FileResult, Files, Owner, Shared, Special, Stat};
 use crate::{Error, PutOptions};
 
-/// The bit by which a directory hands its group on to what is made in it.
+/// The bit with which a directory passes its group on to new entries.
 const SETGID_BIT: u32 = 0o2000;
 
 impl Files {
-    /// Makes a file and opens it, or opens the one that is there, unless `exclusive`.
+    /// Creates a file and opens it. Opens an existing file instead, unless `exclusive`.
     pub fn create(&self, path: &[u8], mode: u32, owner: Owner, exclusive: bool) -> FileResult<File> {
         let made = {
             let _names = self.shared.names.lock();
@@ -25,19 +25,19 @@ impl Files {
         }
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub fn make_directory(&self, path: &[u8], mode: u32, owner: Owner) -> FileResult<()> {
         let _names = self.shared.names.lock();
         self.shared.new_object(path, Kind::Directory, None, mode, owner).map(drop)
     }
 
-    /// Makes a pipe, a socket or a device, which only those can use who show it.
+    /// Creates a named pipe, a socket or a device. Only a door that shows them, such as a mount, gives them a meaning.
     pub fn make_special(&self, path: &[u8], special: Special, mode: u32, owner: Owner) -> FileResult<()> {
         let _names = self.shared.names.lock();
         self.shared.new_object(path, Kind::File, Some(special), mode, owner).map(drop)
     }
 
-    /// Makes a symbolic link to `to`, which may be anything.
+    /// Creates a symbolic link to `to`, which may be any bytes.
     pub fn make_link(&self, path: &[u8], to: &[u8], owner: Owner) -> FileResult<()> {
         let shared = &self.shared;
         let _names = shared.names.lock();
@@ -49,7 +49,7 @@ impl Files {
         shared.commit(Change { expect: Vec::new(), edits })
     }
 
-    /// Removes a file or a symbolic link. A file that is open lives until it is closed.
+    /// Removes a file or a symbolic link. A file that is open exists until it is closed.
     pub fn remove(&self, path: &[u8]) -> FileResult<()> {
         let shared = &self.shared;
         let _names = shared.names.lock();
@@ -69,10 +69,10 @@ impl Files {
         let _names = shared.names.lock();
         let stat = shared.directory(path)?;
         if path.is_empty() {
-            return Err(FileError::Invalid { path: "/".into(), reason: "the root stays" });
+            return Err(FileError::Invalid { path: "/".into(), reason: "the root cannot be removed" });
         }
         let full = || FileError::NotEmpty(key::show(path));
-        // A directory that is no object exists because of what it holds.
+        // A directory that is no object exists only because something is in it.
         let id = stat.id.ok_or_else(full)?;
         let expect = vec![Expect::Names(path.to_vec(), id), Expect::Free(path.to_vec())];
         let gone = Edit::Remove { key: path.to_vec() };
@@ -88,7 +88,7 @@ impl Files {
 }
 
 impl Shared {
-    /// Makes an object of no bytes; its number.
+    /// Creates an object without bytes, and returns its number.
     fn new_object(
         &self,
         path: &[u8],
@@ -105,7 +105,7 @@ impl Shared {
         Ok(id)
     }
 
-    /// Prepares an entry under a free path in an existing directory.
+    /// Returns the attributes of a new entry, after checks that its path is free and its directory exists.
     fn fresh(&self, path: &[u8], kind: Kind, mode: u32, mut owner: Owner) -> FileResult<Stat> {
         check_new(path)?;
         if self.find(path)?.is_some() {
@@ -120,7 +120,7 @@ impl Shared {
         Ok(Stat::fresh(kind, mode | passes_on, owner))
     }
 
-    /// The edit that tells that something in a directory has changed; it makes an object of one that was none.
+    /// Returns the edit that updates a directory's times. A directory that is only a prefix of keys becomes an object.
     pub(super) fn touch(&self, folder: &[u8]) -> FileResult<Option<Edit>> {
         let time = unix_nanos();
         let touched = |mut stat: Stat| {
@@ -144,7 +144,7 @@ impl Shared {
     }
 }
 
-/// An error of making `path`: a conflict is that something is there.
+/// Turns a conflict while `path` is created into the error that it exists.
 fn in_the_way(path: &[u8], error: FileError) -> FileError {
     match error {
         FileError::Engine(Error::Conflict { .. }) => FileError::Exists(key::show(path)),

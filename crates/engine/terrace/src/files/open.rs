@@ -1,4 +1,4 @@
-//! Which files are open, and what is kept back of each.
+//! The open files and their buffered bytes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,33 +13,34 @@ use super::spare::Spare;
 use super::stat::Stat;
 use super::{File, FileResult, Files, path};
 
-/// A file that somebody has open.
+/// An open file.
 pub struct Open {
     /// The object's number.
     pub id: u64,
-    /// The rest. The lock orders reads and writes of the file, and is held while its bytes are written. A thread that holds it
-    /// may not take the lock of names. Only a thread with the lock of names holds the locks of several files.
+    /// The changing state. The lock orders reads and writes of the file, and is held while its bytes are written. A thread
+    /// that holds it may not take the lock of names. Only a thread with the lock of names holds the locks of several files.
     pub state: RwLock<State>,
 }
 
 /// The changing state of an open file.
 pub struct State {
-    /// Its key now.
+    /// Its current key.
     pub key: Vec<u8>,
-    /// Whether it was removed, and its key is a hidden one.
+    /// Whether it was removed, so that its key is a hidden one.
     pub unlinked: bool,
-    /// The bytes that are kept back.
+    /// The buffered bytes.
     pub dirty: Dirty,
-    /// Whether that was appended: its place is decided when it is written.
+    /// Whether the buffered bytes were appended, so that their offset is decided when they are written.
     pub appends: bool,
-    /// When the first of these bytes was written, and when the last: nanoseconds since 1970.
+    /// When the first of these bytes was written, and the time of modification that the last write gives the file, in
+    /// nanoseconds since 1970.
     pub written: Option<(Instant, i64)>,
-    /// Bytes could not be written in the background, or after they had been accepted: told to the next who flushes.
+    /// The error of a write in the background, or of accepted bytes. The next flush returns it.
     pub failed: Option<super::FileError>,
 }
 
 impl State {
-    /// Shows a file as it will be when nothing is kept back any more.
+    /// Changes the attributes to those that the file has once the buffered bytes are written.
     pub fn show(&self, stat: &mut Stat) {
         stat.length = stat.length.max(self.dirty.end());
         if let Some((_, time)) = self.written {
@@ -50,29 +51,29 @@ impl State {
     }
 }
 
-/// The open files by their objects' numbers, and how many handles each has.
+/// The open files by their objects' numbers, and the number of handles of each.
 pub struct OpenFiles {
     all: Mutex<HashMap<u64, (Arc<Open>, usize)>>,
     spare: Arc<Spare>,
 }
 
 impl OpenFiles {
-    /// None; what is kept back of them is cut at multiples of `block`.
+    /// Creates an empty set of files, whose buffers have blocks of `block` bytes.
     pub fn new(block: usize) -> OpenFiles {
         OpenFiles { all: Mutex::default(), spare: Arc::new(Spare::new(block)) }
     }
 
-    /// The file, if it is open.
+    /// Returns the file with this number, if it is open.
     pub fn find(&self, id: u64) -> Option<Arc<Open>> {
         self.all.lock().get(&id).map(|(open, _)| open.clone())
     }
 
-    /// All.
+    /// Returns all open files.
     pub fn all(&self) -> Vec<Arc<Open>> {
         self.all.lock().values().map(|(open, _)| open.clone()).collect()
     }
 
-    /// One handle more.
+    /// Adds a handle of a file.
     pub fn enter(&self, id: u64, key: &[u8]) -> Arc<Open> {
         let mut all = self.all.lock();
         let (open, handles) = all.entry(id).or_insert_with(|| {
@@ -85,7 +86,7 @@ impl OpenFiles {
         open.clone()
     }
 
-    /// One handle less; whether it was the last.
+    /// Removes a handle. Returns whether it was the last.
     pub fn leave(&self, id: u64) -> bool {
         let mut all = self.all.lock();
         let Some((_, handles)) = all.get_mut(&id) else { return false };
@@ -97,7 +98,7 @@ impl OpenFiles {
         last
     }
 
-    /// One handle more of a file that has some.
+    /// Adds a handle of a file that is open already.
     fn again(&self, id: u64) -> Option<Arc<Open>> {
         self.all.lock().get_mut(&id).map(|(open, handles)| {
             *handles += 1;
@@ -113,7 +114,7 @@ impl Files {
         path::check(path)?;
         let stat = self.shared.find(path)?.ok_or_else(|| self.shared.missing(path))?;
         if stat.special.is_some() {
-            return Err(super::FileError::Invalid { path: key::show(path), reason: "it is no regular file" });
+            return Err(super::FileError::Invalid { path: key::show(path), reason: "it is not a regular file" });
         }
         match (stat.kind, stat.id) {
             (Kind::File, Some(id)) => Ok(File::new(self.shared.clone(), self.shared.open.enter(id, path))),
@@ -124,7 +125,8 @@ impl Files {
         }
     }
 
-    /// Another handle of a file that is open, even if it was removed. What is kept back stays so when it is dropped.
+    /// Returns another handle of a file that is open, even if it was removed. Dropping this handle does not write buffered
+    /// bytes.
     pub fn opened(&self, id: u64) -> Option<File> {
         let shared = self.shared.clone();
         self.shared.open.again(id).map(|open| File { shared, open, flushes: false, course: Mutex::default() })

@@ -1,4 +1,4 @@
-//! Users' notes about files: pairs among an object's attributes, which a mount shows as `user.` attributes.
+//! User attributes of files, which a mount shows as `user.` attributes.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use super::stat::Stat;
 use super::{FileError, FileResult, Files};
 use crate::Error;
 
-/// Names that begin so are those of Terrace's own pairs.
+/// Prefixes of the names of Terrace's own attributes.
 const OWN_PREFIXES: [&str; 2] = ["posix.", "terrace."];
-/// All pairs of an object together are at most so long: they are written with each change of it.
+/// The limit for the length of all user attributes of an object together, because each change of the object writes them all.
 const MAX_PAIR_BYTES: usize = 16 << 10;
-/// So often it is tried again where others change the object meanwhile.
+/// The number of attempts if others change the object at the same time.
 const MAX_TRIES: usize = 16;
 
-/// Whether a pair may, must or must not be there when it is set.
+/// Whether an attribute may, must or must not exist when it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It may.
+    /// It may exist.
     Any,
-    /// It must.
+    /// It must exist.
     There,
-    /// It must not.
+    /// It must not exist.
     Absent,
 }
 
 impl Files {
-    /// Returns the notes about a file, a directory or a symbolic link, by name.
+    /// Returns the user attributes of a file, a directory or a symbolic link, by name.
     pub fn pairs(&self, path: &[u8]) -> FileResult<BTreeMap<String, String>> {
         self.stat(path)?;
         let mut pairs = self.shared.object(path)?.map(|object| object.attributes.user).unwrap_or_default();
@@ -37,11 +37,11 @@ impl Files {
         Ok(pairs)
     }
 
-    /// Notes something under a name, or removes what was noted.
+    /// Sets a user attribute, or removes it if `value` is none.
     ///
     /// # Errors
-    /// [`FileError::NotSupported`] for the root and for directories that exist only as a part of keys, for names that are
-    /// Terrace's own, and where all pairs together are longer than 16 KiB.
+    /// [`FileError::NotSupported`] for the root and for directories that exist only as a prefix of keys, for names that are
+    /// Terrace's own, and if all attributes together are longer than 16 KiB.
     pub fn set_pair(&self, path: &[u8], name: &str, value: Option<&str>, presence: Presence) -> FileResult<()> {
         let refuse = |reason| Err(FileError::NotSupported { path: key::show(path), reason });
         if is_own(name) {
@@ -50,7 +50,9 @@ impl Files {
         self.stat(path)?;
         for _ in 0..MAX_TRIES {
             let Some(object) = self.shared.object(path)? else {
-                return refuse("a directory that is only a part of keys has no attributes; make something in it first");
+                return refuse(
+                    "this directory has no attributes, because it exists only as a part of keys; create a file in it first",
+                );
             };
             let mut stat = Stat::of(&object, self.shared.owner);
             stat.changed = unix_nanos();
@@ -69,7 +71,7 @@ impl Files {
             if value.is_some()
                 && user.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_PAIR_BYTES
             {
-                return refuse("all its attributes together are at most 16 KiB long");
+                return refuse("all its attributes together may have at most 16 KiB; remove or shorten some");
             }
             let attributes = stat.attributes(user, self.shared.owner);
             let expect = vec![Expect::Generation(path.to_vec(), object.generation)];

@@ -1,4 +1,4 @@
-//! Paths: keys, or the root's, which is empty.
+//! Paths. A path is a key, or empty for the root.
 
 use terrace_format::key::{self, MAX_KEY, RESERVED_FOLDER, show};
 
@@ -22,7 +22,7 @@ pub fn check(path: &[u8]) -> FileResult<()> {
     }
 }
 
-/// Checks that something may be made under a path.
+/// Checks that an entry may be created at a path.
 pub fn check_new(path: &[u8]) -> FileResult<()> {
     if path.is_empty() {
         return Err(FileError::Exists("/".into()));
@@ -33,7 +33,7 @@ pub fn check_new(path: &[u8]) -> FileResult<()> {
     }
 }
 
-/// The directory that holds it.
+/// Returns the directory that contains a path.
 pub fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|&byte| byte == b'/').map_or(&[], |at| &path[..at])
 }

@@ -1,4 +1,4 @@
-//! Giving files and directories another name.
+//! Renames files and directories.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::Error;
 const KEYS_PER_PAGE: usize = 1024;
 
 impl Files {
-    /// Gives a file, a symbolic link or a directory another name. What has that name is replaced, if `replace`: a file by
-    /// a file or link, an empty directory by a directory.
+    /// Renames a file, a symbolic link or a directory. If `replace`, an existing entry at `to` is replaced: a file or link
+    /// by a file or link, an empty directory by a directory.
     pub fn rename(&self, from: &[u8], to: &[u8], replace: bool) -> FileResult<()> {
         let shared = &self.shared;
         let _names = shared.names.lock();
@@ -40,7 +40,7 @@ impl Files {
         }
         match (moved.kind == Kind::Directory, target) {
             (true, target) => shared.rename_directory(from, to, target),
-            // As the system says it of what is above, whatever is moved.
+            // The error that the system gives if `to` is a directory above `from`, whatever is renamed.
             (false, Some(_)) if key::below(from, to) => Err(FileError::NotEmpty(key::show(to))),
             (false, Some(target)) if target.kind == Kind::Directory => Err(FileError::IsDirectory(key::show(to))),
             (false, target) => shared.rename_file(from, to, &moved, target.and_then(|target| target.id)),
@@ -74,7 +74,7 @@ impl Shared {
             Ok(())
         };
         match replaced {
-            // Removing it is the rename's own affair, unless it is open.
+            // The rename itself replaces the object, unless that is open and must be hidden first.
             Some(old) if self.open.find(old).is_some() => self.unlink(to, old, |gone| go(Some(gone))),
             _ => go(None),
         }
@@ -111,7 +111,8 @@ impl Shared {
         if parent(from) != parent(to) {
             edits.extend(self.touch(parent(to))?);
         }
-        // What is open below follows. Names do not change meanwhile, nor does the order of locks.
+        // The open files below get their new keys. The lock of names is held, so no name changes meanwhile, and the files'
+        // locks are taken in the order of their numbers.
         let mut open: Vec<Arc<Open>> = self.open.all();
         open.retain(|open| key::below(&open.state.read().key, from));
         open.sort_by_key(|open| open.id);
@@ -129,7 +130,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The edit that tells, behind a rename, when it happened.
+    /// Returns the edit that records the time of the rename in the renamed object.
     fn changed(&self, from: &[u8], to: &[u8]) -> FileResult<Option<Edit>> {
         let Some(object) = self.object(from)? else { return Ok(None) };
         let stat = Stat { changed: unix_nanos(), ..Stat::of(&object, self.owner) };

@@ -1,13 +1,13 @@
-//! Buffers for bytes that are kept back.
+//! A pool of buffers for dirty bytes.
 
 use rustix_futex_sync::Mutex;
 
 /// At most this many buffers are kept for reuse.
 const MAX_SPARE_BUFFERS: usize = 8;
-/// Pieces shorter than this fraction of a block get their own memory.
+/// Pieces shorter than a block divided by this have memory of their own.
 const SHORT_BUFFER_DIVISOR: usize = 4;
 
-/// Buffers as long as a block, used again: the first touch of fresh memory costs more than the bytes that are copied there.
+/// Buffers of a block's length, which are reused because the first access to fresh memory costs more than copying the bytes.
 pub struct Spare {
     block: usize,
     buffers: Mutex<Vec<Vec<u8>>>,
@@ -19,12 +19,12 @@ impl Spare {
         Spare { block, buffers: Mutex::default() }
     }
 
-    /// How long a block is.
+    /// Returns the length of a block.
     pub fn block(&self) -> u64 {
         self.block as u64
     }
 
-    /// Adds bytes to a piece of a block. One that gets long goes on in a buffer that the whole block fits in.
+    /// Adds bytes to a piece of a block. A piece that becomes long moves to a buffer that holds the whole block.
     pub fn lengthen(&self, piece: &mut Vec<u8>, more: &[u8]) {
         let length = piece.len() + more.len();
         if length > piece.capacity() && length >= self.block / SHORT_BUFFER_DIVISOR {
@@ -35,7 +35,7 @@ impl Spare {
         piece.extend_from_slice(more);
     }
 
-    /// Gives a piece's memory back.
+    /// Returns a piece's memory to the pool.
     pub fn give(&self, mut piece: Vec<u8>) {
         piece.clear();
         let mut buffers = self.buffers.lock();

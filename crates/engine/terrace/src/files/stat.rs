@@ -1,7 +1,7 @@
-//! The attributes of files, and how an object's attributes hold them.
+//! The attributes of files, and how they are stored in an object's attributes.
 //!
-//! Mode and time of modification are attributes of every object. What only files have is kept in `posix.` pairs, and
-//! only where it differs from what is usual: the owner from the store's, the other times from that of modification.
+//! Every object has a mode and a time of modification. Attributes that only files have are kept in `posix.` pairs, and only
+//! if they differ from the default: the owner from the store's, the other times from the time of modification.
 
 use terrace_catalog::{Attributes, Kind, Object};
 use terrace_system::clock::unix_nanos;
@@ -15,7 +15,7 @@ const DEVICE_ATTRIBUTE: &str = "posix.device";
 /// The permission bits of a directory that exists only as a part of keys.
 pub const DIRECTORY_MODE: u32 = 0o755;
 
-/// Who a file belongs to.
+/// The owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The user.
@@ -25,19 +25,19 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Of a file of the system.
+    /// Returns the owner of a file of the system.
     pub fn of(metadata: &std::fs::Metadata) -> Owner {
         use std::os::unix::fs::MetadataExt;
         Owner { uid: metadata.uid(), gid: metadata.gid() }
     }
 
-    /// Who an object belongs to; to `usual`, the store's owner, where its attributes say nothing.
+    /// Returns the owner of an object: `usual`, the store's owner, if its attributes name none.
     pub fn of_object(attributes: &Attributes, usual: Owner) -> Owner {
         let id = |name, usual| attributes.user.get(name).and_then(|text| text.parse().ok()).unwrap_or(usual);
         Owner { uid: id(UID_ATTRIBUTE, usual.uid), gid: id(GID_ATTRIBUTE, usual.gid) }
     }
 
-    /// Makes attributes say it, where it is another than `usual`.
+    /// Records the owner in attributes, if it differs from `usual`.
     pub fn keep(self, attributes: &mut Attributes, usual: Owner) {
         for (name, id, usual) in [(UID_ATTRIBUTE, self.uid, usual.uid), (GID_ATTRIBUTE, self.gid, usual.gid)] {
             match id == usual {
@@ -62,7 +62,7 @@ pub enum Special {
 }
 
 impl Special {
-    /// Its name in an object's attributes, and the device's number.
+    /// Returns its name in an object's attributes, and the device's number.
     fn pair(self) -> (&'static str, Option<u32>) {
         match self {
             Special::Pipe => ("pipe", None),
@@ -88,30 +88,30 @@ impl Special {
 /// The attributes of a file. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// The object's number; none for the root, and for a directory that exists only as a part of keys.
+    /// The object's number. None for the root, and for a directory that exists only as a prefix of keys.
     pub id: Option<u64>,
     /// File, directory or symbolic link.
     pub kind: Kind,
     /// The kind of special file, if it is one; `kind` is then a file's.
     pub special: Option<Special>,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
     /// Permission bits.
     pub mode: u32,
-    /// Whose it is.
+    /// The owner.
     pub owner: Owner,
     /// When its bytes were last changed.
     pub modified: i64,
-    /// When it was last read, if ever somebody said so: reading does not change it.
+    /// When it was last read, if a program has set this. Reading does not change it.
     pub accessed: i64,
-    /// When anything of it was last changed.
+    /// When its bytes or attributes were last changed.
     pub changed: i64,
     /// 0 for a file that was removed and is still open, else 1.
     pub links: u32,
 }
 
 impl Stat {
-    /// The file attributes of an object. It belongs to `owner` if it records no other.
+    /// Returns the file attributes of an object. It belongs to `owner` if it records no other.
     pub(super) fn of(object: &Object, owner: Owner) -> Stat {
         let attributes = &object.attributes;
         let pair = |name| attributes.user.get(name);
@@ -131,7 +131,7 @@ impl Stat {
         }
     }
 
-    /// A directory that exists only as a part of keys.
+    /// Returns the attributes of a directory that exists only as a prefix of keys.
     pub(super) fn implied(owner: Owner, time: i64) -> Stat {
         Stat {
             id: None,
@@ -147,12 +147,12 @@ impl Stat {
         }
     }
 
-    /// A new file of no bytes.
+    /// Returns the attributes of a new, empty file.
     pub(super) fn fresh(kind: Kind, mode: u32, owner: Owner) -> Stat {
         Stat { kind, mode: mode & 0o7777, ..Stat::implied(owner, unix_nanos()) }
     }
 
-    /// The attributes that say this, other pairs kept.
+    /// Returns object attributes that hold these file attributes, and the other pairs of `user`.
     pub(super) fn attributes(&self, mut user: std::collections::BTreeMap<String, String>, usual: Owner) -> Attributes {
         if let Some((name, device)) = self.special.map(Special::pair) {
             user.insert(TYPE_ATTRIBUTE.to_owned(), name.to_owned());
@@ -177,13 +177,13 @@ impl Stat {
 pub struct Setting {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// The user that it belongs to.
+    /// The owner.
     pub uid: Option<u32>,
     /// The group.
     pub gid: Option<u32>,
-    /// The time of reading: nanoseconds since 1970.
+    /// The time of the last read, in nanoseconds since 1970.
     pub accessed: Option<i64>,
-    /// The time of modification: nanoseconds since 1970.
+    /// The time of modification, in nanoseconds since 1970.
     pub modified: Option<i64>,
 }
 

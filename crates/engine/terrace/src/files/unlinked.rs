@@ -1,4 +1,4 @@
-//! Files that were removed while they were open: hidden until they are closed.
+//! Files that were removed while they were open: they are hidden until they are closed.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,10 +13,10 @@ use super::open::Open;
 use super::{FileError, FileResult, Shared};
 use crate::{Error, Store};
 
-/// Where they are hidden. The next component is their keeper's number, the last one theirs.
+/// The folder of hidden files. The next component is the number of their keeper, the last one their own number.
 const HIDDEN_FOLDER: &str = ".terrace/unlinked";
 
-/// The keeper of hidden files: as long as its file is locked, it lives.
+/// The keeper of this process's hidden files. It is alive as long as its file is locked.
 pub struct Unlinked {
     number: u64,
     path: PathBuf,
@@ -24,7 +24,7 @@ pub struct Unlinked {
 }
 
 impl Unlinked {
-    /// Becomes a keeper, after what dead ones left was removed.
+    /// Creates a keeper, after it has removed the files that dead keepers left.
     pub fn begin(store: &Store) -> FileResult<Unlinked> {
         let folder = store.dir().join("keepers");
         let context = || format!("making a lock in {}", folder.display());
@@ -35,7 +35,7 @@ impl Unlinked {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
             let file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
             let locked = Locked::at_once(file)?.ok_or(io::ErrorKind::WouldBlock)?;
-            // Nobody sees it unlocked.
+            // Locked before it has its name, so nobody sees it unlocked.
             fs::rename(&new, &path)?;
             Ok::<Locked, io::Error>(locked)
         };
@@ -47,12 +47,12 @@ impl Unlinked {
 
 impl Drop for Unlinked {
     fn drop(&mut self) {
-        // Where it stays it is found unlocked, and removed, by the next keeper.
+        // If this fails, the next keeper finds the file unlocked and removes it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Removes what keepers hid that are dead.
+/// Removes the hidden files of dead keepers.
 fn sweep(store: &Store, folder: &std::path::Path) -> FileResult<()> {
     for (hidden, _) in store.list(HIDDEN_FOLDER.as_bytes(), None, usize::MAX)? {
         let text = key::show(&hidden);
@@ -78,12 +78,12 @@ fn sweep(store: &Store, folder: &std::path::Path) -> FileResult<()> {
 }
 
 impl Shared {
-    /// The key under which an open file is hidden.
+    /// Returns the key under which an open file is hidden.
     pub(super) fn hidden(&self, id: u64) -> Vec<u8> {
         format!("{HIDDEN_FOLDER}/{}/{id}", self.unlinked.number).into_bytes()
     }
 
-    /// Takes the name off a file: `commit` gets the edit that does it.
+    /// Hides a file: `commit` gets the edit that renames it.
     pub fn unlink(&self, path: &[u8], id: u64, commit: impl FnOnce(Edit) -> FileResult<()>) -> FileResult<()> {
         let Some(open) = self.open.find(id) else {
             return stale_if_changed(path, commit(Edit::Remove { key: path.to_vec() }));
@@ -98,10 +98,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes a hidden file whose last handle was given up just before it was hidden.
+    /// Removes a hidden file whose last handle was closed just before it was hidden.
     fn close_if_left(&self, open: &Open) {
         if self.open.find(open.id).is_none() {
-            // Who gave it up may have done it; where it fails, the next keeper does it.
+            // The thread that closed it may have removed it already. If this fails, the next keeper removes it.
             let _ = self.store.internal().remove(&self.hidden(open.id));
         }
     }

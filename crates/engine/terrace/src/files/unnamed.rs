@@ -1,4 +1,4 @@
-//! Files that get their name when they are complete.
+//! Files that get their name once they are complete.
 
 use terrace_catalog::{Change, Edit, Expect, Kind};
 use terrace_format::key;
@@ -7,8 +7,8 @@ use super::path::{check_new, parent};
 use super::{File, FileError, FileResult, Files, Owner, Stat};
 
 impl Files {
-    /// Makes a file that nobody sees before [`Files::name`] gives it a name. Without one it is gone when its last handle is closed; what a
-    /// killed process left is removed by the next `Files` on the store.
+    /// Creates a file that nobody sees before [`Files::name`] gives it a name. If it gets none, it is removed when its last
+    /// handle is closed, or by the next `Files` on the store if the process is killed.
     pub fn create_unnamed(&self, mode: u32, owner: Owner) -> FileResult<File> {
         let shared = &self.shared;
         let hidden = shared.hidden(shared.store.engine.catalog.next_id()?);
@@ -19,8 +19,8 @@ impl Files {
         Ok(File::new(shared.clone(), open))
     }
 
-    /// Gives a file that has no name one, with all bytes that were written to it, by one commit. A file that has the name is replaced, if
-    /// `replace`.
+    /// Gives a file without a name this name, with all bytes that were written to it, by one commit. An existing file of
+    /// this name is replaced if `replace`.
     pub fn name(&self, file: &File, path: &[u8], replace: bool) -> FileResult<()> {
         let shared = &self.shared;
         file.flush()?;
@@ -34,10 +34,13 @@ impl Files {
             _ => {}
         }
         let replaced = target.and_then(|target| target.id);
-        // In the order of all: names, then files; this one's number is not known to anybody who renames another.
+        // The usual order of locks: names, then files. No other thread that renames a file knows this one's number.
         let mut state = file.open.state.write();
         if !state.unlinked {
-            return Err(FileError::Invalid { path: key::show(path), reason: "the file has a name" });
+            return Err(FileError::Invalid {
+                path: key::show(path),
+                reason: "the file has a name already; rename it instead",
+            });
         }
         let hidden = state.key.clone();
         let free = match replaced {
@@ -51,7 +54,7 @@ impl Files {
             shared.commit(Change { expect, edits })
         };
         match replaced {
-            // Processes that have the replaced file open keep it.
+            // The replaced file is hidden, because processes that have it open keep using it.
             Some(old) if shared.open.find(old).is_some() => shared.unlink(path, old, |gone| go(Some(gone)))?,
             _ => go(None).map_err(|error| match error {
                 FileError::Engine(crate::Error::Conflict { .. }) if replaced.is_none() => {

@@ -1,7 +1,8 @@
-//! Who appends to an object takes turns, also between processes: each would find the end moved otherwise, and write its bytes again.
+//! Appends to an object take turns, also between processes. Without turns, a second writer would find that the end has
+//! moved, and would have to write its bytes again.
 //!
-//! This is a matter of speed and fairness only. What keeps appends apart is that a commit expects the object's length
-//! (`Expect::Length`), so a turn that cannot be had is done without.
+//! Turns only serve speed and fairness. Appends are correct without them, because their commits expect the object's length
+//! (`Expect::Length`). So a writer that cannot get a turn goes on without one.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,35 +14,35 @@ use rustix_futex_sync::{Mutex, MutexGuard};
 use terrace_system::lock::{is_held, lock_byte};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Locks of this process. Keys that share one wait for each other.
+/// The number of locks of this process. Keys with the same lock wait for each other.
 const PROCESS_LOCKS: usize = 64;
-/// For so long one waits for another process's turn to end. A turn is a write and a commit, unless a fork has inherited the lock
-/// of a process that was killed.
+/// The longest wait for another process's turn. A turn is a write and a commit, but a fork may have inherited the lock of a
+/// process that was killed.
 const MAX_TURN_WAIT: Duration = Duration::from_secs(1);
-/// Looks at the lock before one sleeps between them.
-const LOOKS_AWAKE: u32 = 20;
-const SLEEP_BETWEEN_LOOKS: Duration = Duration::from_micros(100);
+/// The number of attempts to lock before the thread sleeps between them.
+const ATTEMPTS_BEFORE_SLEEP: u32 = 20;
+const SLEEP_BETWEEN_ATTEMPTS: Duration = Duration::from_micros(100);
 
-/// The turns of those who append to a store's objects.
+/// The turns of writers that append to a store's objects.
 pub struct AppendTurns {
-    /// Bytes of this file are locked, each standing for a key. None where it cannot be opened.
+    /// Each byte of this file is locked for a key. None if the file cannot be opened.
     file: Option<File>,
     own: [Mutex<()>; PROCESS_LOCKS],
 }
 
-/// A turn: as long as it lives, no other appends to the object.
+/// A turn. While it lives, no other writer appends to the object.
 pub struct AppendTurn<'a> {
     locked: Option<(&'a File, i64)>,
     _own: MutexGuard<'a, ()>,
 }
 
 impl AppendTurns {
-    /// The turns of the store in `dir`.
+    /// Opens the turns of the store in `dir`.
     pub fn open(dir: &Path) -> AppendTurns {
         let path = dir.join("appends");
         let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let file = file.inspect_err(|error| {
-            tracing::debug!(path = %path.display(), %error, "appends do not take turns with other processes");
+            tracing::debug!(path = %path.display(), %error, "appends do not take turns with other processes, which may make them slower");
         });
         AppendTurns { file: file.ok(), own: [const { Mutex::new(()) }; PROCESS_LOCKS] }
     }
@@ -60,21 +61,21 @@ impl AppendTurns {
 impl Drop for AppendTurn<'_> {
     fn drop(&mut self) {
         if let Some((file, byte)) = self.locked {
-            // Where this fails, others go without their turns: their commits still expect the length.
+            // If this fails, others go on without their turns. Their commits still expect the length.
             let _ = lock_byte(file, libc::F_UNLCK, byte);
         }
     }
 }
 
-/// Waits until the byte is locked. False where that takes too long, or bytes cannot be locked.
+/// Waits until the byte is locked. Returns false if that takes too long, or if bytes cannot be locked.
 fn wait_for(file: &File, byte: i64) -> bool {
     let since = Instant::now();
     for look in 0.. {
         match lock_byte(file, libc::F_WRLCK, byte) {
             Ok(()) => return true,
             Err(e) if !is_held(&e) || since.elapsed() > MAX_TURN_WAIT => return false,
-            Err(_) if look < LOOKS_AWAKE => thread::yield_now(),
-            Err(_) => thread::sleep(SLEEP_BETWEEN_LOOKS),
+            Err(_) if look < ATTEMPTS_BEFORE_SLEEP => thread::yield_now(),
+            Err(_) => thread::sleep(SLEEP_BETWEEN_ATTEMPTS),
         }
     }
     false

@@ -1,5 +1,5 @@
-//! The boot mark: whether the catalog can be trusted. It is never synced while in use, so it cannot be after a restart of
-//! the machine that took it by surprise, nor after its file system was unmounted by surprise, nor in a copy of the directory.
+//! The boot mark says whether the catalog can be trusted. The catalog is not synced while it is in use, so it cannot be
+//! trusted after the machine went down or the file system was unmounted unexpectedly, nor in a copy of the directory.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use super::incarnation::read_incarnation;
 use super::{refuse, write_file};
 use crate::{Error, Result};
 
-/// Names the boot that the catalog was last used in, and says what of it is done.
+/// Names the boot in which the catalog was last used, and the steps of recovery that are done.
 const MARK_FILE: &str = "boot";
 /// The mark of a catalog that is closed and durable. The boot in which it was closed follows.
 const CLEAN_WORD: &str = "clean";
@@ -26,9 +26,9 @@ const RESTARTED_WORD: &str = "restarted";
 const UNFINISHED_WORD: &str = "unfinished";
 /// ... after the machine went down while the store was in use.
 const CUT_OFF_WORD: &str = "cut-off";
-/// Stands between the boot and the incarnation of the directory.
+/// Separates the boot from the incarnation of the directory.
 const INCARNATION_SEPARATOR: char = '/';
-/// How long another process may take to leave the store, or to note that it is in use.
+/// The longest wait for another process to leave the store, or to note that it is in use.
 const OTHERS_WAIT: Duration = Duration::from_secs(10);
 const OTHERS_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -37,13 +37,14 @@ const OTHERS_POLL_INTERVAL: Duration = Duration::from_millis(10);
 pub enum Mark {
     /// The catalog was closed and is durable, in this boot.
     Clean,
-    /// It was closed and is durable, in another boot: what no sync covers may have changed since.
+    /// It was closed and is durable, in an earlier boot. Names of plain files, which are not synced, may have changed since.
     CleanBefore,
     /// It is, or was, in use since the machine was started.
     ThisBoot,
-    /// The same, but it is from before that, and was not yet compared with the targets.
+    /// It is in use since the machine was started, but was not yet compared with the targets.
     Restarted,
-    /// It is being made from the log, or who made it died. `was_cut_off` says that it was in use when the machine went down.
+    /// It is being made from the log, or the process that made it died. `was_cut_off` says that it was in use when the
+    /// machine went down.
     Unfinished { was_cut_off: bool },
     /// It was in use when the machine went down, or its file system was unmounted; or it is in a copy of the directory.
     CutOff,
@@ -52,22 +53,23 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// Whether the catalog is what its last user left.
+    /// Returns whether the catalog is as its last user left it.
     pub fn is_trusted(self) -> bool {
         matches!(self, Mark::Clean | Mark::CleanBefore | Mark::ThisBoot | Mark::Restarted)
     }
 
-    /// Whether somebody has begun to bring the catalog in line with the targets, and has not finished.
+    /// Returns whether a process has begun to make the catalog match the targets, and has not finished.
     pub fn is_pending(self) -> bool {
         matches!(self, Mark::Restarted | Mark::Unfinished { .. })
     }
 
-    /// Whether the machine or the file system went down while the store was in use, and the catalog was not made since.
+    /// Returns whether the machine or the file system went down while the store was in use, and the catalog was not rebuilt
+    /// since.
     pub fn was_cut_off(self) -> bool {
         matches!(self, Mark::CutOff | Mark::Unfinished { was_cut_off: true })
     }
 
-    /// The mark under which the store is opened. Only [`mark_in_use`] ends a pending one.
+    /// Returns the mark for an open store. Only [`mark_in_use`] ends a pending mark.
     fn when_opened(self, has_catalog: bool) -> Mark {
         match self {
             _ if !has_catalog => Mark::Unfinished { was_cut_off: self.was_cut_off() },
@@ -77,7 +79,7 @@ impl Mark {
         }
     }
 
-    /// As it stands in the file while the store is in use in this boot.
+    /// Returns the text of the mark while the store is in use in this boot.
     fn in_use(self, boot: &str) -> String {
         match self {
             Mark::Restarted => format!("{boot} {RESTARTED_WORD}"),
@@ -88,16 +90,21 @@ impl Mark {
     }
 }
 
-/// The number of this start of the machine.
+/// Returns the id of this boot of the machine.
+///
+/// # Errors
+/// If it cannot be read: two unknown boots must not count as the same.
 fn boot_id() -> Result<String> {
     let id = read_id().map_err(Error::io(format!(
         "reading {BOOT_ID_FILE}, by which a restart of the machine is noticed (is /proc mounted?)"
     )))?;
     let is_one = !id.is_empty() && id != CLEAN_WORD && !id.contains(INCARNATION_SEPARATOR);
-    is_one.then_some(id).ok_or_else(|| refuse(Path::new(BOOT_ID_FILE), "it holds no boot id"))
+    is_one
+        .then_some(id)
+        .ok_or_else(|| refuse(Path::new(BOOT_ID_FILE), "it holds no boot id; check that /proc is mounted"))
 }
 
-/// The boot, and the incarnation of `dir` where it is known: both are the same as long as no unsynced write to it was lost.
+/// Returns the boot, and the incarnation of `dir` if it is known. Both stay the same as long as no unsynced write is lost.
 fn boot_and_incarnation(dir: &Path) -> Result<String> {
     let boot = boot_id()?;
     Ok(match read_incarnation(dir) {
@@ -106,7 +113,7 @@ fn boot_and_incarnation(dir: &Path) -> Result<String> {
     })
 }
 
-/// Whether two names of boots and incarnations are of the same ones. An unknown incarnation may be any.
+/// Returns whether two names are of the same boot and incarnation. An unknown incarnation may be any.
 fn is_same_incarnation(one: &str, other: &str) -> bool {
     match (one.split_once(INCARNATION_SEPARATOR), other.split_once(INCARNATION_SEPARATOR)) {
         (Some(one), Some(other)) => one == other,
@@ -136,8 +143,8 @@ pub fn read_mark(dir: &Path) -> Result<Mark> {
     })
 }
 
-/// Notes that the catalog is in use in this boot, or is about to be made. Before it is first written to: what is written is
-/// not durable.
+/// Notes that the catalog is in use in this boot, or is about to be made. This must come before the first write to it,
+/// because writes to it are not durable.
 pub fn mark_opened(dir: &Path) -> Result<()> {
     let mark = read_mark(dir)?;
     let opened = mark.when_opened(has_catalog(dir));
@@ -148,26 +155,27 @@ pub fn mark_opened(dir: &Path) -> Result<()> {
     }
 }
 
-/// Notes that the catalog is in line with the targets, and in use. After all that this takes was committed: who opens the
-/// store from then on looks at nothing again.
+/// Notes that the catalog matches the targets and is in use. This must come after all commits of the recovery, because later
+/// openers do not repeat it.
 pub fn mark_in_use(dir: &Path) -> Result<()> {
     write_file(&dir.join(MARK_FILE), boot_and_incarnation(dir)?.as_bytes())
 }
 
-/// Holds the store's lock together with all others that have it open.
+/// Shares the store's lock with the other processes that have it open.
 pub fn shared(dir: &Path, lock: &Locked) -> Result<()> {
     let context = format!("locking {}", dir.join("lock").display());
     lock.change(FlockOperation::LockShared).map_err(Error::io(context))
 }
 
-/// Makes sure that no other process has the store open. Where one has, the lock is not held any more.
+/// Makes sure that no other process has the store open. If one has, the lock is released.
 pub fn alone(dir: &Path, lock: &Locked) -> Result<()> {
-    lock.change(FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| refuse(dir, "another process has the store open, and this needs it alone; end that first"))
+    lock.change(FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        refuse(dir, "another process has the store open, and this operation needs it alone; end that process first")
+    })
 }
 
-/// Waits until no other process has the store open, or until one of them has done what this one is waiting to do: as long
-/// as that takes, where one has begun. True where this process is alone.
+/// Waits until no other process has the store open, or until one of them has done what this one is waiting to do. There is
+/// no limit while another process does it. Returns true if this process is alone.
 pub fn alone_unless(dir: &Path, lock: &Locked, is_done: impl Fn() -> Result<bool>) -> Result<bool> {
     let mut until = Instant::now() + OTHERS_WAIT;
     loop {
@@ -177,7 +185,7 @@ pub fn alone_unless(dir: &Path, lock: &Locked, is_done: impl Fn() -> Result<bool
                 shared(dir, lock)?;
                 return Ok(false);
             }
-            // Waiting processes do not hold the lock, so the holder is at work.
+            // Waiting processes do not hold the lock, so its holder does the work.
             Err(_) if read_mark(dir)?.is_pending() => until = Instant::now() + OTHERS_WAIT,
             Err(error) if Instant::now() > until => return Err(error),
             Err(_) => {}
@@ -194,24 +202,24 @@ pub fn forget_catalog(dir: &Path) -> Result<()> {
     }
 }
 
-/// Whether there is a catalog.
+/// Returns whether there is a catalog.
 pub fn has_catalog(dir: &Path) -> bool {
     dir.join("catalog").join("data.mdb").exists()
 }
 
-/// The last one to close the store makes the catalog durable and says so, where the log is durable to its end: a durable
-/// catalog must not name a commit that the log may lose. Where anything fails, the mark stays as it is, which costs a
-/// rebuild after the next restart of the machine and nothing else.
+/// When the last process closes the store, makes the catalog durable and notes it as clean, if the log is durable to its
+/// end: a durable catalog must not name a commit that the log may lose. If anything fails, the mark stays as it is, and the
+/// catalog is rebuilt after the next restart of the machine.
 pub fn close(dir: &Path, lock: &Locked, catalog: &Catalog) {
     let close = || -> Result<()> {
         lock.change(FlockOperation::NonBlockingLockExclusive).map_err(Error::io("locking the store"))?;
-        // A catalog that was not compared with the targets yet is compared by the next opener.
+        // If the catalog was not compared with the targets yet, the next opener does that.
         if read_mark(dir)? != Mark::ThisBoot {
             return Ok(());
         }
         let tail = catalog.tail()?;
-        // The mark is itself the last commit. All before it are durable, with their frames. Without any mark a first commit
-        // would be taken for one.
+        // The mark is itself the last commit. All commits before it are durable, with their frames. Without any mark, the
+        // first commit would be mistaken for one.
         let synced = catalog.synced()?;
         if synced + 1 < tail.sequence || synced == 0 && tail.sequence > 0 {
             return Ok(());
@@ -222,7 +230,7 @@ pub fn close(dir: &Path, lock: &Locked, catalog: &Catalog) {
         write_file(&dir.join(MARK_FILE), format!("{CLEAN_WORD} {}", boot_id()?).as_bytes())
     };
     if let Err(error) = close() {
-        tracing::debug!(store = %dir.display(), %error, "not closed as clean");
+        tracing::debug!(store = %dir.display(), %error, "the store could not be marked as cleanly closed; its catalog is rebuilt after the next restart of the machine");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Judges whether a file system may hold a store's directory.
 //!
-//! LMDB's locks are words of memory that processes of one kernel share. On a file system that several machines use, two of
-//! them would each take themselves for the only writer, and lose each other's commits.
+//! LMDB's locks are in memory that the processes of one kernel share. On a file system that several machines use, each
+//! machine would believe that it is the only writer, and they would lose each other's commits.
 
 use std::fs::File;
 use std::io;
@@ -43,7 +43,8 @@ const SHARED_NUMBERS: [(u32, &str); 19] = [
     (0xBACB_ACBC, "vmhgfs"),
 ];
 
-/// Types that modules outside the kernel name, or that have no number of their own; and what runs on FUSE, behind `fuse.`.
+/// Types that are named by modules outside the kernel or have no number of their own, and types of FUSE, whose names follow
+/// `fuse.`.
 const SHARED_NAMES: [&str; 71] = [
     "nfs",
     "nfs4",
@@ -140,7 +141,7 @@ const LOCAL_NUMBERS: [(u32, &str); 16] = [
 
 const FUSE_NUMBER: u32 = 0x6573_5546;
 const OVERLAY_NUMBER: u32 = 0x794C_7630;
-/// Overlays upon overlays are followed this deep.
+/// The number of nested overlays that are followed.
 const MAX_OVERLAY_DEPTH: u32 = 8;
 
 /// Judges the file system of an open directory.
@@ -151,7 +152,7 @@ pub fn judge_directory(directory: &File, mounts: &Mounts) -> io::Result<Suitabil
     Ok(judge(number, mounts.find(directory), mounts, &look, 0))
 }
 
-/// Judges a file system by its type's number and its mount. `look` tells the number for a path, where that can be seen.
+/// Judges a file system by its type's number and its mount. `look` returns the number for a path, if it can be read.
 fn judge(
     number: u32,
     mount: Option<&Mount>,
@@ -189,7 +190,7 @@ fn judge(
     }
 }
 
-/// An overlay keeps what is written in its upper directory.
+/// Judges an overlay by its upper directory, where it keeps written files.
 fn judge_overlay(
     overlay: Option<&Mount>,
     mounts: &Mounts,
@@ -198,8 +199,8 @@ fn judge_overlay(
 ) -> Suitability {
     let local = Suitability::Local("overlay".into());
     let Some(upper) = overlay.and_then(|mount| mount.option("upperdir")) else { return local };
-    // A container does not see the machine's paths. The kernel takes no network file system for an upper directory (they lack
-    // whiteouts), so what cannot be seen is taken to be local.
+    // A container cannot see the machine's paths. The kernel accepts no network file system as an upper directory (they lack
+    // whiteouts), so an upper directory that cannot be seen counts as local.
     let Some(number) = look(&upper) else { return local };
     let below = mounts.find_by_path(&upper);
     if below == overlay || depth >= MAX_OVERLAY_DEPTH {

@@ -9,7 +9,7 @@ use terrace_system::{read_regular, replace_durably};
 use crate::config::Config;
 use crate::{Error, Result};
 
-/// The store's format; a store of a newer one is refused.
+/// The version of the store's format. A store with a newer one is refused.
 pub const FORMAT_VERSION: u32 = 1;
 /// The line of the file `store` that says that the store is being destroyed.
 pub const DESTROYED_LINE: &str = "destroyed";
@@ -18,40 +18,40 @@ pub fn refuse(dir: &Path, reason: &str) -> Error {
     Error::Store { path: dir.to_owned(), reason: reason.to_owned() }
 }
 
-/// The configuration as its file has it now.
+/// Reads the current configuration from its file.
 pub fn read_config(dir: &Path) -> Result<Config> {
     Config::read(&dir.join("terrace.toml"))
 }
 
-/// The store's id.
+/// Returns the store's id.
 ///
 /// # Errors
-/// Where no store is in `dir`, or one that is being destroyed.
+/// If no store is in `dir`, or if it is being destroyed.
 pub fn read_identity(dir: &Path) -> Result<u64> {
     match read_state(dir)? {
         (id, false) => Ok(id),
-        (_, true) => Err(refuse(dir, "it is being destroyed; `terrace destroy` goes on with that")),
+        (_, true) => Err(refuse(dir, "it is being destroyed; run `terrace destroy` again to finish that")),
     }
 }
 
-/// Whether the log of a store is here.
+/// Returns whether the log of a store is here.
 pub fn has_log(dir: &Path) -> bool {
     holds_files(&dir.join("log"))
 }
 
-/// The error where the file that says which store this is was lost or damaged.
+/// Returns the error for a store whose file `store` was lost or damaged.
 pub fn lost_identity(dir: &Path) -> Error {
     let reason = "a store is here, but its file `store` is lost or damaged. Write that again: the lines `format 1` and `id ID`, with the ID from the file terrace-target of any of its targets";
     refuse(dir, reason)
 }
 
-/// The store's id, and whether somebody has begun to destroy it.
+/// Returns the store's id, and whether its destruction has begun.
 pub fn read_state(dir: &Path) -> Result<(u64, bool)> {
     let not_text = |e| io::Error::new(io::ErrorKind::InvalidData, e);
     let text = match read_regular(&dir.join("store")).and_then(|bytes| String::from_utf8(bytes).map_err(not_text)) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            // A target has a copy of the log, and is no store that lost its file.
+            // A target with a copy of the log must not be mistaken for a store that lost its file.
             return Err(match has_log(dir) && !dir.join(terrace_tier::MARKER_FILE).exists() {
                 true => lost_identity(dir),
                 false => refuse(dir, "no store is here; `terrace init --store DIR` makes one"),
@@ -76,7 +76,7 @@ pub fn read_state(dir: &Path) -> Result<(u64, bool)> {
     Ok((id, text.lines().any(|line| line == DESTROYED_LINE)))
 }
 
-/// Whether a folder holds a file that is not empty.
+/// Returns whether a folder holds a file that is not empty.
 pub fn holds_files(folder: &Path) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0))

@@ -1,8 +1,8 @@
-//! Which directory this is, on which mount of its file system.
+//! The incarnation of a directory: its inode, and the mount of its file system.
 //!
-//! As long as both stay the same, and the machine runs, what was written to the directory is there, synced or not. A disk that
-//! is unplugged and plugged in again loses unsynced writes; so does a copy of an image or a volume that is in use. The kernel
-//! mounts both anew. A copy of the directory has another inode.
+//! As long as both stay the same, and the machine runs, no write to the directory is lost, synced or not. A disk that is
+//! unplugged and plugged in again loses unsynced writes, and so does a copy of an image or a volume that is in use. In both
+//! cases the kernel mounts the file system again. A copy of the directory has another inode.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,14 +13,14 @@ use rustix::fs::{major, minor};
 
 use super::mounts::Mounts;
 
-/// File systems of which the kernel shows a folder for each mounted device. It makes the folder anew at each mount, under a
-/// number that it does not use twice.
+/// File systems for which the kernel shows a folder for each mounted device. Each mount creates the folder again, with an
+/// inode number that is never used twice.
 const MOUNTS_OF_DEVICES: [&str; 3] = ["/sys/fs/ext4", "/sys/fs/xfs", "/sys/fs/f2fs"];
 /// Btrfs has a folder for each file system, in which `devices` names the devices.
 const MOUNTS_OF_BTRFS: &str = "/sys/fs/btrfs";
 
-/// Names the incarnation of `dir`. None where the kernel does not tell: on other file systems, or without `/sys`. All processes
-/// of the machine get the same answer, also in containers, as these folders belong to no namespace.
+/// Returns the name of the incarnation of `dir`. None if the kernel does not show it: on other file systems, or without
+/// `/sys`. All processes of the machine get the same name, also in containers, because these folders belong to no namespace.
 pub fn read_incarnation(dir: &Path) -> Option<String> {
     let directory = fs::metadata(dir).ok()?;
     let mount = find_by_device(directory.dev()).or_else(|| find_btrfs(dir))?;
@@ -33,7 +33,7 @@ fn find_by_device(device: u64) -> Option<PathBuf> {
     MOUNTS_OF_DEVICES.iter().map(|folder| Path::new(folder).join(name)).find(|mount| mount.exists())
 }
 
-/// The files of a Btrfs have a device number of their own, so the device is that of the list of mounts.
+/// Finds the folder of a Btrfs. Its files have a device number of their own, so the device is taken from the list of mounts.
 fn find_btrfs(dir: &Path) -> Option<PathBuf> {
     let mounts = Mounts::read();
     let source = &mounts.find(&File::open(dir).ok()?).filter(|mount| mount.kind == "btrfs")?.source;

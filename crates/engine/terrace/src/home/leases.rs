@@ -1,7 +1,7 @@
-//! Leases: what an open handle pins is not given back as long as its process lives.
+//! Leases: the frames that an open handle pins are not freed while its process lives.
 //!
-//! A lease is a record of the catalog that names its holder: a file that the holder's process keeps locked, as a writer
-//! does its segment. Whose file can be locked, or is gone, is dead.
+//! A lease is a record of the catalog that names its holder. Each holder has a file, which its process keeps locked. If the
+//! file is gone, or another process can lock it, the holder is dead.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,12 +17,12 @@ use crate::{Error, Result};
 /// The leases that this process holds.
 pub struct Leases {
     folder: PathBuf,
-    /// This process's number among holders, and its locked file; made for its first lease.
+    /// This process's number as a holder, and its locked file, made for its first lease.
     holder: Mutex<Option<(u64, Locked)>>,
 }
 
 impl Leases {
-    /// For the store in `dir`.
+    /// Creates the leases of the store in `dir`.
     pub fn new(dir: &Path) -> Leases {
         Leases { folder: dir.join("leases"), holder: Mutex::default() }
     }
@@ -31,7 +31,7 @@ impl Leases {
         self.folder.join(format!("{holder:016x}"))
     }
 
-    /// This process's number as a holder; `new` gives one that no holder ever had.
+    /// Returns this process's number as a holder. `new` returns a number that no holder ever had.
     pub fn holder(&self, new: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let mut held = self.holder.lock();
         if let Some((holder, _)) = &*held {
@@ -49,7 +49,7 @@ impl Leases {
         Ok(holder)
     }
 
-    /// Whether the process of a holder is gone; its file then is, too.
+    /// Returns whether a holder's process is dead, and removes its file if so.
     fn is_dead(&self, holder: u64) -> bool {
         let path = self.path(holder);
         let file = match File::options().write(true).open(&path) {
@@ -58,28 +58,28 @@ impl Leases {
         };
         let dead = matches!(Locked::at_once(file), Ok(Some(_)));
         if dead {
-            // Where this fails it is found dead again.
+            // If this fails, the holder is found dead again.
             let _ = fs::remove_file(&path);
         }
         dead
     }
 
-    /// Drops the leases of processes that are gone.
+    /// Drops the leases of dead processes.
     pub fn drop_dead(&self, catalog: &Catalog) -> Result<()> {
         let mut leases = catalog.leases()?;
         leases.retain(|(holder, _)| self.is_dead(*holder));
         Ok(leases.into_iter().try_for_each(|id| catalog.unlease(id))?)
     }
 
-    /// Lets go, when the store is closed.
+    /// Releases the holder's file when the store is closed.
     pub fn close(&self) {
         if let Some((holder, _)) = self.holder.lock().take() {
-            // What is left is found dead by others.
+            // If this fails, other processes find the holder dead.
             let _ = fs::remove_file(self.path(holder));
         }
     }
 
-    /// Removes what dead processes left, where no other has the store open.
+    /// Removes the files of dead holders. No other process may have the store open.
     pub fn clear(&self) {
         let _ = fs::remove_dir_all(&self.folder);
     }

@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// The lock of a store's directory for this process, and for its machine.
 pub struct StoreLock {
     lock: Locked,
-    // Dropped last: another machine may open the store from then on.
+    // Dropped last, because another machine may open the store from then on.
     _machine: MachineLock,
 }
 
@@ -27,11 +27,11 @@ impl Deref for StoreLock {
     }
 }
 
-/// Held while a store is made: one process does it.
+/// Takes the lock under which one process creates a store.
 pub fn lock_new_store(dir: &Path) -> Result<Locked> {
     let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
     let file = file.map_err(Error::io(format!("locking {}", dir.join("lock").display())))?;
-    // The store's own users hold it, shared.
+    // Processes that use the store hold the lock shared.
     let Ok(Some(lock)) = Locked::at_once(file) else {
         return Err(refuse(dir, "a store is here already, or is just being made; open it, or name another directory"));
     };
@@ -39,7 +39,7 @@ pub fn lock_new_store(dir: &Path) -> Result<Locked> {
     Ok(lock)
 }
 
-/// The store's lock, shared by all processes that have it open. Refused where another machine may have it open.
+/// Takes the store's lock, which all processes that have it open share. Fails if another machine may have it open.
 pub fn lock_store(dir: &Path) -> Result<StoreLock> {
     let _machine = MachineLock::take(dir, &check_place(dir)?)?;
     let path = dir.join("lock");

@@ -1,4 +1,4 @@
-//! Locks by name on files of the store's directory: of all processes, one holds each.
+//! Named locks on files of the store's directory. One of all processes holds each.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use terrace_system::Locked;
 
 use crate::{Error, Result};
 
-/// The name of the mover's lock: who holds it works off what other processes have left.
+/// The name of the mover's lock. Its holder also makes the replicas that other processes left pending.
 const MOVER_LOCK: &str = "mover";
 
 /// The locks of the store in one directory.
@@ -16,32 +16,33 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Of the store in `dir`.
+    /// Creates the locks of the store in `dir`.
     pub fn new(dir: &Path) -> Locks {
         Locks { dir: dir.to_owned() }
     }
 
-    /// The lock that one mover of all processes holds; none if another has it.
+    /// Takes the mover's lock, or returns none if another process has it.
     pub fn mover_at_once(&self) -> Result<Option<Locked>> {
         self.at_once(MOVER_LOCK)
     }
 
-    /// The lock that one mover of all processes holds, once no other has it.
+    /// Waits for the mover's lock.
     pub fn wait_for_mover(&self) -> Result<Locked> {
         self.wait_for(MOVER_LOCK)
     }
 
-    /// The lock by this name, once no other has it.
+    /// Waits for the lock with this name.
     pub fn wait_for(&self, name: &str) -> Result<Locked> {
         Locked::wait(self.file(name)?).map_err(Error::io(format!("waiting for the lock {name}")))
     }
 
-    /// The lock by this name; none if another has it.
+    /// Takes the lock with this name, or returns none if another process has it.
     pub fn at_once(&self, name: &str) -> Result<Option<Locked>> {
         Locked::at_once(self.file(name)?).map_err(Error::io(format!("locking {name}")))
     }
 
-    /// Whether a holder has the lock by this name. Two who ask at once do not take each other for the holder.
+    /// Returns whether a process holds the lock with this name. Two callers at the same time do not mistake each other for
+    /// the holder.
     pub fn is_held(&self, name: &str) -> bool {
         let file = File::open(self.dir.join(name));
         file.is_ok_and(|file| Locked::share_at_once(file).is_ok_and(|locked| locked.is_none()))

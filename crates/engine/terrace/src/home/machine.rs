@@ -1,8 +1,8 @@
 //! One machine uses a store's directory at a time.
 //!
 //! The file `machine` names the kernel that has the store open. All processes that have it open hold a shared lock on that
-//! file; a process that holds the lock exclusively may write another name into it. A store's own lock does not serve for this: it is dropped
-//! for moments while it changes between shared and exclusive.
+//! file; a process that holds the lock exclusively may write another name into it. The store's own lock cannot serve for
+//! this, because it is released for moments while it changes between shared and exclusive.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,16 +17,17 @@ use super::refuse;
 use crate::{Error, Result};
 
 const MACHINE_FILE: &str = "machine";
-/// More than a whole file has.
+/// Longer than any complete file.
 const MAX_FILE_BYTES: usize = 1024;
 
-/// The identity of a kernel. All containers of a machine share its kernel, and so may share a store, whatever their machine ids
-/// and host names are.
+/// The identity of a kernel. All containers of a machine share its kernel, so they may share a store, whatever their machine
+/// ids and host names are.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Kernel {
-    /// Made at random at each boot. Empty where it cannot be read.
+    /// A random id of each boot. Empty if it cannot be read.
     boot: String,
-    /// The machine in words, and the checksum of its machine id: they stay over a reboot, but clones may share them.
+    /// The host name, and the checksum of the machine id. They stay the same after a reboot, but cloned machines may share
+    /// them.
     host: String,
     machine: String,
 }
@@ -37,7 +38,7 @@ impl Kernel {
         Kernel {
             boot: boot::read_id().unwrap_or_default(),
             host: one_word(&rustix::system::uname().nodename().to_string_lossy()),
-            // The id itself is not for other users' eyes.
+            // A checksum, because other users should not see the id itself.
             machine: format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&id)),
         }
     }
@@ -51,9 +52,9 @@ impl Kernel {
         format!("boot {}\nhost {}\nmachine {}\n", self.boot, self.host, self.machine)
     }
 
-    /// Whether both are the same boot of the same machine.
+    /// Returns whether both are the same boot of the same machine.
     fn is_same_boot(&self, other: &Kernel) -> bool {
-        // An unreadable id is no proof of anything.
+        // Two unreadable ids prove nothing.
         self.boot == other.boot && (!self.boot.is_empty() || self.is_same_machine(other))
     }
 
@@ -66,11 +67,12 @@ fn one_word(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join("-")
 }
 
-/// Held while a store is open: no other machine opens it.
+/// Held while a store is open. No other machine opens it meanwhile.
 #[derive(Debug)]
 pub struct MachineLock {
     file: Locked,
-    /// The lock may not reach other machines: then the file says when the store is closed.
+    /// Whether the last process clears the name in the file. Locks may not reach other machines, so the file says when the
+    /// store is closed.
     is_name_cleared: bool,
     forks: u32,
 }
@@ -99,15 +101,16 @@ impl MachineLock {
                 file.change(FlockOperation::LockShared).map_err(Error::io(context()))?;
                 file
             }
-            // Waits for those who hold it alone, which they do for moments.
+            // Waits for processes that hold the lock exclusively, which they do for moments.
             None => open().and_then(Locked::share).map_err(Error::io(context()))?,
         };
-        // Read once more under the lock that stays: between exclusive and shared another machine may have been quicker.
+        // Read again under the lock that stays: another machine may have taken the file between the exclusive and the shared
+        // lock.
         match read_kernel(&file).map_err(Error::io(context()))? {
             Some(other) if !own.is_same_boot(&other) => Err(refuse(
                 dir,
                 &format!(
-                    "the machine {:?} has the store open, and one machine uses a store; end it there first",
+                    "the machine {:?} has the store open, and only one machine at a time can use it; close it there first",
                     other.host
                 ),
             )),
@@ -120,7 +123,7 @@ impl Drop for MachineLock {
     fn drop(&mut self) {
         let is_own = self.forks == fork::count();
         if self.is_name_cleared && is_own && self.file.change(FlockOperation::NonBlockingLockExclusive).is_ok() {
-            // Where this fails, the name stays: another machine then asks for the file to be removed.
+            // If this fails, the name stays, and another machine asks its user to remove the file.
             let _ = self.file.set_len(0);
         }
     }
@@ -135,7 +138,7 @@ fn describe_left_open(other: &Kernel, path: &Path) -> String {
     )
 }
 
-/// The name in the file; none if it is empty or was not completely written.
+/// Reads the name in the file. None if it is empty or was not completely written.
 fn read_kernel(file: &File) -> io::Result<Option<Kernel>> {
     let mut bytes = [0; MAX_FILE_BYTES];
     let length = file.read_at(&mut bytes, 0)?;
@@ -143,7 +146,8 @@ fn read_kernel(file: &File) -> io::Result<Option<Kernel>> {
     Ok(Some(&*text).filter(|text| text.ends_with('\n')).and_then(Kernel::parse))
 }
 
-/// Writes the name in place: the lock belongs to this file. It is not synced: after a loss of power nobody has the store open.
+/// Writes the name in place, because the lock belongs to this file. It is not synced: after a loss of power no process has
+/// the store open.
 fn write_kernel(file: &File, text: &str) -> io::Result<()> {
     file.set_len(0)?;
     file.write_all_at(text.as_bytes(), 0)
@@ -174,7 +178,7 @@ mod tests {
     #[test]
     fn a_store_that_another_machine_has_open_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        // What the other machine holds, on a file system that shares locks between machines.
+        // The lock of the other machine, on a file system that shares locks between machines.
         let path = dir.path().join(MACHINE_FILE);
         fs::write(&path, other().to_text()).unwrap();
         let held = File::open(&path).unwrap();
@@ -191,7 +195,7 @@ mod tests {
         drop(first);
     }
 
-    /// Where locks do not reach other machines, the name alone says that one of them has the store open.
+    /// If locks do not reach other machines, only the name says that one of them has the store open.
     #[test]
     fn a_name_that_another_machine_left_is_believed_where_locks_may_not_reach_it() {
         let dir = tempfile::tempdir().unwrap();
@@ -199,7 +203,7 @@ mod tests {
         fs::write(&path, other().to_text()).unwrap();
         let error = refusal(dir.path(), &unknown());
         assert!(error.contains("\"other\"") && error.contains(MACHINE_FILE), "{error}");
-        // The same machine after a reboot, and what a killed process left.
+        // The name of the same machine before a reboot, and the name that a killed process left.
         for own in [Kernel { boot: "boot-before".into(), ..Kernel::own() }, Kernel::own()] {
             fs::write(&path, own.to_text()).unwrap();
             let held = MachineLock::take(dir.path(), &unknown()).unwrap();

@@ -1,4 +1,4 @@
-//! The store's directory: what lies in it, who may use it, and the locks that its processes take turns by.
+//! The store's directory: its files, its users, and the locks of its processes.
 
 mod appends;
 pub mod boot;

@@ -23,13 +23,13 @@ pub struct Mount {
     pub read_only: bool,
 }
 
-/// All mounts that this process sees; none where the list cannot be read.
+/// All mounts that this process sees. Empty if the list cannot be read.
 #[derive(Debug, Default)]
 pub struct Mounts(pub Vec<Mount>);
 
 impl Mounts {
     pub fn read() -> Mounts {
-        // Without the list, the numbers of file-system types still tell the most important ones apart.
+        // Without the list, the numbers of file-system types still identify the most important ones.
         Mounts::parse(&fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
 
@@ -38,14 +38,14 @@ impl Mounts {
         Mounts(lines.filter_map(parse_line).collect())
     }
 
-    /// The mount that an open file lies on.
+    /// Returns the mount of an open file.
     pub fn find(&self, file: &File) -> Option<&Mount> {
         let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
         let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse::<u64>().ok()?;
         self.0.iter().find(|mount| mount.id == id)
     }
 
-    /// The mount that this path should lie on: the one with the longest path, and of these the newest.
+    /// Returns the mount of a path: the one with the longest mount point, and the newest of those.
     pub fn find_by_path(&self, path: &Path) -> Option<&Mount> {
         let above = self.0.iter().filter(|mount| path.starts_with(&mount.point));
         above.max_by_key(|mount| mount.point.components().count())
@@ -53,7 +53,7 @@ impl Mounts {
 }
 
 impl Mount {
-    /// The value of the option `name`.
+    /// Returns the value of the option `name`.
     pub fn option(&self, name: &str) -> Option<PathBuf> {
         let mut options = split_options(&self.options).into_iter();
         let value = options.find_map(|option| option.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))?;
@@ -61,7 +61,7 @@ impl Mount {
     }
 }
 
-/// Splits at commas that no backslash stands before.
+/// Splits at commas that do not follow a backslash.
 fn split_options(options: &str) -> Vec<&str> {
     let (mut parts, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, byte) in options.bytes().enumerate() {
@@ -94,7 +94,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Blanks, tabs, line ends and backslashes stand as three octal digits behind a backslash.
+/// Decodes blanks, tabs, line ends and backslashes, which are written as a backslash and three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(field.len()), field);
     while let [first, tail @ ..] = rest {

@@ -1,4 +1,4 @@
-//! Finds directories on this machine's own disks for a store, and says how long they last.
+//! Finds directories on this machine's own disks for a store, and says when they are emptied.
 
 use std::env;
 use std::fs::File;
@@ -10,10 +10,10 @@ use super::filesystem::{Suitability, judge_directory};
 use super::mounts::Mounts;
 use crate::config::Bytes;
 
-/// Directories with less free space than this are not named.
+/// The least free space of a suggested directory.
 const MIN_FREE_BYTES: u64 = 64 << 20;
 const MAX_SUGGESTIONS: usize = 6;
-/// Where schedulers and sites put a job's own directory.
+/// Variables with which schedulers and sites name a job's own directory.
 const DIRECTORY_VARIABLES: [&str; 6] =
     ["SLURM_TMPDIR", "TMPDIR", "LOCAL_SCRATCH", "LOCALSCRATCH", "JOBSCRATCH", "LSCRATCH"];
 /// The number of the job that this process belongs to: Slurm, PBS, LSF, Grid Engine, Flux.
@@ -24,7 +24,7 @@ const SYSTEM_DIRECTORIES: [&str; 12] =
     ["/boot", "/dev", "/efi", "/etc", "/nix", "/proc", "/root", "/run", "/snap", "/sys", "/usr", "/var/lib"];
 const MEMORY_KINDS: [&str; 2] = ["tmpfs", "ramfs"];
 
-/// Directories that a store could be in, each with what is known of it.
+/// Returns directories that could hold a store, each with a description.
 pub fn suggest_directories(mounts: &Mounts) -> Vec<String> {
     let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     let named = DIRECTORY_VARIABLES.iter().filter_map(|name| variable(name)).map(PathBuf::from);
@@ -55,7 +55,7 @@ fn candidates(named: impl Iterator<Item = PathBuf>, mounts: &Mounts) -> Vec<Path
     all
 }
 
-/// The directory in words; none where no store could be in it.
+/// Describes a directory, if it could hold a store.
 fn describe_directory(path: &Path, mounts: &Mounts, job: Option<&str>) -> Option<String> {
     let directory = File::open(path).ok()?;
     let Ok(Suitability::Local(kind)) = judge_directory(&directory, mounts) else { return None };
@@ -70,9 +70,9 @@ fn describe_directory(path: &Path, mounts: &Mounts, job: Option<&str>) -> Option
     Some(format!("{} ({kind}, {} free{lasts})", path.display(), Bytes(free & !0xF_FFFF)))
 }
 
-/// When the directory is emptied, where that is known.
+/// Says when the directory is emptied, if that is known.
 fn describe_lifetime(path: &Path, mount_root: &Path, kind: &str, job: Option<&str>) -> String {
-    // Schedulers put a job's number into its own directories, also where they mount one of them over /tmp.
+    // Schedulers use a job's number in the names of its directories, even if they mount one of them over /tmp.
     let names_job = |path: &Path, job: &str| {
         path.iter().any(|part| part.to_string_lossy().split(|c: char| !c.is_ascii_digit()).any(|number| number == job))
     };

@@ -1,4 +1,4 @@
-//! Looks at where a store's directory lies before anything is made or opened there.
+//! Checks the location of a store's directory before anything is created or opened there.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub fn check_place(dir: &Path) -> Result<Suitability> {
     let mounts = Mounts::read();
     let existing = existing_part(dir);
     let context = || format!("looking at the file system of {}", existing.display());
-    // Opening it also mounts what is mounted on demand.
+    // Opening the directory also triggers an automatic mount.
     let directory = File::open(&existing).map_err(Error::io(context()))?;
     let found = judge_directory(&directory, &mounts).map_err(Error::io(context()))?;
     match &found {
@@ -26,7 +26,7 @@ pub fn check_place(dir: &Path) -> Result<Suitability> {
     Ok(found)
 }
 
-/// The nearest directory above that is there.
+/// Returns the nearest existing directory at or above a path.
 fn existing_part(dir: &Path) -> PathBuf {
     let there = dir.ancestors().find(|path| fs::metadata(path).is_ok());
     match there {
@@ -37,7 +37,7 @@ fn existing_part(dir: &Path) -> PathBuf {
 
 fn warn_once(dir: &Path, kind: &str) {
     static WARNED_DIRECTORIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-    // A thread that panicked while it held this left a whole list.
+    // A thread that panicked while it held the lock left the list complete.
     let mut warned = WARNED_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !warned.iter().any(|known| known == dir) {
         warned.push(dir.to_owned());
@@ -51,7 +51,7 @@ fn warn_once(dir: &Path, kind: &str) {
 fn describe_refusal(dir: &Path, kind: &str, mounts: &Mounts) -> String {
     let way = match dir.join("store").exists() {
         true => {
-            "end all that use the store, copy this directory to a disk of this machine (`cp -a`), and name the copy"
+            "end all processes that use the store, copy this directory to a disk of this machine (`cp -a`), and name the copy"
         }
         false => "name a directory on a disk of this machine",
     };

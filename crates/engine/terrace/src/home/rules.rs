@@ -11,7 +11,7 @@ use super::read_config;
 use crate::config::Config;
 use crate::{Error, Result};
 
-/// The configuration with the rules as they are now. All else is as it was when the store was opened.
+/// The configuration with the current rules. All other settings are those at the time when the store was opened.
 pub struct Rules {
     dir: PathBuf,
     file: PathBuf,
@@ -27,25 +27,25 @@ struct Known {
 type Version = (u64, u64, i64, i64);
 
 impl Rules {
-    /// Those of the store in `dir`.
+    /// Reads the rules of the store in `dir`.
     ///
     /// # Errors
-    /// Where its configuration cannot be read, or cannot be.
+    /// If its configuration cannot be read, or is not valid.
     pub fn read(dir: &Path) -> Result<Rules> {
-        // Read first: a change between the two reads is then noticed by the next round.
+        // The version is read first. If the file changes between the two reads, the next round notices it.
         let file = dir.join("terrace.toml");
         let version = version(&file);
         let config = Arc::new(read_config(dir)?);
         Ok(Rules { dir: dir.to_owned(), file, known: RwLock::new(Known { config, version }) })
     }
 
-    /// The configuration, with the rules as they were when they were last renewed.
+    /// Returns the configuration with the rules as they were last read.
     pub fn now(&self) -> Arc<Config> {
         self.known.read().config.clone()
     }
 
-    /// Loads rules that others have changed. Rules that this process cannot follow, such as those for tiers that it does not
-    /// know, are ignored, and the old ones stay.
+    /// Loads rules that other processes have changed. If the rules do not fit this process, such as rules for tiers that it
+    /// does not know, they are ignored, and the old ones stay in force.
     pub fn renew(&self) {
         let version = version(&self.file);
         if version.is_none() || version == self.known.read().version {

@@ -1,8 +1,8 @@
-//! One copy of this library in a process may have a store open: two, as of a Python module and a preloaded library, would
-//! undo each other's LMDB locks without a word.
+//! Only one copy of this library in a process may have a store open. Two copies, such as a Python module and a preloaded
+//! library, would silently release each other's LMDB locks.
 //!
-//! Each copy has its own statics; what they share is the process. So a copy locks the byte of a file that is its
-//! process's: nothing is left behind when it ends, and a forked child has a byte of its own.
+//! Each copy has its own statics, and they share only the process. So a copy locks the byte of a file that stands for its
+//! process. The lock ends with the process, and a forked child has a byte of its own.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -37,7 +37,7 @@ pub struct Sole {
 }
 
 impl Sole {
-    /// Whether no other process has the store open. Where the system cannot tell, others may.
+    /// Returns whether no other process has the store open. Returns false if the system cannot tell.
     pub fn is_alone(&self) -> bool {
         any_byte_held(&self.file).is_ok_and(|held| !held)
     }
@@ -60,8 +60,8 @@ impl Drop for Sole {
         if let Some((times, file)) = taken.get_mut(&self.id) {
             *times -= 1;
             if *times == 0 {
-                // Closing the file would not release the byte, because a fork may have the file open. If this fails, the byte
-                // stays locked until the process ends, and only another copy of the library in this process notices.
+                // Closing the file would not release the byte, because a fork may have the file open. If this fails, the
+                // byte stays locked until the process ends, and only another copy of the library in this process notices.
                 let _ = own_byte().and_then(|byte| lock_byte(file, libc::F_UNLCK, byte));
                 taken.remove(&self.id);
             }
@@ -69,7 +69,7 @@ impl Drop for Sole {
     }
 }
 
-/// Takes the store in `dir` for this copy of the library. Where the system cannot lock bytes, any copy gets it.
+/// Takes the store in `dir` for this copy of the library. If the system cannot lock bytes, every copy gets it.
 pub fn take_sole(dir: &Path) -> Result<Sole> {
     let path = dir.join("copies");
     let context = || format!("opening {}", path.display());
@@ -77,7 +77,7 @@ pub fn take_sole(dir: &Path) -> Result<Sole> {
     let file = file.map_err(Error::io(context()))?;
     let metadata = file.metadata().map_err(Error::io(context()))?;
     let id = (metadata.dev(), metadata.ino());
-    // The caller keeps forks away: see `TAKEN_LOCKS`.
+    // The caller prevents forks: see `TAKEN_LOCKS`.
     let mut taken = TAKEN_LOCKS.lock();
     let same = |file: &File| file.try_clone().map_err(Error::io(context()));
     if let Some((times, file)) = taken.get_mut(&id) {
@@ -87,7 +87,7 @@ pub fn take_sole(dir: &Path) -> Result<Sole> {
     }
     let locked = own_byte().and_then(|byte| lock_byte(&file, libc::F_WRLCK, byte));
     if locked.is_err_and(|e| is_held(&e)) {
-        let way = "close it there, or use one of them only";
+        let way = "close it there, or use only one copy";
         return Err(refuse(dir, &format!("another copy of this library in this process has it open; {way}")));
     }
     let shared = same(&file)?;
@@ -95,7 +95,7 @@ pub fn take_sole(dir: &Path) -> Result<Sole> {
     Ok(Sole { id, forks: fork::count(), file: shared })
 }
 
-/// The byte that stands for this process, among those of all namespaces.
+/// Returns the byte that stands for this process, among those of all namespaces.
 fn own_byte() -> io::Result<i64> {
     let space = fs::metadata("/proc/self/ns/pid")?.ino();
     Ok((space << PROCESS_BITS) as i64 & i64::MAX | i64::from(std::process::id()))
@@ -117,7 +117,7 @@ mod tests {
         // This copy may open it as often as it likes.
         drop(Store::open(&home).unwrap());
         drop(store);
-        // What another copy does.
+        // Another copy of the library locks the same byte.
         let other = File::options().write(true).open(home.join("copies")).unwrap();
         lock_byte(&other, libc::F_WRLCK, own_byte().unwrap()).unwrap();
         let refused = Store::open(&home).map(|_| ()).unwrap_err();

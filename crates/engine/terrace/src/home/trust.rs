@@ -12,7 +12,7 @@ use std::time::Duration;
 use terrace_system::clock::monotonic_nanos;
 use terrace_system::words::Words;
 
-/// Long enough for a walk along a path, or a listing; short enough to wait for.
+/// The longest trust: enough for a walk along a path or for a listing, and short enough for an opener to wait for its end.
 const LONGEST_TRUST_NS: u64 = 100_000_000;
 /// Trust is prolonged when less than this is left of it.
 const PROLONGED_TRUST_NS: u64 = 75_000_000;
@@ -22,21 +22,21 @@ const ANSWER_MARGIN_NS: u64 = 25_000_000;
 /// The time until which answers may be trusted, in nanoseconds of the monotonic clock.
 pub struct Trust(Words<1>);
 
-/// Answers that are looked up while this lives may be trusted for some time.
+/// Trust in answers that are looked up while this lives.
 #[derive(Clone, Copy, Debug)]
 pub struct Trusted {
     until: u64,
 }
 
 impl Trusted {
-    /// The time that is left. Call it when the answer is sent.
+    /// Returns the remaining time. Call it when the answer is sent.
     pub fn left(&self) -> Duration {
         Duration::from_nanos(self.until.saturating_sub(monotonic_nanos() + ANSWER_MARGIN_NS))
     }
 }
 
 impl Trust {
-    /// Opens the word of the store in `dir`.
+    /// Opens the shared word of the store in `dir`.
     pub fn open(dir: &Path) -> Trust {
         Trust(Words::open(&dir.join("trusted")))
     }

@@ -87,7 +87,7 @@ impl Journal {
         for folder in folders {
             // The error may be ignored: an older note asks for less, and stays true.
             if let Err(error) = terrace_catalog::log::write_reach(folder, self.catalog.log().store(), sequence) {
-                tracing::debug!(folder = %folder.display(), %error, "not noted how far the log reaches");
+                tracing::debug!(folder = %folder.display(), %error, "could not note how far the log is durable");
             }
         }
     }

@@ -4,19 +4,19 @@ use terrace_catalog::{TargetId, Task};
 
 use super::Mover;
 
-/// Tasks that a thread works on, until it is dropped.
+/// Tasks that a thread works on, until this is dropped.
 pub(super) struct Claimed<'a> {
     mover: &'a Mover,
     tasks: Vec<Task>,
 }
 
 impl<'a> Claimed<'a> {
-    /// Nothing is claimed yet.
+    /// Creates an empty set of claims.
     pub fn none(mover: &'a Mover) -> Self {
         Claimed { mover, tasks: Vec::new() }
     }
 
-    /// False where another thread of this process works on it.
+    /// Claims a task. Returns false if another thread of this process works on it.
     pub fn claim(&mut self, task: Task) -> bool {
         let free = self.mover.state.claimed.lock().insert(task);
         if free {
@@ -25,7 +25,7 @@ impl<'a> Claimed<'a> {
         free
     }
 
-    /// False where another thread of this process works on another replica of the same frame.
+    /// Claims all replicas of a frame. Returns false if another thread of this process works on one of them.
     pub fn claim_frame(&mut self, task: Task) -> bool {
         let frame = Task { target: TargetId::MAX, ..task };
         self.tasks.contains(&frame) || self.claim(frame)

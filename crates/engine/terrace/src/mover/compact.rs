@@ -1,4 +1,4 @@
-//! Compaction: copying what lives out of segments that are mostly dead, and merging small extents that overlays left.
+//! Compaction: copies live frames out of segments that are mostly garbage, and merges small extents that range writes left.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
@@ -13,17 +13,18 @@ use crate::place::PutOptions;
 use crate::report::TierState;
 use crate::{Error, Result};
 
-/// A segment that takes this many times what lives in it is copied out, where that gives back more than [`MIN_COPIED_OUT_BYTES`].
-const MOSTLY_DEAD: u64 = 2;
+/// Live frames are copied out of a segment if it takes more than this multiple of their size, and if that frees more than
+/// [`MIN_COPIED_OUT_BYTES`].
+const MIN_DEAD_FACTOR: u64 = 2;
 const MIN_COPIED_OUT_BYTES: u64 = 1 << 20;
-/// Segments that are copied out in one go.
+/// The number of segments whose frames are copied out in one round.
 const MAX_SEGMENTS_COPIED_OUT: usize = 8;
-/// How often the background thread looks for such.
+/// The time between two rounds of the background thread.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(30);
-/// Extents shorter than this are merged, if at least [`MIN_MERGED_EXTENTS`] lie side by side.
+/// Extents shorter than this are merged, if at least [`MIN_MERGED_EXTENTS`] are adjacent.
 const SMALL_EXTENT_BYTES: u32 = MAX_EXTENT_BYTES / 4;
 const MIN_MERGED_EXTENTS: usize = 16;
-/// The overlays of at most this many objects are remembered. Others are merged when they are written to again.
+/// The number of objects with range writes that are remembered. Others are merged when they are written to again.
 const MAX_REMEMBERED_OBJECTS: usize = 4096;
 
 /// The objects that this process considers for compaction.
@@ -44,22 +45,22 @@ impl Compaction {
 }
 
 impl Mover {
-    /// Merges the many small extents that range writes left of objects, and copies what lives out of segments that are
-    /// mostly dead.
+    /// Merges the many small extents that range writes left in objects, and copies live frames out of segments that are
+    /// mostly garbage.
     pub fn compact(&self) -> Result<()> {
         self.merge_overlaid()?;
         self.copy_out_dead()?;
         self.finish(None, super::MAX_WAIT, &mut |_| {})
     }
 
-    /// Notes that `length` bytes of an object were written by themselves.
+    /// Notes a write of `length` bytes into a range of an object.
     pub fn note_range(&self, key: &[u8], length: usize) {
         if length < SMALL_EXTENT_BYTES as usize {
             self.state.compaction.overlaid(key);
         }
     }
 
-    /// Compacts, if that was not done for a while.
+    /// Compacts, if the last round was long enough ago.
     pub(super) fn compact_in_time(&self) -> Result<()> {
         let mut looked = self.state.compaction.looked.lock();
         if looked.get_or_insert_with(Instant::now).elapsed() > COMPACTION_INTERVAL {
@@ -71,9 +72,9 @@ impl Mover {
     }
 
     fn merge_overlaid(&self) -> Result<()> {
-        // Nobody waits for the lock meanwhile: those who write short ranges take it, and this does below.
+        // Only taken for a moment, because writers of short ranges take this lock, and so does the code below.
         let overlaid = std::mem::take(&mut *self.state.compaction.overlaid.lock());
-        // What cannot be read of one keeps no other from being merged.
+        // If one object cannot be read, the others are still merged.
         overlaid.into_iter().map(|key| self.merge_runs(&key)).fold(Ok(()), Result::and)
     }
 
@@ -82,7 +83,7 @@ impl Mover {
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
         for run in runs(&extents, self.writer.block as u64) {
             if !self.merge(key, &object, run)? {
-                // It is being written: it is looked at again when that is over.
+                // It is being written to. A later round tries again.
                 self.state.compaction.overlaid(key);
                 break;
             }
@@ -113,13 +114,14 @@ impl Mover {
         }
     }
 
-    /// Owes the replicas in segments that are mostly dead on their own targets: the new copies lie in other segments.
+    /// Marks the live replicas in such segments as pending on their own targets, which writes them to other segments.
     fn copy_out_dead(&self) -> Result<()> {
         let mut victims: BTreeSet<(TargetId, u64)> = BTreeSet::new();
         for device in self.tiers.devices.iter().filter(|d| d.state() == TierState::Ok) {
             for (segment, live) in self.catalog.segments(device.id)? {
                 let takes = device.target.allocated(segment);
-                if live.frames > 0 && takes > MOSTLY_DEAD * live.bytes && takes - live.bytes > MIN_COPIED_OUT_BYTES {
+                if live.frames > 0 && takes > MIN_DEAD_FACTOR * live.bytes && takes - live.bytes > MIN_COPIED_OUT_BYTES
+                {
                     victims.insert((device.id, segment));
                 }
             }
@@ -145,7 +147,7 @@ impl Mover {
     }
 }
 
-/// Runs of many small extents side by side, none longer than `block`.
+/// Returns runs of many small, adjacent extents, none longer than `block`.
 fn runs(extents: &[Extent], block: u64) -> Vec<&[Extent]> {
     let mut runs = Vec::new();
     let mut start = 0;
@@ -153,7 +155,7 @@ fn runs(extents: &[Extent], block: u64) -> Vec<&[Extent]> {
         let joins = at > start && at < extents.len() && {
             let (before, next) = (&extents[at - 1], &extents[at]);
             let whole = next.end() - extents[start].offset;
-            // A merge would make bytes of its own of what a shared frame holds for several.
+            // A shared frame is left alone, because a merge would store its bytes a second time for this object.
             next.source.is_none()
                 && before.source.is_none()
                 && next.length < SMALL_EXTENT_BYTES
@@ -197,7 +199,7 @@ mod tests {
                 prop_assert!(run.windows(2).all(|pair| pair[0].end() == pair[1].offset));
                 prop_assert!(run[run.len() - 1].end() - run[0].offset <= u64::from(MAX_EXTENT_BYTES));
             }
-            // What is left between runs has no run in it.
+            // The extents that are left form no further run.
             let merged: HashSet<u64> = runs(&extents, u64::from(MAX_EXTENT_BYTES)).into_iter().flatten().map(|e| e.offset).collect();
             let left: Vec<Extent> = extents.iter().filter(|e| !merged.contains(&e.offset)).cloned().collect();
             let again: usize = runs(&left, u64::from(MAX_EXTENT_BYTES)).len();

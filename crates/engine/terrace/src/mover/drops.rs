@@ -1,5 +1,5 @@
-//! Dropping replicas. Several processes may move replicas of one frame at once, and each plans with what it sees. So a frame's
-//! last replica that outlives a reboot is guarded where changes are ordered: by what the commit expects.
+//! Drops replicas. Several processes may move replicas of one frame at the same time, and each plans from what it sees. So
+//! the expectations of the commits protect a frame's last persistent replica, because commits are ordered.
 
 use terrace_catalog::{Change, Edit, Expect, Owed, TargetId, Task};
 
@@ -7,15 +7,15 @@ use super::Mover;
 use crate::Result;
 
 impl Mover {
-    /// Commits edits that move or drop replicas. A frame is left as it is where it would lose its last replica that outlives
-    /// a reboot. Returns how many were.
+    /// Commits edits that move or drop replicas. The edits of a frame that would lose its last persistent replica are left
+    /// out. Returns the number of such frames.
     pub(super) fn commit_moves(&self, edits: Vec<Edit>) -> Result<u64> {
         if edits.is_empty() {
             return Ok(0);
         }
         let lasting = self.lasting_targets();
         if edits.iter().any(|edit| matches!(edit, Edit::Lost { task, .. } if lasting.contains(&task.target))) {
-            // What is left must outlive a loss of power as what goes does.
+            // The remaining replicas must be as durable as those that are dropped.
             self.journal.sync_files()?;
         }
         // Changes without expectations share one commit, the first.
@@ -37,16 +37,16 @@ impl Mover {
         if left > 0 {
             tracing::warn!(
                 frames = left,
-                "replicas were not dropped, because others of their frames moved at the same time and these are the last to outlive a reboot; repeat the move if it is still wanted"
+                "replicas were not dropped, because other replicas of their frames moved at the same time and these are the last persistent ones; repeat the move if it is still wanted"
             );
         }
         Ok(left)
     }
 
-    /// The conditions of the drops among these edits: another replica outlives a reboot.
+    /// Returns the expectations of these edits: a frame that loses a persistent replica has another one.
     fn expect_others(&self, edits: &[Edit], lasting: &[TargetId]) -> Vec<Expect> {
         let drops = edits.iter().filter_map(|edit| match edit {
-            Edit::Lost { task, key, owed: None, .. } if self.guards(key, task.target, lasting) => {
+            Edit::Lost { task, key, owed: None, .. } if self.must_keep_persistent(key, task.target, lasting) => {
                 Some(Expect::HasOther { task: *task, key: key.to_vec(), among: lasting.to_vec() })
             }
             _ => None,
@@ -54,17 +54,17 @@ impl Mover {
         drops.collect()
     }
 
-    /// The condition for registering a pending replica that does not outlive a reboot in place of one that does.
+    /// Returns the expectation for registering a volatile replica that replaces a persistent one.
     pub(super) fn expect_when_made(&self, task: &Task, owed: &Owed) -> Vec<Expect> {
         let lasting = self.lasting_targets();
-        let is_guarded = |target: TargetId| self.guards(&owed.key, target, &lasting);
+        let is_guarded = |target: TargetId| self.must_keep_persistent(&owed.key, target, &lasting);
         if lasting.contains(&task.target) || !owed.then_drop.is_some_and(is_guarded) {
             return Vec::new();
         }
         vec![Expect::KeepsOne { task: *task, key: owed.key.clone(), among: lasting }]
     }
 
-    /// Registers a replica beside the one that it was to replace, which is the last that outlives a reboot.
+    /// Registers a replica, and keeps the replica that it was to replace, because that is the last persistent one.
     pub(super) fn register_beside(&self, change: &Change) -> Result<()> {
         let Some(Expect::KeepsOne { task, key, .. }) = change.expect.first() else { return Ok(()) };
         let Some(extent) = self.catalog.frame(task, key)? else { return Ok(()) };
@@ -75,8 +75,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Whether a replica of an object on a target may go only while another one outlives a reboot.
-    fn guards(&self, key: &[u8], target: TargetId, lasting: &[TargetId]) -> bool {
+    /// Returns whether this object's replica on a target may be dropped only if another persistent one exists.
+    fn must_keep_persistent(&self, key: &[u8], target: TargetId, lasting: &[TargetId]) -> bool {
         lasting.contains(&target) && !self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile)
     }
 
@@ -85,7 +85,7 @@ impl Mover {
     }
 }
 
-/// The frame that an edit is about.
+/// Returns the frame that an edit changes.
 fn frame_of(edit: &Edit) -> Option<Task> {
     match edit {
         Edit::Owe { task, .. } | Edit::Forgive { task } | Edit::Lost { task, .. } => {

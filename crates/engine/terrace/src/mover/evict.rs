@@ -1,4 +1,4 @@
-//! Eviction: what leaves a target above its high watermark, the coldest first.
+//! Eviction: moves the coldest replicas off a target that is above its high watermark.
 
 use std::collections::HashSet;
 
@@ -12,25 +12,27 @@ use crate::devices::Device;
 use crate::read::task_of;
 use crate::report::TierState;
 
-/// The scores that separate classes of warmth. The coldest class is evicted first.
+/// The scores that separate classes of hotness. The coldest class is evicted first.
 const WARMTH_SCORES: [f64; 3] = [0.5, 4.0, 32.0];
-/// Replicas evicted by one commit, about, and with one sync.
+/// The approximate number of evictions in one commit and one sync.
 const EVICTIONS_PER_COMMIT: usize = 256;
 
-/// An extent whose replica may leave a target.
+/// A replica that may be evicted from a target.
 struct Leaving {
-    /// The order in which it goes: what is colder before what is warmer, of what is as cold what can be dropped first.
+    /// The order of eviction: colder ones first, and among equally cold ones those that can be dropped without a new
+    /// replica.
     rank: usize,
     key: Vec<u8>,
-    /// Of its extent, in the object.
+    /// The extent's offset in the object.
     offset: u64,
 }
 
 impl Mover {
-    /// Where a target is above its high watermark, takes replicas off it, the coldest first. One that its object has more of than it
-    /// wants, and that has a copy on a lower tier, is dropped. Else it is owed to a lower tier in another failure domain, and
-    /// leaves when it is there. Where no such tier has room it is dropped all the same if it has a copy below: the object has fewer
-    /// replicas then, which is better than a full tier that takes no writes.
+    /// Takes replicas off each target that is above its high watermark, the coldest first. A replica is dropped if its
+    /// object has more replicas than it wants, and one of them is on a lower persistent tier. Otherwise it becomes pending
+    /// on a lower tier in another failure domain, and is dropped once that replica exists. If no such tier has room, it is
+    /// still dropped if it has a persistent copy on a lower tier: fewer replicas are better than a full tier that takes no
+    /// writes.
     pub fn evict(&self) -> Result<()> {
         let last = self.tiers.tiers.len() - 1;
         for device in self.tiers.devices.iter().filter(|device| device.tier < last) {
@@ -38,7 +40,7 @@ impl Mover {
             let Ok(space) = device.space() else { continue };
             let mut excess = space.used.saturating_sub((space.capacity as f64 * mark) as u64);
             if excess > 0 {
-                // What left before is still there for those who read it.
+                // Replicas that were evicted before still take space, until readers no longer need them.
                 let dead = self.catalog.dead(device.id, u64::MAX, u64::MAX, usize::MAX)?;
                 excess = excess.saturating_sub(dead.iter().map(|(_, place)| u64::from(place.length)).sum());
             }
@@ -49,12 +51,13 @@ impl Mover {
         Ok(())
     }
 
-    /// Evicts `excess` bytes from a target, as far as lower tiers take the replicas.
+    /// Evicts `excess` bytes from a target, as far as lower tiers have room for the replicas.
     fn evict_from(&self, device: &Device, mut excess: u64) -> Result<()> {
         let mut edits = Vec::new();
         for Leaving { key, offset, .. } in self.leaving(device, excess)? {
             let Some((object, extents)) = self.catalog.locate(&key, offset, offset + 1)? else { continue };
-            let Some((extent, replica)) = extents.first().and_then(|extent| Some((extent, held(extent, device)?)))
+            let Some((extent, replica)) =
+                extents.first().and_then(|extent| Some((extent, replica_on(extent, device)?)))
             else {
                 continue;
             };
@@ -76,13 +79,13 @@ impl Mover {
         self.commit_evicted(edits)
     }
 
-    /// Returns the extents whose replicas may leave a target, in order. Stops once the coldest ones amount to `excess` bytes.
+    /// Returns the replicas that may leave a target, in order. Stops once the coldest ones amount to `excess` bytes.
     fn leaving(&self, device: &Device, excess: u64) -> Result<Vec<Leaving>> {
         let (mut leaving, mut first, mut shared) = (Vec::new(), 0, HashSet::new());
         self.catalog.each_object(b"", |key, object, extents| {
             for extent in frames(extents) {
-                let Some(replica) = held(extent, device) else { continue };
-                // A shared frame leaves once, whichever of its owners is seen first.
+                let Some(replica) = replica_on(extent, device) else { continue };
+                // A shared frame is evicted once, with the first of its owners.
                 if extent.source.is_some() && !shared.insert(extent.task(object.id, 0)) {
                     continue;
                 }
@@ -107,19 +110,20 @@ impl Mover {
         Ok(())
     }
 
-    /// Whether an extent has as many replicas as its object wants without the one on a target, one of them on a lower tier.
+    /// Returns whether an extent has as many replicas as its object wants even without the one on this target, and a
+    /// persistent one on a lower tier.
     fn is_spare(&self, device: &Device, object: &Object, extent: &Extent) -> bool {
         extent.replicas.len() > usize::from(self.wanted(object.want, object.id, extent))
             && self.has_copy_below(device, extent)
     }
 
-    /// Whether an extent has a replica that outlives a reboot on a tier below a target's.
+    /// Returns whether an extent has a persistent replica on a tier below this target's.
     fn has_copy_below(&self, device: &Device, extent: &Extent) -> bool {
         let below = |replica: &Replica| self.tiers.device(replica.target).is_ok_and(|other| other.tier > device.tier);
         extent.replicas.iter().any(|replica| below(replica) && self.outlives(replica))
     }
 
-    /// Owes an extent's replica to a lower tier, after which it leaves its own; true if it leaves.
+    /// Makes an extent's replica pending on a lower tier, after which it leaves this target. Returns whether it leaves.
     fn owe_below(
         &self,
         device: &Device,
@@ -131,7 +135,7 @@ impl Mover {
     ) -> Result<bool> {
         let owed = self.catalog.owed_to(&task_of(object, extent, replica))?;
         if !owed.is_empty() {
-            // It is on its way already, or another is, which it can leave for then, unless that does not come.
+            // A replica of this frame is already pending. This one can leave once that exists, unless its target takes none.
             let takes = |target: &TargetId| {
                 self.tiers
                     .device(*target)
@@ -144,7 +148,8 @@ impl Mover {
         let volatile =
             self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile) || !self.outlives(replica);
         let (placer, lower) = (self.placer_for(object, key), device.tier + 1..self.tiers.tiers.len());
-        // What has no copy below goes where there is room, whatever its rule says; what is wanted besides goes by the rule.
+        // If the extent has no copy on a lower tier, it may go to any of them, whatever its rule says. Additional replicas
+        // follow the rule.
         let tiers = if self.has_copy_below(device, extent) { placer.allowed(lower) } else { TierSet::of(lower) };
         let place = placer.place_on(tiers, extent.raw_len as usize, &beside, volatile);
         if let Some(target) = place {
@@ -153,18 +158,18 @@ impl Mover {
         Ok(place.is_some())
     }
 
-    /// Whether a replica is on a tier that outlives a reboot.
+    /// Returns whether a replica is on a persistent tier.
     pub(super) fn outlives(&self, replica: &Replica) -> bool {
         self.tiers.device(replica.target).is_ok_and(|d| self.tiers.tier(d).persistent)
     }
 }
 
-/// The replica of an extent on a target.
-fn held<'e>(extent: &'e Extent, device: &Device) -> Option<&'e Replica> {
+/// Returns the replica of an extent on a target.
+fn replica_on<'e>(extent: &'e Extent, device: &Device) -> Option<&'e Replica> {
     extent.replicas.iter().find(|replica| replica.target == device.id)
 }
 
-/// The edit that takes a replica off its extent, for good.
+/// Returns the edit that drops a replica of an extent.
 pub(super) fn drop_replica(key: &[u8], object: u64, extent: &Extent, replica: &Replica) -> Edit {
     let task = task_of(object, extent, replica);
     Edit::Lost { task, key: serde_bytes::ByteBuf::from(key), place: replica.place, owed: None }

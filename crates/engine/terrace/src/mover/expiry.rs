@@ -6,7 +6,7 @@ use terrace_system::clock::unix_nanos;
 use super::Mover;
 use crate::{Error, Result};
 
-/// The current time in nanoseconds since 1970.
+/// Returns the current time in nanoseconds since 1970.
 pub(crate) fn now() -> u64 {
     u64::try_from(unix_nanos()).unwrap_or_default()
 }
@@ -21,8 +21,8 @@ impl Mover {
         }
         terrace_system::fail::point("expiry:found");
         let removal = |(key, object): (Vec<u8>, Object)| Change {
-            // Another object may have taken its place since, or it was given more time. Each change of the object that a user
-            // makes raises its generation.
+            // Another object may have this key now, or the expiry may have been changed. Each change of the object by a user
+            // increases its generation.
             expect: vec![Expect::Names(key.clone(), object.id), Expect::Generation(key.clone(), object.generation)],
             edits: vec![Edit::Remove { key }],
         };
@@ -31,7 +31,7 @@ impl Mover {
         for result in self.catalog.commit_many(&removals)? {
             match result {
                 Ok(_) => removed += 1,
-                // It has changed, so it may have more time. If not, the next round removes it.
+                // The object has changed, so its expiry may be later. If not, the next round removes it.
                 Err(terrace_catalog::Error::Conflict { .. } | terrace_catalog::Error::NotFound { .. }) => {}
                 Err(error) => return Err(Error::from(error)),
             }

@@ -1,8 +1,8 @@
-//! Everything that is owed flows to its targets by the same pipeline as streams do: each target at its own speed.
+//! Makes pending replicas with the same pipeline as streams, so that each target works at its own speed.
 //!
-//! The source is the owed set. It has no position to come back to: what is done is deleted from it by the commit that
-//! registers the replica, and what cannot be made now stays owed. So the sink says of no target that it fails: that is
-//! its device's affair, which sets itself aside.
+//! The source is the set of pending replicas. It has no position, because the commit that registers a replica deletes its
+//! task, and a replica that cannot be made now stays pending. So the sink never reports that a target fails: the device
+//! keeps track of that itself.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -18,20 +18,20 @@ use super::make::Made;
 use super::{MARK_INTERVAL, OWED_PER_LOOK};
 use crate::{Error, Result};
 
-/// The number of bytes of replicas that one commit registers, about.
+/// The approximate number of bytes of replicas that one commit registers.
 const REGISTERED_BYTES_PER_COMMIT: usize = 4 << 20;
-/// Bytes that a small replica counts as, so that not too many are registered by one commit.
+/// The least number of bytes that a replica counts as, which limits the number of replicas in one commit.
 const MIN_REPLICA_WEIGHT_BYTES: usize = 64 << 10;
-/// Bytes of replicas that wait for their targets. They take no memory until they are made.
+/// The bytes of replicas that wait for their targets. They take no memory until they are made.
 const MAX_WAITING_BYTES: usize = 64 << 20;
-/// Targets that are written to at once.
-const AT_ONCE: usize = 8;
-/// Seconds of writing that pay for the threads of a pipeline.
+/// The number of targets that are written to at the same time.
+const MAX_PARALLEL_TARGETS: usize = 8;
+/// A pipeline starts threads only if writing takes at least this many seconds.
 const MIN_PIPELINE_SECONDS: f64 = 0.005;
-/// How often progress is told.
+/// The time between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A replica that is to be made.
+/// A replica to make.
 struct ToMake(Task, Owed);
 
 impl Move for ToMake {
@@ -51,7 +51,8 @@ impl Move for ToMake {
     }
 }
 
-/// The pending replicas of one object or of all, walked once. Ends at `end`, because new ones may be added all the time.
+/// The pending replicas of one object or of all, read once in order. The walk ends at `end`, because new ones may be added
+/// all the time.
 struct OwedSet<'a> {
     mover: &'a Mover,
     object: Option<u64>,
@@ -88,7 +89,7 @@ impl Source for OwedSet<'_> {
     }
 }
 
-/// A given list of owed replicas. The lock is held for one removal from the list, so that each is pulled once.
+/// A list of pending replicas. The lock is held for one removal from the list, so that each is pulled once.
 struct Given(Mutex<Vec<(Task, Owed)>>);
 
 impl Source for Given {
@@ -115,11 +116,11 @@ impl Source for Given {
     }
 }
 
-/// The store's targets.
+/// The store's targets, as the pipeline's sink.
 struct Targets<'a> {
     mover: &'a Mover,
     at_once: bool,
-    /// The number of replicas that were made. Relaxed: the pipeline joins its workers before `flow` reads the sum.
+    /// The number of finished tasks. Relaxed: the pipeline joins its workers before `flow` reads the sum.
     done: AtomicUsize,
 }
 
@@ -144,25 +145,25 @@ impl<'a> Sink<ToMake> for Targets<'a> {
 }
 
 impl Mover {
-    /// Makes the owed replicas of one object or of all, as far as the targets allow, for a few seconds at most. Returns how many
-    /// are no longer owed.
+    /// Makes the pending replicas of one object or of all, as far as the targets allow, for a few seconds at most. Returns
+    /// the number of tasks that are no longer pending.
     pub fn make_all(&self, object: Option<u64>, at_once: bool) -> Result<usize> {
         let first = self.owed_next(object, None)?;
-        if first.len() < OWED_PER_LOOK && !self.pays(&first) {
+        if first.len() < OWED_PER_LOOK && !self.is_pipeline_worth_it(&first) {
             return self.make(&first, at_once);
         }
         let source = OwedSet { mover: self, object, after: Mutex::default(), end: Instant::now() + MARK_INTERVAL };
         self.flow(source, at_once)
     }
 
-    /// Makes these owed replicas, as far as the targets allow. Returns how many are no longer owed.
+    /// Makes these pending replicas, as far as the targets allow. Returns the number of tasks that are no longer pending.
     pub(super) fn make_given(&self, owed: Vec<(Task, Owed)>) -> Result<usize> {
-        if self.pays(&owed) { self.flow(Given(Mutex::new(owed)), true) } else { self.make(&owed, true) }
+        if self.is_pipeline_worth_it(&owed) { self.flow(Given(Mutex::new(owed)), true) } else { self.make(&owed, true) }
     }
 
     fn flow(&self, source: impl Source<Move = ToMake, Error = Error>, at_once: bool) -> Result<usize> {
         let sink = Targets { mover: self, at_once, done: AtomicUsize::new(0) };
-        let workers = self.tiers.devices.len().min(AT_ONCE);
+        let workers = self.tiers.devices.len().min(MAX_PARALLEL_TARGETS);
         let settings = Settings {
             max_bytes: REGISTERED_BYTES_PER_COMMIT,
             memory: MAX_WAITING_BYTES,
@@ -177,7 +178,7 @@ impl Mover {
         }
     }
 
-    /// The next owed replicas of one object or of all.
+    /// Returns the next pending replicas of one object or of all.
     pub fn owed_next(&self, object: Option<u64>, after: Option<Task>) -> Result<Vec<(Task, Owed)>> {
         let before = object.map(|object| Task { object, frame_offset: 0, write: 0, target: 0 });
         let mut tasks = self.catalog.owed(after.or(before).as_ref(), OWED_PER_LOOK)?;
@@ -185,8 +186,8 @@ impl Mover {
         Ok(tasks)
     }
 
-    /// Returns whether the pipeline's threads pay: several targets are written to for a long time.
-    fn pays(&self, tasks: &[(Task, Owed)]) -> bool {
+    /// Returns whether threads of a pipeline are worth their cost: several targets are written to for a long time.
+    fn is_pipeline_worth_it(&self, tasks: &[(Task, Owed)]) -> bool {
         let several = tasks.windows(2).any(|pair| pair[0].0.target != pair[1].0.target);
         let seconds = |(task, owed): &(Task, Owed)| {
             let device = self.tiers.device(task.target).ok()?;
@@ -195,7 +196,7 @@ impl Mover {
         several && tasks.iter().filter_map(seconds).sum::<f64>() > MIN_PIPELINE_SECONDS
     }
 
-    /// Like [`Mover::make_all`], and repeatedly calls `progress` with the number of owed replicas.
+    /// Like [`Mover::make_all`], but repeatedly calls `progress` with the number of pending replicas.
     pub(super) fn make_all_telling(&self, progress: &mut dyn FnMut(u64)) -> Result<usize> {
         let (done, is_done) = channel();
         std::thread::scope(|scope| {

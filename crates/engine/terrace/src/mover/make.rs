@@ -1,4 +1,4 @@
-//! Making owed replicas.
+//! Makes pending replicas.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,24 +15,24 @@ use crate::devices::Device;
 use crate::place::{Placer, PutOptions, element_of};
 use crate::report::TierState;
 
-/// Replicas that were made and are to be registered; nobody else makes them meanwhile.
+/// Replicas that were made and are not yet registered. No other thread makes them meanwhile.
 pub(super) struct Made<'a> {
     pub claimed: Claimed<'a>,
     pub changes: Vec<Change>,
-    /// How many tasks are done already.
+    /// The number of finished tasks.
     pub done: usize,
 }
 
 impl Mover {
-    /// Makes these owed replicas, as far as their targets allow; how many are no longer owed. What is being written to is
-    /// made a plain file once it is left alone, unless that is to be `at_once`.
+    /// Makes these pending replicas, as far as their targets allow. Returns the number of tasks that are no longer pending.
+    /// An object that is being written to becomes a plain file once the writes have stopped, or now if `at_once`.
     pub(super) fn make(&self, tasks: &[(Task, Owed)], at_once: bool) -> Result<usize> {
         let mut made = Made { claimed: Claimed::none(self), changes: Vec::new(), done: 0 };
         tasks.iter().try_for_each(|(task, owed)| self.make_next(&mut made, task, owed, at_once))?;
         self.register(made)
     }
 
-    /// Makes one more, unless the store is being closed or another thread is at it, or was.
+    /// Makes one more replica, unless the store is being closed, or another thread makes it or has made it.
     pub(super) fn make_next(&self, made: &mut Made<'_>, task: &Task, owed: &Owed, at_once: bool) -> Result<()> {
         let stopping = self.state.stopping.load(Ordering::Acquire);
         if stopping || !made.claimed.claim(*task) || !self.catalog.is_owed(task)? {
@@ -40,20 +40,21 @@ impl Mover {
         }
         let placer = self.placer_for(task.object, &owed.key);
         if placer.has_budget() {
-            // What a budget has left depends on each replica of the extent: they are made one after the other.
+            // The rest of a budget depends on each replica of the extent, so they are made one after the other.
             self.commit_made(made)?;
             if !made.claimed.claim_frame(*task) {
                 return Ok(());
             }
         }
         let Some(extent) = self.catalog.frame(task, &owed.key)? else {
-            made.done += self.forgive(task, &owed.key)?;
+            made.done += self.drop_stale_task(task, &owed.key)?;
             return Ok(());
         };
         let device = self.tiers.device(task.target)?;
         let is_shared = extent.source.is_some();
         if is_shared && self.planning.rules.now().is_plain(device.tier, &owed.key) {
-            // Its other owners keep the frame. If it has none, it is owed no more.
+            // The object gets frames of its own, and its other owners keep this one. If there are none, the replica is no
+            // longer pending.
             self.unshare(&owed.key)?;
             if !self.catalog.is_owed(task)? {
                 made.done += 1;
@@ -74,7 +75,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Commits what was made; how many are no longer owed.
+    /// Commits the replicas that were made. Returns the number of tasks that are no longer pending.
     pub(super) fn register(&self, mut made: Made<'_>) -> Result<usize> {
         self.commit_made(&mut made)?;
         Ok(made.done)
@@ -96,8 +97,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Owes no longer what belongs to no extent, unless its object has just been renamed.
-    fn forgive(&self, task: &Task, key: &[u8]) -> Result<usize> {
+    /// Deletes the task of a replica whose extent no longer exists, unless its object has just been renamed.
+    fn drop_stale_task(&self, task: &Task, key: &[u8]) -> Result<usize> {
         self.writer.kept.forget(task);
         let expect = vec![Expect::Owed(*task, key.to_vec())];
         match self.catalog.commit(Change { expect, edits: vec![Edit::Forgive { task: *task }] }) {
@@ -107,7 +108,7 @@ impl Mover {
         }
     }
 
-    /// Makes one owed replica: the edits that register it, or none where it cannot be made now.
+    /// Makes one pending replica. Returns the edits that register it, or none if it cannot be made now.
     fn make_one(&self, task: &Task, owed: &Owed, extent: &Extent, placer: &Placer<'_>) -> Result<Option<Vec<Edit>>> {
         let device = self.tiers.device(task.target)?;
         let more = owed.then_drop.is_none() && extent.replicas.iter().all(|r| r.target != task.target);
@@ -117,7 +118,7 @@ impl Mover {
         match device.state() {
             TierState::Ok => {}
             TierState::Full | TierState::ReadOnly if extent.replicas.iter().any(|r| r.target == task.target) => {
-                // It was to be compacted; what is there stays where it is.
+                // It was to be compacted. The existing replica stays where it is.
                 return Ok(Some(vec![Edit::Forgive { task: *task }]));
             }
             TierState::Full | TierState::ReadOnly => return self.owe_elsewhere(task, owed, extent),
@@ -138,7 +139,7 @@ impl Mover {
         let alike = extent.replicas.iter().find(|r| r.encoding == encoding).map_or(0, |r| r.stored);
         let least = if encoding == Encoding::NONE { extent.raw_len } else { alike };
         if more && !placer.affords(extent, device, least) {
-            // It turned out that fewer fit than were planned.
+            // The budget pays for fewer replicas than were planned.
             return Ok(Some(vec![Edit::Forgive { task: *task }]));
         }
         match placer.append(device, identity, encoding, &raw) {
@@ -151,10 +152,10 @@ impl Mover {
                     Edit::Lost { task, key, place: replica.place, owed: None }
                 };
                 if more && !placer.affords(extent, device, replica.stored) {
-                    // Registered only so that its place is given back.
+                    // It is registered and dropped in one commit, which frees its space.
                     edits.push(lose(&replica));
                 } else if more {
-                    edits.extend(placer.beyond(extent, replica.stored).map(lose));
+                    edits.extend(placer.replicas_over_budget(extent, replica.stored).map(lose));
                 }
                 Ok(Some(edits))
             }
@@ -168,31 +169,32 @@ impl Mover {
         }
     }
 
-    /// Places replicas of an object as was wished for when it was written, or as the rules say.
+    /// Returns the placer for an object's replicas: by the policy of its write, or by the rules.
     pub fn placer_for<'a>(&'a self, object: u64, key: &'a [u8]) -> Placer<'a> {
         let wish = self.state.wishes.lock().get(&object).copied();
         self.planning.placer(key, element_of(key), wish.unwrap_or_else(|| self.policy_of(key)))
     }
 
-    /// The number of replicas that an extent of an object is to have, which wants `want`: of a shared one, the highest number that an
-    /// owner has wanted.
+    /// Returns the number of replicas that an extent should have if its object wants `want`. For a shared frame this is the
+    /// highest number that any owner wanted.
     pub fn wanted(&self, want: u8, object: u64, extent: &Extent) -> u8 {
         if extent.source.is_none() {
             return want;
         }
-        // Where that cannot be read, nothing else can: what follows says so.
+        // If this read fails, the following ones fail, too, and report the error.
         let shared = self.catalog.shared_frame(&extent.task(object, 0)).ok().flatten();
         shared.map_or(want, |frame| frame.want.max(want))
     }
 
-    /// The policy for what a key names: as was asked for with it, and as the rules say.
+    /// Returns the policy of a key's object, from the options that were given with it and the rules.
     pub fn policy_of(&self, key: &[u8]) -> Wanted {
-        // Where that cannot be read, nothing else can: what follows says so.
+        // If this read fails, the following ones fail, too, and report the error.
         let object = self.catalog.object(key).ok().flatten();
         self.planning.policy(key, &object.as_ref().map(PutOptions::kept_with).unwrap_or_default()).wanted
     }
 
-    /// Whether a replica would be evicted as soon as it was made: memory is at its high watermark, and the extent is below.
+    /// Returns whether a replica would be evicted as soon as it was made: a volatile tier is at its high watermark, and the
+    /// extent has a persistent replica on a lower tier.
     fn would_leave(&self, device: &Device, extent: &Extent) -> bool {
         let tier = self.tiers.tier(device);
         let below = |r: &Replica| self.outlives(r) && self.tiers.device(r.target).is_ok_and(|d| d.tier > device.tier);
@@ -201,7 +203,8 @@ impl Mover {
             && extent.replicas.iter().any(below)
     }
 
-    /// Owes a replica, which would be evicted as soon as it was made, to a lower tier, where the object wants it and one has room.
+    /// Makes a replica pending on a lower tier instead, because it would be evicted as soon as it was made. If its object
+    /// has enough replicas, or no lower tier has room, its task is deleted.
     fn owe_below_instead(&self, task: &Task, owed: &Owed, extent: &Extent, device: &Device) -> Result<Vec<Edit>> {
         let forgive = Edit::Forgive { task: *task };
         let wanted = self.catalog.object(&owed.key)?.map_or(0, |object| object.want);
@@ -217,27 +220,27 @@ impl Mover {
             return Ok(vec![forgive]);
         };
         let key = serde_bytes::ByteBuf::from(owed.key.clone());
-        // In this order the sync mark goes on to wait for the frame.
+        // In this order the sync mark still waits for the frame.
         Ok(vec![Edit::Owe { task: Task { target, ..*task }, key, raw_len: owed.raw_len, then_drop: None }, forgive])
     }
 
-    /// Owes a replica, which its target does not take, to another one, if there is one.
+    /// Makes a replica pending on another target, if there is one, because its target does not take it.
     fn owe_elsewhere(&self, task: &Task, owed: &Owed, extent: &Extent) -> Result<Option<Vec<Edit>>> {
         let others = self.catalog.owed_to(task)?.into_iter().filter(|target| *target != task.target);
         let chosen: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(others).collect();
         let places = self.placer_for(task.object, &owed.key).place_more(extent.raw_len as usize, 1, &chosen);
-        // Its own target may have been declared usable again meanwhile: then it stays owed there.
+        // Its own target may be usable again by now. Then the replica stays pending there.
         let Some(target) = places.first().map(|placed| placed.target).filter(|target| *target != task.target) else {
             return Ok(None);
         };
         let persistent = |target| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
         if owed.then_drop.is_some_and(persistent) && !persistent(target) {
-            // Nothing becomes volatile by being moved: it stays where it is until there is room.
+            // A move must not make a persistent replica volatile. It stays where it is until there is room.
             return Ok(None);
         }
         let key = serde_bytes::ByteBuf::from(owed.key.clone());
         let owe = Edit::Owe { task: Task { target, ..*task }, key, raw_len: owed.raw_len, then_drop: owed.then_drop };
-        // In this order the sync mark goes on to wait for the frame.
+        // In this order the sync mark still waits for the frame.
         Ok(Some(vec![owe, Edit::Forgive { task: *task }]))
     }
 }

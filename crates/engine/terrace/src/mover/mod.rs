@@ -1,8 +1,9 @@
-//! The mover: makes owed replicas, repairs bad ones, and frees dead space.
+//! The mover makes pending replicas, repairs bad ones, and frees garbage.
 //!
-//! Owed replicas are a set in the catalog. The commit that registers a replica deletes its task. Each process has one background
-//! thread for this, started when the first replica is owed. One process at a time holds the mover's lock, and also makes replicas
-//! that dead processes have left. Large sets go through the pipeline of `terrace-pipeline` (`flow.rs`).
+//! Pending replicas are a set in the catalog. The commit that registers a replica deletes its task. Each process has one
+//! background thread for this, started when its first replica becomes pending. One process at a time holds the mover's lock,
+//! and also makes replicas that dead processes have left. Large sets go through the pipeline of `terrace-pipeline`
+//! (`flow.rs`).
 
 mod claimed;
 mod compact;
@@ -41,20 +42,21 @@ use crate::place::Planning;
 use crate::read::Reader;
 use crate::write::Writer;
 
-/// Owed replicas that are looked up at once.
+/// The number of pending replicas that are read at a time.
 const OWED_PER_LOOK: usize = 16;
-/// The number of objects whose wishes, and of replicas whose encodings, are remembered.
+/// The number of objects whose policies are remembered, and of replicas whose encodings are.
 const MAX_REMEMBERED_WISHES: usize = 4096;
-/// The pause of the background thread when there is nothing to do, or nothing works.
+/// The pause of the background thread when there is nothing to do, or when an error occurred.
 const REST_TIME: Duration = Duration::from_millis(500);
-/// A power cut takes about the commits of this time at most: the background thread makes all earlier ones durable.
+/// The background thread makes commits durable at this interval, so a power cut destroys about the last commits of this
+/// time.
 const MARK_INTERVAL: Duration = Duration::from_secs(3);
-/// Expired objects that are removed in one round, which must not hold up pending replicas.
+/// The number of expired objects that one round removes. More would delay pending replicas.
 const MAX_EXPIRED_PER_ROUND: usize = 1000;
-/// How long `Store::wait` waits for replicas that cannot be made now.
+/// The time that `Store::wait` waits for replicas that cannot be made now.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Makes owed replicas, moves replicas between tiers, repairs bad ones, and frees space.
+/// Makes pending replicas, moves replicas between tiers, repairs bad ones, and frees space.
 pub(crate) struct Mover {
     pub catalog: Arc<Catalog>,
     pub tiers: Arc<Tiers>,
@@ -78,17 +80,18 @@ pub(crate) struct State {
     claimed: Mutex<HashSet<Task>>,
     /// Held while suspects are repaired: a caller that waits for it knows that earlier repairs are done.
     repairing: Mutex<()>,
-    /// The number of repaired replicas that no caller was told of yet. Relaxed: a mere count.
+    /// The number of repaired replicas that were not reported yet. Relaxed: a mere count.
     repaired: AtomicU64,
-    /// When the background thread last told of them.
+    /// The time of the background thread's last report of repairs.
     told: Mutex<Option<Instant>>,
-    /// The wishes for single objects with pending replicas. A process that adopts them follows the rules instead.
+    /// The policies of single writes with pending replicas. Another process that makes these replicas uses the rules
+    /// instead.
     wishes: Mutex<HashMap<u64, Wanted>>,
-    /// Objects that another policy holds for since they were renamed or the rules changed, and the one before.
+    /// Objects whose policy has changed, because they were renamed or the rules changed, with their old policy.
     unplanned: Mutex<Vec<(Vec<u8>, Wanted)>>,
-    /// Held while these are replanned.
+    /// Held while these objects are replanned.
     following: Mutex<()>,
-    /// The encodings planned for pending replicas. A process that adopts them chooses.
+    /// The encodings planned for pending replicas. Another process that makes these replicas chooses encodings itself.
     encodings: Mutex<HashMap<Task, Encoding>>,
     /// The background thread. Held while it is started, and while it is joined: the thread itself never takes this lock,
     /// because `started` is set by then.
@@ -101,7 +104,7 @@ pub(crate) struct State {
     /// The time of this process's last sync mark.
     marked: Mutex<Option<Instant>>,
     compaction: compact::Compaction,
-    /// The time at which a write last waited for space in vain.
+    /// The time at which a write last failed to get space.
     found_full: Mutex<Option<Instant>>,
     /// The time of the last search for bytes worth promoting.
     promoted: Mutex<Option<Instant>>,
@@ -112,7 +115,7 @@ pub(crate) struct State {
 }
 
 impl Mover {
-    /// Remembers the wish for one object.
+    /// Remembers the policy of one write.
     pub fn remember(&self, object: u64, wish: Wanted) {
         let mut wishes = self.state.wishes.lock();
         if wishes.len() >= MAX_REMEMBERED_WISHES {
@@ -121,7 +124,7 @@ impl Mover {
         wishes.insert(object, wish);
     }
 
-    /// Remembers the encoding that was planned for an owed replica.
+    /// Remembers the encoding that was planned for a pending replica.
     fn encode_as(&self, task: Task, encoding: Encoding) {
         let mut encodings = self.state.encodings.lock();
         if encodings.len() >= MAX_REMEMBERED_WISHES {
@@ -142,7 +145,7 @@ impl Mover {
         }
     }
 
-    /// Drops kept bytes that another process has used, or nothing needs any more.
+    /// Drops kept bytes if another process has made their replicas, or no replica needs them any more.
     fn forget_made(&self) {
         for task in self.writer.kept.old() {
             if self.catalog.owed_to(&task).is_ok_and(|targets| targets.is_empty()) {
@@ -151,7 +154,7 @@ impl Mover {
         }
     }
 
-    /// In a fork there is no thread to end.
+    /// Forgets the thread in a forked process, which has none.
     pub fn forget(&self) {
         if let Some(mut thread) = self.state.thread.try_lock() {
             std::mem::forget(thread.take());
@@ -188,14 +191,14 @@ impl Mover {
                     }
                     let moved = mover.move_some();
                     if let Err(error) = &moved {
-                        tracing::debug!(%error, "the mover tries again");
+                        tracing::debug!(%error, "the background work failed and is tried again");
                     }
                     if !matches!(moved, Ok(n) if n > 0) {
                         mover.rest(REST_TIME);
                     }
                 }
             });
-            // Without a thread the work stays owed: `wait`, `sync` and the next process do it.
+            // Without the thread, replicas stay pending until `wait`, `sync` or another process makes them.
             *thread = started.ok();
         }
     }
@@ -203,11 +206,11 @@ impl Mover {
     /// Updates the names of plain files after a change. If that fails, the background thread does it later.
     pub fn follow_now(&self) {
         if let Err(error) = self.follow_all() {
-            tracing::debug!(%error, "names of plain files are brought up to date later");
+            tracing::debug!(%error, "the names of plain files could not be updated; this is tried again");
         }
     }
 
-    /// Has the plain files of truncated objects made again, since a truncation writes no bytes.
+    /// Makes the plain files of truncated objects again, because a truncation writes no bytes.
     pub fn follow_cut(self: &Arc<Self>) {
         if self.planning.rules.now().has_plain() {
             self.start(true);
@@ -223,10 +226,10 @@ impl Mover {
         let mut done = self.repair_suspects()? + self.follow_policies()?;
         self.tell_repaired_in_time();
         let Some(_lock) = self.locks.mover_at_once()? else { return Ok(done) };
-        // Before eviction: the room that they take is needed first.
+        // Removed before eviction, which then sees the space that they took.
         let expired = self.remove_expired(MAX_EXPIRED_PER_ROUND);
         let moved = self.move_alone();
-        // Whatever fails, what a loss of power can take stays bounded, and space is given back.
+        // Done even after an error, so that a power cut destroys only recent commits, and space is freed.
         self.mark_in_time()?;
         self.reap(GRACE_PERIOD)?;
         self.journal.snapshot_if_due()?;
@@ -244,7 +247,7 @@ impl Mover {
         Ok(done)
     }
 
-    /// Makes a sync mark if the last one is old, which limits what a power cut can take.
+    /// Makes a sync mark if the last one is old. This limits the commits that a power cut can destroy.
     fn mark_in_time(&self) -> Result<()> {
         let mut marked = self.state.marked.lock();
         if marked.is_none_or(|at| at.elapsed() > MARK_INTERVAL) {

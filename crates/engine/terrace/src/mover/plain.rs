@@ -1,4 +1,4 @@
-//! Plain files: made of a whole object at once, and named, renamed and deleted as the object is.
+//! Plain files: each is made of a whole object at once, and is named, renamed and deleted as the object is.
 
 use std::time::{Duration, Instant};
 
@@ -14,35 +14,35 @@ use crate::devices::{Device, with_scratch};
 use crate::report::TierState;
 use crate::{Error, Result};
 
-/// An object that is written to is made a file again once it was left alone for so long.
+/// An object becomes a plain file again after this time without a write.
 const QUIET_TIME: Duration = Duration::from_secs(2);
-/// So long a change waits for another one's names of files.
+/// The longest wait for another change of the names of plain files.
 const MAX_NAMES_LOCK_WAIT: Duration = Duration::from_secs(1);
-/// Longer files than this, in bytes, are more than ext4 takes.
+/// The longest plain file in bytes: ext4 takes no longer ones.
 const MAX_PLAIN_FILE_BYTES: u64 = 1 << 43;
-/// Replicas registered by one commit.
+/// The number of replicas that one commit registers.
 const REPLICAS_PER_COMMIT: usize = 1024;
-/// Keys looked at in one go.
+/// The number of keys that are read at a time.
 const KEYS_PER_LOOK: usize = 256;
 
 /// The state of an object's name among the plain files.
 pub(crate) enum Naming {
     Settled,
-    /// The object is to be made a file first.
+    /// The object must become a file first.
     Awaited,
     Later,
 }
 
 impl Mover {
-    /// Makes an object the plain file that it is owed as; how many replicas that gave. None where it cannot be an ordinary
-    /// file: then its extents are replicated as frames.
+    /// Makes a pending plain file of an object. Returns the number of finished tasks, or none if the object cannot be an
+    /// ordinary file: then its extents get replicas as frames.
     pub(super) fn make_plain(&self, device: &Device, object: u64, key: &[u8], at_once: bool) -> Result<Option<usize>> {
         let mut claimed = Claimed::none(self);
         if !claimed.claim(Task { object, frame_offset: u64::MAX, write: 0, target: device.id }) {
             return Ok(Some(0));
         }
         let found = self.catalog.locate(key, 0, u64::MAX)?.filter(|(named, _)| named.id == object);
-        // What is staged is not to be seen yet.
+        // A staged object must not be visible yet.
         let Some((object, extents)) = found else { return Ok(Some(0)) };
         if object.attributes.kind != Kind::File || object.length > MAX_PLAIN_FILE_BYTES {
             return Ok(None);
@@ -62,7 +62,7 @@ impl Mover {
         Ok(Some(made))
     }
 
-    /// Makes bytes of its own of what an object shares with others, so that it can be a plain file.
+    /// Copies shared frames of an object into frames of its own, so that the object can be a plain file.
     pub(super) fn unshare(&self, key: &[u8]) -> Result<()> {
         if let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)?
             && extents.iter().any(|extent| extent.source.is_some())
@@ -72,7 +72,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Merges extents that newer writes have cut, or that are shared, into whole extents.
+    /// Merges extents that newer writes have cut, or that are shared, into new extents.
     fn merge_parts(&self, key: &[u8], object: &Object, extents: &[Extent]) -> Result<usize> {
         let block = self.writer.block as u64;
         let mut rest = extents;
@@ -99,7 +99,7 @@ impl Mover {
         let mut replicas = Vec::with_capacity(extents.len());
         for extent in extents {
             let Some(raw) = self.reader.read_frame(object.id, extent) else {
-                // What is lost is told by reads and scrubs.
+                // Reads and scrubs report lost bytes.
                 device
                     .target
                     .discard(file)
@@ -141,7 +141,8 @@ impl Mover {
             let expect = vec![Expect::Generation(key.to_vec(), object.generation)];
             match self.catalog.commit(Change { expect, edits }) {
                 Ok(_) => registered = true,
-                // It has changed meanwhile, and is owed as it is now. What of the file was registered is dropped with that.
+                // The object has changed, and its new state is pending. The replicas of the old file that were registered
+                // are dropped with that.
                 Err(terrace_catalog::Error::Conflict { .. } | terrace_catalog::Error::NotFound { .. }) => {
                     if !registered {
                         let _ = device.target.discard(file);
@@ -155,7 +156,7 @@ impl Mover {
         Ok(replicas.len())
     }
 
-    /// Sees that under each key of all targets stands what belongs there.
+    /// Makes the plain files of all targets match the keys of their objects.
     pub fn follow_all(&self) -> Result<()> {
         if !self.planning.rules.now().has_plain() {
             return Ok(());
@@ -163,25 +164,25 @@ impl Mover {
         self.tiers.devices.iter().try_for_each(|device| self.follow(device))
     }
 
-    /// Sees that under each key of a target stands what belongs there.
+    /// Makes the plain files of a target match the keys of their objects.
     pub fn follow(&self, device: &Device) -> Result<()> {
         let mut after = Vec::new();
         if self.catalog.unfollowed(device.id, &after, 1)?.is_empty() {
             return Ok(());
         }
-        // Of two who follow the same key, the later may have looked earlier.
+        // Held because, of two threads that follow the same key, the later one may have read an older state.
         let Some(_lock) = self.names_lock(device)? else { return Ok(()) };
         loop {
             let keys = self.catalog.unfollowed(device.id, &after, KEYS_PER_LOOK)?;
             let Some((last, _)) = keys.last() else { return Ok(()) };
             after = last.clone();
             for (key, noted) in keys {
-                match self.settle(device, &key, &noted.files)? {
+                match self.update_name(device, &key, &noted.files)? {
                     Naming::Settled => {
                         let followed = Edit::Followed { target: device.id, key, sequence: noted.sequence };
                         self.catalog.commit(followed.into())?;
                     }
-                    // Where it was only cut it is not owed yet.
+                    // A truncated object is not pending yet.
                     Naming::Awaited => self.owe_file(device, &key)?,
                     Naming::Later => {}
                 }
@@ -189,11 +190,12 @@ impl Mover {
         }
     }
 
-    /// Sees that under a key stands what belongs there, in place of one of the files `before`; under [`Self::names_lock`].
-    pub fn settle(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<Naming> {
+    /// Makes the plain file at a key match the key's object, in place of one of the files `before`. The caller holds
+    /// [`Self::names_lock`].
+    pub fn update_name(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<Naming> {
         let found = self.catalog.locate(key, 0, u64::MAX)?;
         let now = found.as_ref().and_then(|(object, extents)| whole(device, object, extents));
-        // What is to be made a file soon keeps the old one until then.
+        // An object that will become a file soon keeps its old file until then.
         if now.is_none() && self.is_awaited(device, found.as_ref())? {
             return Ok(Naming::Awaited);
         }
@@ -203,7 +205,7 @@ impl Mover {
             Ok(false) => self.owe_file(device, key).map(|()| Naming::Later),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Naming::Settled),
             Err(error) => {
-                // A folder or a link of somebody else's in the way of one name says nothing of the target.
+                // If another program's folder or link is in the way of one name, the target itself still works.
                 if error.kind() != std::io::ErrorKind::NotADirectory {
                     device.failed(&error);
                 }
@@ -213,7 +215,7 @@ impl Mover {
         }
     }
 
-    /// Whether an object is in part a plain file on a target, or is owed as one.
+    /// Returns whether part of an object is a plain file on a target, or is pending as one.
     fn is_awaited(&self, device: &Device, found: Option<&(Object, Vec<Extent>)>) -> Result<bool> {
         let Some((object, extents)) = found else { return Ok(false) };
         let Some(first) = extents.first() else { return Ok(false) };
@@ -224,7 +226,7 @@ impl Mover {
         Ok(self.catalog.is_owed(&task(object, extent, device.id))?)
     }
 
-    /// Owes an object as a plain file, unless it is owed already.
+    /// Makes an object pending as a plain file, unless it is already.
     pub fn owe_file(&self, device: &Device, key: &[u8]) -> Result<()> {
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
         let Some(first) = extents.first() else { return Ok(()) };
@@ -232,7 +234,7 @@ impl Mover {
             let expect = vec![Expect::Generation(key.to_vec(), object.generation)];
             let owed = owe(key, task(&object, first, device.id), first);
             match self.catalog.commit(Change { expect, edits: vec![owed] }) {
-                // What has changed meanwhile is followed again.
+                // The object has changed, and will be followed again.
                 Err(terrace_catalog::Error::Conflict { .. } | terrace_catalog::Error::NotFound { .. }) => {}
                 owed => drop(owed?),
             }
@@ -240,7 +242,8 @@ impl Mover {
         Ok(())
     }
 
-    /// The lock of who names a target's plain files; none where another keeps it long: the mover comes again.
+    /// Takes the lock for naming a target's plain files. None if another thread holds it for long: the mover tries again
+    /// later.
     pub fn names_lock(&self, device: &Device) -> Result<Option<crate::Locked>> {
         let name = format!("names-{}", device.id);
         let begin = Instant::now();
@@ -253,12 +256,12 @@ impl Mover {
         }
     }
 
-    /// The same, however long another keeps it.
+    /// Waits for this lock without a limit.
     pub fn wait_for_names_lock(&self, device: &Device) -> Result<crate::Locked> {
         self.locks.wait_for(&format!("names-{}", device.id))
     }
 
-    /// The plain file that an object is on a target, if it is one, will stay so, and is not what stands under its key.
+    /// Returns the object's plain file on a target, if it is complete, will stay, and is not at the object's key.
     pub fn misnamed(&self, device: &Device, key: &[u8], object: &Object, extents: &[Extent]) -> Result<Option<Whole>> {
         let Some(whole) = whole(device, object, extents) else { return Ok(None) };
         for extent in extents {
@@ -272,14 +275,14 @@ impl Mover {
     }
 }
 
-/// Whether an object that was a file, or is in pieces, was written to just now.
+/// Returns whether an object that was a file, or consists of parts, was written to in the last moments.
 fn is_busy(device: &Device, object: &Object, extents: &[Extent]) -> bool {
     let again = extents.iter().any(|e| is_part(e) || plain_on(e, device).is_some());
     let age = unix_nanos().saturating_sub(object.attributes.mtime);
     again && (0..QUIET_TIME.as_nanos() as i64).contains(&age)
 }
 
-/// The plain file on a target that holds all of an object as it is now.
+/// Returns the plain file on a target that holds all of an object's current bytes.
 fn whole(device: &Device, object: &Object, extents: &[Extent]) -> Option<Whole> {
     let file = extents.first().and_then(|extent| plain_on(extent, device))?;
     let whole = extents.iter().all(|extent| !is_part(extent) && plain_on(extent, device) == Some(file));
@@ -287,14 +290,14 @@ fn whole(device: &Device, object: &Object, extents: &[Extent]) -> Option<Whole> 
     whole.then_some(Whole { file, length: object.length, mode, mtime })
 }
 
-/// The plain file that holds a replica of an extent on a target.
+/// Returns the plain file that holds a replica of an extent on a target.
 fn plain_on(extent: &Extent, device: &Device) -> Option<u64> {
     let replica = extent.replicas.iter().find(|replica| replica.target == device.id && replica.place.is_plain())?;
     Some(replica.place.segment)
 }
 
-/// Whether newer writes have left only a part of a frame: then a file cannot hold it all. Nor does a file hold a shared frame,
-/// which may be another object's.
+/// Returns whether an extent is only a part of its frame, because of newer writes, or a shared frame, which may be another
+/// object's. A plain file can hold neither.
 fn is_part(extent: &Extent) -> bool {
     extent.length != extent.raw_len || extent.source.is_some()
 }

@@ -1,4 +1,4 @@
-//! Promotion: what is read so often that a copy on a faster tier pays gets one.
+//! Promotion: makes replicas on faster tiers for bytes that are read often.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ struct Candidate {
 }
 
 impl Mover {
-    /// Promotes, if that was not done for a while.
+    /// Promotes, if the last search was long enough ago.
     pub(super) fn promote_in_time(&self) -> Result<()> {
         let mut promoted = self.state.promoted.lock();
         if promoted.get_or_insert_with(Instant::now).elapsed() > PROMOTION_INTERVAL {
@@ -32,7 +32,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Owes copies on faster tiers of bytes that are read often enough to pay for them. Returns the number of copies.
+    /// Makes replicas pending on faster tiers for bytes that are read often enough to pay for them. Returns their number.
     pub fn promote(&self) -> Result<usize> {
         let (mut candidates, mut entries) = (Vec::new(), Vec::new());
         for key in self.planning.hotness.objects() {
@@ -56,7 +56,7 @@ impl Mover {
             return Ok(0);
         };
         for (at, device) in self.tiers.devices.iter().enumerate() {
-            // What is above the high watermark would be evicted again.
+            // Bytes above the high watermark would be evicted again.
             snapshot.set_space(at, device.free_below(self.tiers.tier(device).high_watermark), 0);
         }
         let moves = promotions(&entries, &snapshot);
@@ -68,7 +68,7 @@ impl Mover {
         Ok(promoted)
     }
 
-    /// Owes a copy of an extent on a target, in the place of a replica in the same failure domain if there is one.
+    /// Makes a replica of an extent pending on a target. It replaces a replica in the same failure domain, if there is one.
     fn promote_one(&self, key: &[u8], object: u64, extent: &Extent, to: usize) -> Result<bool> {
         let to = &self.tiers.devices[to];
         let task = extent.task(object, to.id);
@@ -88,7 +88,7 @@ impl Mover {
         Ok(true)
     }
 
-    /// Which of the targets with a replica is the nearest.
+    /// Returns the index of the nearest target with a replica.
     fn nearest(&self, extent: &Extent) -> Option<usize> {
         let holds = |id: TargetId| extent.replicas.iter().any(|replica| replica.target == id);
         (0..self.tiers.devices.len())

@@ -1,4 +1,4 @@
-//! Repairing what reads found bad.
+//! Repairs replicas that reads found bad.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,21 +10,22 @@ use crate::Result;
 use crate::read::Suspect;
 
 /// The time between two warnings of the background thread about repairs.
-const TELL_REPAIRED_EVERY: Duration = Duration::from_secs(30);
+const REPAIR_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The result of repairing a replica that a read found bad.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repair {
     /// The catalog does not name it any more, or it can be read after all.
     NotNeeded,
-    /// A new replica was made from a good one.
+    /// It was replaced by a new replica, made from a good one.
     Replaced,
     /// No good replica is left, or its target takes none now.
     Impossible,
 }
 
 impl Mover {
-    /// Takes the replicas that reads found bad off their extents, and replaces them. Returns how many were looked at.
+    /// Removes the replicas that reads found bad from their extents, and replaces them. Returns the number of replicas that
+    /// were checked.
     pub fn repair_suspects(&self) -> Result<usize> {
         // When this returns, the repairs that another thread has begun are done as well.
         let _one_at_a_time = self.state.repairing.lock();
@@ -47,12 +48,12 @@ impl Mover {
         failed.map(|()| done)
     }
 
-    /// How many replicas were replaced that no caller was told of yet.
+    /// Returns the number of replaced replicas that were not reported yet, and sets it to 0.
     pub fn take_repaired(&self) -> u64 {
         self.state.repaired.swap(0, Ordering::Relaxed)
     }
 
-    /// Warns of replicas that were repaired in the background and that no caller was told of: one line for all of them.
+    /// Logs one warning for all replicas that were repaired in the background and not reported yet.
     pub fn tell_repaired(&self) {
         let replicas = self.take_repaired();
         if replicas > 0 {
@@ -63,13 +64,13 @@ impl Mover {
     /// Like [`Mover::tell_repaired`], every 30 seconds at most.
     pub(super) fn tell_repaired_in_time(&self) {
         let mut told = self.state.told.lock();
-        if told.get_or_insert_with(Instant::now).elapsed() > TELL_REPAIRED_EVERY {
+        if told.get_or_insert_with(Instant::now).elapsed() > REPAIR_REPORT_INTERVAL {
             *told = Some(Instant::now());
             self.tell_repaired();
         }
     }
 
-    /// Looks again at a bad replica; if it still is one and the catalog still names it, replaces it from a good one.
+    /// Reads a bad replica again. If it is still bad and the catalog still names it, replaces it from a good one.
     pub fn repair(&self, suspect: &Suspect) -> Result<Repair> {
         let Suspect { key, task, replica } = suspect;
         let Some(extent) = self.catalog.frame(task, key)? else { return Ok(Repair::NotNeeded) };

@@ -1,4 +1,4 @@
-//! Replans stored objects: cold ones more densely, and those that a changed rule concerns by the new rule.
+//! Plans stored objects again: cold ones for a denser encoding, and those whose rule has changed by the new rule.
 
 use std::fs;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::{Error, Result};
 
 /// Extents with at most this score are cold.
 const MAX_COLD_SCORE: f64 = 0.5;
-/// Edits of one commit, about.
+/// The approximate number of edits in one commit.
 const EDITS_PER_COMMIT: usize = 16;
-/// Objects that one round of the background thread looks at.
+/// The number of objects that one round of the background thread checks.
 const MAX_REPLANNED_PER_ROUND: usize = 64;
 
-/// The progress of replanning since the rules changed; kept in the store's directory.
+/// The progress of replanning since the rules changed. It is kept in the store's directory.
 struct Progress {
-    /// The rules that the objects from `after` on were last planned under.
+    /// The rules by which the objects after `after` were last planned.
     before: Config,
     after: Option<Vec<u8>>,
 }
@@ -61,8 +61,8 @@ impl Mover {
         }
     }
 
-    /// The edits that make an extent's replicas what is planned for them now; with `stay`, none changes its target. False
-    /// where some are still owed: then it is to be planned later.
+    /// Adds the edits that bring an extent's replicas in line with a new plan. With `stay`, no replica changes its target.
+    /// Returns false if replicas are still pending: then the extent must be planned later.
     #[allow(clippy::too_many_arguments)]
     fn replan(
         &self,
@@ -118,8 +118,8 @@ impl Mover {
         Ok(true)
     }
 
-    /// If the rules have changed since the objects were planned, replans some that they concern. Returns how many were
-    /// looked at.
+    /// If the rules have changed since the objects were planned, replans some of the objects that they apply to. Returns the
+    /// number of objects that were checked.
     pub fn follow_rules(&self) -> Result<usize> {
         let Some(progress) = self.progress() else { return Ok(0) };
         let page = self.catalog.list(b"", progress.after.as_deref(), MAX_REPLANNED_PER_ROUND)?;
@@ -136,10 +136,10 @@ impl Mover {
         Ok(page.len())
     }
 
-    /// Replans the objects whose policy has changed, and returns how many these are. Objects with pending replicas are planned
-    /// another time.
+    /// Replans the objects whose policy has changed, and returns their number. Objects with pending replicas are planned
+    /// later.
     pub fn follow_policies(&self) -> Result<usize> {
-        // A sync waits for what the background has begun.
+        // A sync waits here for the round that the background thread has begun.
         let _alone = self.state.following.lock();
         let unplanned = std::mem::take(&mut *self.state.unplanned.lock());
         let (mut done, mut later, mut failed) = (0, Vec::new(), Ok(()));
@@ -168,7 +168,7 @@ impl Mover {
         if *then == now {
             return Ok(true);
         }
-        // What was asked for with the object itself stands.
+        // A number of replicas that was given with the object itself stays.
         let replicas = if object.want == then.replicas { now.replicas } else { object.want };
         let wanted = Wanted { replicas, ..now };
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(true) };
@@ -187,7 +187,7 @@ impl Mover {
         Ok(all)
     }
 
-    /// How far the objects follow the rules, where these have changed.
+    /// Returns how far objects were replanned, if the rules have changed.
     pub fn replanning(&self) -> Option<Replanning> {
         let after = self.progress()?.after;
         Some(Replanning { after: after.map(|last| key::show(&last)) })
@@ -200,14 +200,14 @@ impl Mover {
         if before == now {
             return None;
         }
-        // A process that cannot follow a change while it has the store open leaves it to those that can.
+        // A process that cannot follow the new rules while it has the store open leaves the work to those that can.
         let current = read_config(&self.journal.dir).is_ok_and(|config| rules(&config) == now);
         let before = toml::from_str(before).ok().filter(|_| current)?;
         let after = (!after.is_empty()).then(|| unhex(after)).flatten();
         Some(Progress { before, after })
     }
 
-    /// Writes down the progress. If that fails, objects are only looked at again.
+    /// Saves the progress. If that fails, the only harm is that objects are checked again.
     fn keep(&self, progress: &Progress) {
         let after: String = progress.after.iter().flatten().map(|byte| format!("{byte:02x}")).collect();
         self.write_rules(&after, &progress.before);
@@ -220,18 +220,18 @@ impl Mover {
         }
     }
 
-    /// Notes that all objects are as the rules say.
+    /// Notes that all objects follow the current rules.
     fn rules_followed(&self) {
         self.write_rules("", &self.planning.rules.now());
     }
 
-    /// Errors are ignored: without the note, or with an older one, objects are only looked at again.
+    /// Errors are ignored: without the note, or with an older one, objects are only checked again.
     fn write_rules(&self, after: &str, config: &Config) {
         let _ = replace(&self.journal.dir.join("rules"), format!("{after}\n{}", rules(config)));
     }
 }
 
-/// The part of a configuration that decides the policy of objects.
+/// Returns the part of a configuration that decides the policy of objects.
 fn rules(config: &Config) -> String {
     let store = StoreConfig { targets: 0, ..config.store.clone() };
     Config { store, rules: config.rules.clone(), tiers: Vec::new() }.to_toml()

@@ -1,4 +1,4 @@
-//! Moving what somebody asks for: onto a tier, off it, and off it for good.
+//! Moves that a user asks for: onto a tier, off a tier, and off a tier that will be removed.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::read::task_of;
 use crate::report::Moved;
 use crate::{Error, Result};
 
-/// Edits that are carried out together, about, and bytes that they owe.
+/// The approximate number of edits in a batch, and the bytes of replicas that a batch makes pending.
 const BATCH_EDITS: usize = 1024;
 const BATCH_BYTES: u64 = 64 << 20;
 
@@ -102,8 +102,8 @@ impl Mover {
         })
     }
 
-    /// Commits the edits that `plan` finds for each extent, and makes what is owed by them: many objects at a time, since
-    /// each batch waits for one sync.
+    /// Commits the edits that `plan` returns for each extent, and makes the replicas that they make pending. A batch holds
+    /// many objects, because each batch waits for one sync.
     pub(super) fn move_each(
         &self,
         prefix: &[u8],
@@ -118,7 +118,7 @@ impl Mover {
                 }
                 plan(key, object, extent, &mut edits, &mut moved)?;
             }
-            // What is planned does not see the room that the rest of its batch takes.
+            // A plan does not see the room that the rest of its batch takes, so batches are limited.
             if edits.len() >= BATCH_EDITS || owed_bytes(&edits) >= BATCH_BYTES {
                 moved.kept += self.carry_out(std::mem::take(&mut edits))?;
             }
@@ -131,16 +131,16 @@ impl Mover {
     }
 }
 
-/// Bytes that edits owe, before encoding.
+/// Returns the bytes of the replicas that edits make pending, before encoding.
 fn owed_bytes(edits: &[Edit]) -> u64 {
     let owed = edits.iter().map(|edit| if let Edit::Owe { raw_len, .. } = edit { u64::from(*raw_len) } else { 0 });
     owed.sum()
 }
 
 impl Mover {
-    /// Commits a batch of moves, and makes what they owe; how many frames stay as they are. A replica that goes once another
-    /// is made needs no sync here: it is not given back before a sync mark covers that, and recovery looks whether the new one
-    /// is there.
+    /// Commits a batch of moves, and makes their pending replicas. Returns the number of frames that were left as they are.
+    /// No sync is needed before a replaced replica is dropped: its space is not freed before a sync mark covers the change,
+    /// and recovery checks that the new replica exists.
     fn carry_out(&self, edits: Vec<Edit>) -> Result<u64> {
         let owed: Vec<(Task, Owed)> = edits.iter().filter_map(owed_by).collect();
         let left = self.commit_moves(edits)?;
@@ -156,7 +156,7 @@ impl Mover {
     }
 }
 
-/// The pending replica that an edit adds.
+/// Returns the pending replica that an edit adds.
 fn owed_by(edit: &Edit) -> Option<(Task, Owed)> {
     match edit {
         Edit::Owe { task, key, raw_len, then_drop } => {
@@ -168,8 +168,8 @@ fn owed_by(edit: &Edit) -> Option<(Task, Owed)> {
 }
 
 impl Mover {
-    /// The edits that move a replica to another tier: made there first, dropped here then. `left` is the extent without
-    /// those of its replicas that leave, `chosen` the targets to which they move.
+    /// Adds the edits that move a replica to another tier: a new replica is made there first, and then this one is dropped.
+    /// `left` is the extent without the replicas that leave, and `chosen` holds the targets to which they move.
     #[allow(clippy::too_many_arguments)]
     fn move_off(
         &self,
@@ -190,7 +190,7 @@ impl Mover {
         let outlives = chosen.iter().any(|target| persistent(*target)) || stay().any(|r| self.outlives(r));
         let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
         let place = self.placer_for(object, key).place_on(others, left.raw_len as usize, &beside, volatile);
-        // Nothing becomes volatile by being moved.
+        // A move must not make the extent volatile.
         if let Some(target) = place.filter(|target| volatile || outlives || persistent(*target)) {
             edits.push(owe(key, task_at(object, left, target), left, Some(replica.target)));
             left.replicas.retain(|r| r != replica);
@@ -207,8 +207,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Owes to another tier what was owed to a target. It stays owed to it where it is the object's only way to a persistent
-    /// tier: where it was forgiven, an object that was in memory only stayed there.
+    /// Moves a pending replica to another tier. It stays pending on its target if that is the object's only way to a
+    /// persistent tier: otherwise an object in memory would stay there only.
     #[allow(clippy::too_many_arguments)]
     fn move_owed_off(
         &self,

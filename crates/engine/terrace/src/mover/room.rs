@@ -1,4 +1,4 @@
-//! Space: giving dead places back, and waiting for room.
+//! Frees the space of dropped frames, and waits for room.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,20 +11,20 @@ use super::{Mover, OWED_PER_LOOK, REST_TIME};
 use crate::write::MakeRoom;
 use crate::{Error, Result};
 
-/// How long a dead frame's bytes stay for readers that looked it up before.
+/// The time for which a dropped frame's bytes stay, for readers that looked it up before.
 pub(crate) const GRACE_PERIOD: Duration = Duration::from_secs(30);
 /// How long a write waits for room before it fails.
 const MAX_SPACE_WAIT: Duration = Duration::from_secs(30);
-/// How long a write waits where no room can come.
+/// The time that a write waits if no room can become free.
 pub(super) const HOPELESS_WAIT: Duration = Duration::from_secs(1);
-/// How long a store counts as full after a write has waited for room in vain.
-const FULL_MEMORY: Duration = Duration::from_secs(10);
-/// Places given back by one commit.
+/// The time for which a store counts as full after a write has waited in vain.
+const FULL_STORE_TIME: Duration = Duration::from_secs(10);
+/// The number of frames that one commit frees.
 const PLACES_FREED_PER_COMMIT: usize = 1024;
 
 impl Mover {
-    /// Gives back what can be given back now, and lets full targets be tried again.
-    pub(super) fn clear(&self) -> Result<()> {
+    /// Frees all space that can be freed now, and lets full targets be tried again.
+    pub(super) fn free_space_now(&self) -> Result<()> {
         self.journal.mark_synced()?;
         self.reap(Duration::ZERO)?;
         if let Some(_lock) = self.locks.mover_at_once()? {
@@ -40,16 +40,17 @@ impl Mover {
         Ok(())
     }
 
-    /// Carries out queued frees whose grace has passed, and that a power cut cannot undo: a sync mark covers them, or they
-    /// remove whole objects and the log holds them durably. Without the latter a full disk would stay full: the mark waits
-    /// for bytes that wait for the room which the removals free.
+    /// Frees dropped frames whose grace period has passed, if a power cut cannot undo the drop: a sync mark covers it, or it
+    /// removes a whole object and is durable in the log. Without the latter, a full disk would stay full: the mark would
+    /// wait for pending replicas, which wait for the space of the removed objects.
     pub fn reap(&self, grace: Duration) -> Result<()> {
         self.leases.drop_dead(&self.catalog)?;
         let synced = self.catalog.synced()?;
-        // The process that made the mark may not have synced it yet, and a rebuild that does not find it looks for the frames.
+        // The process that made the mark may not have synced it yet. A rebuild that does not find the mark would look for
+        // the frames.
         let make_durable = |dead: &[(u64, Place)]| {
             self.catalog.log().sync(self.catalog.tail()?)?;
-            // A rebuild from a copy that lacks a removal would look for the frames as well.
+            // So would a rebuild from a copy of the log that lacks a removal.
             if dead.iter().any(|(sequence, _)| *sequence > synced) { self.journal.copy_log(true) } else { Ok(()) }
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -67,7 +68,7 @@ impl Mover {
                 make_durable(&dead)?;
                 let places: Vec<_> = dead.iter().map(|(_, place)| *place).collect();
                 if let Err(e) = device.target.free(&places) {
-                    // They stay queued, and are freed when the target is back.
+                    // They stay queued, and are freed when the target works again.
                     device.failed(&e);
                     break;
                 }
@@ -76,9 +77,9 @@ impl Mover {
             }
             let mut segments = self.catalog.segments(device.id)?;
             segments.retain(|(_, live)| live.frames == 0 && live.sequence <= synced);
-            // Readers may still be at what died in it.
+            // Readers may still read dropped frames of these segments.
             let mut dying = if segments.is_empty() { HashSet::new() } else { self.catalog.dying(device.id)? };
-            // A file that still stands under its key is known by its number.
+            // A file at its key is still found by its number, so it must be unnamed before it is discarded.
             if self.planning.rules.now().has_plain() {
                 self.follow(device)?;
                 for (_, noted) in self.catalog.unfollowed(device.id, b"", usize::MAX)? {
@@ -97,29 +98,29 @@ impl Mover {
 }
 
 impl MakeRoom for Mover {
-    /// Called by a write that no target took: makes room, or waits for it.
+    /// Makes room, or waits for it, for a write that no target took.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] once the write has waited 30 seconds; a second where no room can come, or where another write has
-    /// just waited in vain. Else each block of each writer would wait that long, and the threads of a mount with them.
+    /// [`Error::NoSpace`] after 30 seconds, or after one second if no room can become free or another write has just waited
+    /// in vain. Otherwise each block of each writer would wait that long, and the threads of a mount with them.
     fn make_room(&self, waiting_since: Instant) -> Result<()> {
         let limit = fail::limit("TERRACE_NO_SPACE_MILLISECONDS", MAX_SPACE_WAIT.as_millis() as u64);
         let mut limit = Duration::from_millis(limit);
-        let is_full = |at: Instant| at.elapsed() < FULL_MEMORY;
-        // The lock is held to the end of the condition, while the tiers are looked at. Nothing there takes it, or a lock that is
-        // held around it.
+        let is_full = |at: Instant| at.elapsed() < FULL_STORE_TIME;
+        // The lock is held to the end of the condition, while the tiers are checked. Nothing there takes it, or a lock that
+        // is held around it.
         if self.state.found_full.lock().is_some_and(is_full) || self.is_full_for_good()? {
             limit = limit.min(HOPELESS_WAIT);
         }
         if waiting_since.elapsed() > limit {
-            // Two writers may set it at once: either time is right.
+            // Two writers may set it at the same time. Either time is right.
             *self.state.found_full.lock() = Some(Instant::now());
             let tiers = self.tiers.describe();
             return Err(Error::NoSpace {
                 tiers: format!("{tiers}; free some, add a tier, or raise a tier's capacity"),
             });
         }
-        self.clear()?;
+        self.free_space_now()?;
         std::thread::sleep(REST_TIME / 10);
         Ok(())
     }
@@ -153,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Somebody cut a segment short. The next frame was appended behind the cut, at a place where the catalog still named
+    /// A segment was truncated. The next frame was appended behind the cut, at a place where the catalog still named
     /// another frame; when that was freed, it was punched out of the new one, which was acknowledged.
     #[test]
     fn what_is_freed_in_a_segment_that_was_cut_takes_no_newer_frame_with_it() {

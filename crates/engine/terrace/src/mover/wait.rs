@@ -1,4 +1,4 @@
-//! Waiting until what is owed is made, and what was written durable.
+//! Waits until pending replicas are made and commits are durable.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use crate::report::TierState;
 use crate::write::Receipt;
 use crate::{Error, Result};
 
-/// Where a target has room for this much, a write is cut to fit.
+/// If a target has this much room, a write is cut to fit.
 const MIN_BLOCK_BYTES: u64 = 64 << 10;
 
 impl Mover {
-    /// Makes what an object, or everything, is owed, until nothing is or nothing has moved for `limit`.
+    /// Makes the pending replicas of an object, or of all, until none is pending or none was made for `limit`.
     pub fn finish(&self, object: Option<u64>, limit: Duration, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut moved = Instant::now();
         loop {
@@ -31,7 +31,7 @@ impl Mover {
             if owed == 0 {
                 // Another thread may have registered a plain file and not have named it yet.
                 self.follow_all()?;
-                // Following a name owes a new file if the old one is not whole any more.
+                // If the old file of a name is no longer complete, a new file becomes pending.
                 if !self.planning.rules.now().has_plain() || self.catalog.owed_count(object)? == 0 {
                     return Ok(());
                 }
@@ -44,27 +44,27 @@ impl Mover {
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs(), is_full });
             }
             if self.tiers.devices.iter().any(|device| device.state() == TierState::Full) {
-                self.clear()?;
+                self.free_space_now()?;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Makes what the shared frames of an object are owed. They are owed under the objects that wrote them.
+    /// Makes the pending replicas of an object's shared frames. They are pending under the objects that wrote them.
     pub fn finish_shared(&self, object: u64) -> Result<()> {
         let sources = self.catalog.sources_of(object)?;
         sources.into_iter().try_for_each(|source| self.finish(Some(source), MAX_WAIT, &mut |_| {}))
     }
 
-    /// Whether something that is owed, to one object or to all, is owed to a full target. The first batch stands for all.
+    /// Returns whether a replica of an object, or of any, is pending on a full target. Checks only the first batch.
     fn is_owed_to_full(&self, object: Option<u64>) -> Result<bool> {
         let tasks = self.owed_next(object, None)?;
         let devices = tasks.iter().filter_map(|(task, _)| self.tiers.device(task.target).ok());
         Ok(devices.into_iter().any(|device| self.tiers.look(device) == TierState::Full))
     }
 
-    /// The replicas that each extent in a receipt's range has at least. None where the object is not there any more, or has
-    /// no bytes there.
+    /// Returns the least number of replicas of any extent in a receipt's range. None if the object no longer exists, or has
+    /// no bytes in the range.
     pub fn count_replicas(&self, receipt: &Receipt) -> Result<Option<u8>> {
         let Range { start, end } = receipt.range;
         let found = self.catalog.locate(&receipt.key, start, end)?.filter(|(object, _)| object.id == receipt.object);
@@ -72,8 +72,8 @@ impl Mover {
         Ok(counts.min().map(|least| least.min(u8::MAX.into()) as u8))
     }
 
-    /// Whether all that is owed, to one object or to all, is owed to targets that take no bytes, and on which nothing is
-    /// left that could be given back.
+    /// Returns whether all pending replicas of an object, or of all, are for targets that take no bytes and have no garbage
+    /// to free.
     fn is_hopeless(&self, object: Option<u64>) -> Result<bool> {
         let mut after = None;
         loop {
@@ -106,7 +106,7 @@ impl Mover {
             TierState::Ok | TierState::Full => {}
         }
         let Ok(space) = device.space() else { return Ok(false) };
-        // The rest of its file system is taken by others, or the configuration allows no more.
+        // Other programs use the rest of its file system, or the configuration allows no more.
         let is_too_small = space.capacity < bytes + Device::FRAMING_BYTES;
         let is_last = device.state() == TierState::Full && device.tier + 1 == self.tiers.tiers.len();
         let has_no_room = space.capacity.saturating_sub(space.used) < bytes;

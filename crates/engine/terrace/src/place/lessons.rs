@@ -1,4 +1,5 @@
-//! Lessons learned from each stream of bytes: a series of keys, or files of one folder and ending.
+//! The lessons that the store has learned about each stream of bytes. A stream is a series of keys, or the files of one folder
+//! with one ending.
 
 use std::collections::HashMap;
 use std::fs;
@@ -24,73 +25,72 @@ use super::planner::Pace;
 use super::{MIN_EXPECTED_READS, UNKNOWN_ENCODING_COST, is_dense};
 use crate::devices::{LEARNED_FILE, Tiers};
 
-/// Streams remembered.
+/// The number of streams that are remembered.
 const MAX_STREAMS: usize = 1024;
-/// Numbers in the name of a file of a series, at most.
+/// The highest number of numbers in the name of a file of a series.
 const MAX_NUMBERS_IN_NAME: usize = 3;
 /// The expectation is computed again after this number of outcomes.
 const OUTCOMES_PER_UPDATE: u32 = 8;
-/// How much the last outcome of an encoding that a rule names counts, and the step in which its ratio is taken in.
+/// The weight of the last outcome of an encoding that a rule names, and the change of its ratio that makes a new plan.
 const NEWEST_OUTCOME_WEIGHT: f64 = 0.3;
 const PINNED_RATIO_STEP: f64 = 0.02;
-/// Bytes that a process decodes before it learns from that.
+/// The number of bytes that a process decodes before it learns from decoding.
 const DECODED_BYTES_PER_LESSON: u64 = 4 << 20;
 /// Waits for a busy predictor take at most this fraction of the transfer time.
 const MAX_PREDICTOR_WAIT_FRACTION: f64 = 0.1;
 /// Extents that are shorter than this are surveyed together with others of their stream.
 pub(super) const SHORT_EXTENT_BYTES: usize = 64 << 10;
-/// Extents that a survey of short ones is made of.
+/// The number of short extents of a stream that are surveyed.
 const SURVEYED_EXTENTS: u32 = 16;
-/// How often who waits for a busy predictor looks again.
+/// The time between two attempts to get a busy predictor.
 const PREDICTOR_POLL_INTERVAL: Duration = Duration::from_micros(100);
-/// If hardly anything but the stored bytes matters, effort is valued as for a device of this speed: space is expensive
-/// then, not time.
+/// If stored bytes are all that matters, encodings are chosen as for a device of this speed: space is expensive then, not
+/// time.
 const ARCHIVE_BYTES_PER_SECOND: f64 = 2.5e5;
 
-/// The lessons learned from each stream.
+/// The lessons that the store has learned about each stream.
 ///
 /// Lock order: the predictor, then one stream. The map of streams is a leaf.
 pub(crate) struct Lessons {
     /// Held for one lookup or insertion.
     streams: Mutex<HashMap<u64, Arc<Mutex<Known>>>>,
-    /// Loaded from the store's directory when first needed. Held while bytes are studied, which takes longer than many writes:
-    /// so most callers wait for it for a limited time, or skip the lesson.
+    /// Loaded from the store's directory when first needed. Held while bytes are studied, which takes longer than many
+    /// writes. So most callers wait for it for a limited time, or do without.
     predictor: OnceLock<Mutex<Predictor>>,
-    /// The kept streams, read when first needed.
+    /// The stored streams, read when first needed.
     memories: OnceLock<Memories>,
     dir: PathBuf,
     /// The number of bytes that were decoded. Relaxed: a mere count.
     decoded: AtomicU64,
 }
 
-/// A stream, and what is expected of each encoding on what comes next.
+/// A stream, and the expected cost of each encoding on its next bytes.
 pub(crate) struct Known {
     stream: Stream,
     choices: Vec<Choice>,
     pub costs: Arc<Costs>,
-    /// Outcomes since `costs` was made.
+    /// The number of outcomes since `costs` was computed.
     outcomes: u32,
     pinned: Option<Pinned>,
     survey: Option<Survey>,
 }
 
-/// The survey of a stream's short extents: those of one stream are alike, and a survey of each would take far longer than
-/// to move it.
+/// The survey of a stream's short extents. They are alike, and a survey of each would take far longer than moving it.
 struct Survey {
     stream: Stream,
-    /// The purpose that it was made for.
+    /// The weights for which it was made.
     weights: [Weights; 2],
-    /// How many extents it is made of.
+    /// The number of extents that were surveyed.
     extents: u32,
     expected: Vec<(Encoding, Expected)>,
 }
 
-/// The encoding that a rule names, and what it did to the bytes so far.
+/// The encoding that a rule names, and its results so far.
 struct Pinned {
     encoding: Encoding,
     expected: Expected,
     costs: Arc<Costs>,
-    /// The bytes stored for each byte that `costs` was made for.
+    /// The ratio of stored to raw bytes for which `costs` was computed.
     stored: f64,
 }
 
@@ -101,34 +101,34 @@ impl Pinned {
 }
 
 impl Known {
-    /// Whether nothing of the stream has come.
+    /// Returns whether no bytes of the stream were seen yet.
     pub fn is_new(&self) -> bool {
         self.stream.is_new()
     }
 
-    /// The expected cost of the encoding that a rule names: until its first use, that it shrinks nothing.
+    /// Returns the expected cost of the encoding that a rule names. Before its first use, it is expected to shrink nothing.
     pub fn pinned(&mut self, encoding: Encoding) -> &Arc<Costs> {
         let held = self.pinned.take().filter(|held| held.encoding == encoding);
         &self.pinned.insert(held.unwrap_or_else(|| Pinned::new(encoding, UNKNOWN_ENCODING_COST))).costs
     }
 
-    /// Learns from what the encoding that a rule names did.
+    /// Learns from the results of the encoding that a rule names.
     fn learn_pinned(&mut self, encoding: Encoding, encoded: Coded) {
         let Coded { raw, stored, seconds } = encoded;
         let Some(held) = self.pinned.as_mut().filter(|held| held.encoding == encoding && stored > 0) else { return };
         let first = held.expected == UNKNOWN_ENCODING_COST;
         let measured = Expected { stored: stored as f64 / raw as f64, encode: seconds / raw as f64, decode: f64::NAN };
         held.expected = held.expected.learn(&measured, if first { 1.0 } else { NEWEST_OUTCOME_WEIGHT });
-        // What hardly differs makes no plan worth another thought.
+        // A small difference is not worth a new plan.
         if (held.stored / held.expected.stored - 1.0).abs() > PINNED_RATIO_STEP {
             *held = Pinned::new(encoding, held.expected);
         }
     }
 }
 
-/// A hash of what names the stream of a key. A number says that it is one of a series: those of a series differ in numbers
-/// only (ranks, steps, chunks). Other files of one folder and ending are one stream, and so are those whose names are of
-/// letters and numbers mixed, as hashes are.
+/// Returns a hash that identifies the stream of a key. Files whose names differ only in numbers (ranks, steps, chunks) are a
+/// series, which is one stream. The other files of one folder with one ending are one stream, too. So are files whose names
+/// mix letters and digits, such as hashes.
 fn series(key: &[u8], seed: u64) -> u64 {
     let folder = key.iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
     let (folder, file) = key.split_at(folder);
@@ -146,7 +146,7 @@ fn is_number(part: &&[u8]) -> bool {
 }
 
 impl Lessons {
-    /// For the store in `dir`.
+    /// Creates the lessons of the store in `dir`.
     pub fn new(dir: &Path) -> Lessons {
         Lessons {
             streams: Mutex::default(),
@@ -157,7 +157,7 @@ impl Lessons {
         }
     }
 
-    /// The stream that the bytes of `key` belong to; their elements' type may be known.
+    /// Returns the stream to which the bytes of `key` belong. `element` is the type of their elements, if known.
     pub fn of(&self, key: &[u8], element: Option<Element>) -> Arc<Mutex<Known>> {
         let name = series(key, element.map_or(0, |e| e as u64 + 1));
         if let Some(known) = self.streams.lock().get(&name) {
@@ -172,7 +172,7 @@ impl Lessons {
         streams.entry(name).or_insert(known).clone()
     }
 
-    /// The knowledge about a stream that is new to this process.
+    /// Returns what is known about a stream that is new to this process.
     fn known(&self, name: u64, element: Option<Element>) -> Known {
         let (mut stream, mut choices) = (new_stream(element), Vec::new());
         let memories = self.memories.get_or_init(|| memory::read(&self.dir.join(REMEMBERED_FILE)));
@@ -186,10 +186,10 @@ impl Lessons {
         Known { stream, choices, costs, outcomes: 0, pinned: None, survey: None }
     }
 
-    /// Studies bytes of a stream, which lie at a place of a file. Whether what is expected changed; not where the
-    /// predictor is busy with other streams for longer than is worth waiting.
+    /// Studies bytes of a stream, which are at a place of a file. Returns whether the expected costs changed. Studies
+    /// nothing if the predictor is busy for longer than the wait is worth.
     pub fn study(&self, known: &Mutex<Known>, (file, place): (u64, u64), raw: &[u8], aim: &Aim<'_>) -> bool {
-        // Where bytes stored are what matters, waiting for the predictor costs less than writing them raw.
+        // If stored bytes are what matters, waiting for the predictor costs less than storing raw bytes.
         let (objective, lender) = (aim.objective(), aim.slowest.as_ref().map(|pace| aim.at(pace)));
         let moved = lender.as_ref().unwrap_or(&objective);
         let worth = Duration::from_secs_f64(MAX_PREDICTOR_WAIT_FRACTION * raw.len() as f64 * moved.target.write);
@@ -211,7 +211,8 @@ impl Lessons {
         true
     }
 
-    /// The expected cost of every encoding that may serve on one of the tiers, whatever the survey costs.
+    /// Returns the expected cost of every encoding that suits one of the tiers. Spends as much time on the survey as it
+    /// needs.
     pub fn survey(
         &self,
         raw: &[u8],
@@ -222,7 +223,7 @@ impl Lessons {
         self.survey_next(&mut new_stream(element).with_length(u64::MAX), raw, tiers, wanted)
     }
 
-    /// The same for an extent of a stream. Of short ones, only the first few of each stream are looked at.
+    /// Like [`Lessons::survey`], for an extent of a stream. Only the first few short extents of each stream are surveyed.
     pub fn survey_extent(
         &self,
         known: &Mutex<Known>,
@@ -249,7 +250,7 @@ impl Lessons {
         expected
     }
 
-    /// Studies the next bytes of a stream for all devices, and for all replicas.
+    /// Studies the next bytes of a stream for all devices, for the first replica and for the others.
     fn survey_next(
         &self,
         stream: &mut Stream,
@@ -269,7 +270,7 @@ impl Lessons {
         expected(&predictor.expected(stream)).collect()
     }
 
-    /// Learns from how an encoding turned out.
+    /// Learns from the result of an encoding.
     pub fn learn(&self, known: &Mutex<Known>, encoding: Encoding, encoded: Coded) {
         let mut held = known.lock();
         held.learn_pinned(encoding, encoded);
@@ -287,8 +288,8 @@ impl Lessons {
         known.outcomes += 1;
     }
 
-    /// Learns from how long it took to decode what was read; not from the first bytes of a process, which would have to
-    /// wait for what is kept, and not where the predictor is busy.
+    /// Learns from the time that decoding took. The first bytes of a process are ignored, because they would have to wait
+    /// until the predictor is loaded, and nothing is learned while the predictor is busy.
     pub fn decoded(&self, encoding: Encoding, decoded: Coded) {
         let Coded { raw, stored, seconds } = decoded;
         if raw == 0 || self.decoded.fetch_add(raw as u64, Ordering::Relaxed) < DECODED_BYTES_PER_LESSON {
@@ -300,7 +301,7 @@ impl Lessons {
         }
     }
 
-    /// The predictor, unless it is busy for as long as this.
+    /// Returns the predictor, unless it stays busy for longer than `limit`.
     fn predictor_within(&self, limit: Duration) -> Option<MutexGuard<'_, Predictor>> {
         let begun = Instant::now();
         loop {
@@ -320,7 +321,7 @@ impl Lessons {
         })
     }
 
-    /// Writes down what was learned. Errors are ignored, because the files only save learning.
+    /// Saves what was learned. Errors are ignored, because the files only save learning.
     pub fn keep(&self) {
         let Some(predictor) = self.predictor.get() else { return };
         let streams: Vec<_> = self.streams.lock().iter().map(|(name, known)| (*name, known.clone())).collect();
@@ -342,7 +343,7 @@ fn new_stream(element: Option<Element>) -> Stream {
     }
 }
 
-/// The expectation in the planner's form.
+/// Converts choices to the planner's form.
 fn expected(choices: &[Choice]) -> impl Iterator<Item = (Encoding, Expected)> {
     choices.iter().map(|choice| (choice.encoding, choice.weighed()))
 }
@@ -350,11 +351,11 @@ fn expected(choices: &[Choice]) -> impl Iterator<Item = (Encoding, Expected)> {
 /// The purpose for which encodings are studied.
 pub(crate) struct Aim<'a> {
     pub pace: Pace,
-    /// For the first bytes of a stream: that of the slowest device, where those that follow may have to go.
+    /// The speeds of the slowest device, for the first bytes of a stream: later bytes may have to go there.
     pub slowest: Option<Pace>,
     pub weights: &'a Weights,
     pub reads: f64,
-    /// Whether bytes stored matter more than time.
+    /// Whether stored bytes matter more than time.
     pub dense: bool,
 }
 
@@ -364,17 +365,17 @@ impl Aim<'_> {
         self.at(&self.pace)
     }
 
-    /// The same for another device.
+    /// Returns the objective for another device.
     fn at(&self, pace: &Pace) -> Objective {
         let slow = if self.dense { ARCHIVE_BYTES_PER_SECOND } else { f64::INFINITY };
-        let rate = |rate: f64| step(rate.min(slow));
+        let rate = |rate: f64| round_rate(rate.min(slow));
         let target = TargetRates::from_speeds(rate(pace.write), rate(pace.read), 0.0);
         Objective { weights: *self.weights, target, reads: self.reads }
     }
 }
 
-/// A rate in steps of 10 %: each change of what is known of a device makes the predictor think again.
-fn step(rate: f64) -> f64 {
+/// Rounds a rate down to steps of 10 %, because each new rate makes the predictor choose again.
+fn round_rate(rate: f64) -> f64 {
     1.1f64.powf(rate.max(1.0).ln().div_euclid(1.1f64.ln()))
 }
 

@@ -6,12 +6,12 @@ use std::path::Path;
 use terrace_predict::Memory;
 use terrace_system::replace;
 
-/// Where a store keeps it.
+/// The file of the store's directory that holds them.
 pub(super) const REMEMBERED_FILE: &str = "predictor.streams";
 /// The number of streams that are kept: the most recent ones.
 const MAX_KEPT_STREAMS: usize = 256;
 
-/// Streams, by name, and what is remembered of them.
+/// Streams by name, with their memory.
 pub(super) type Memories = Vec<(u64, Memory)>;
 
 /// Reads the kept streams. An unreadable file counts as empty, because it only saves time.

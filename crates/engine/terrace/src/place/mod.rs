@@ -1,5 +1,5 @@
-//! Where replicas go, and under which encoding: the decisions of `terrace-plan`, fed with what `terrace-predict` expects
-//! of the bytes and with the store's tiers as they are.
+//! Decides where replicas go and how they are encoded: calls `terrace-plan` with the costs that `terrace-predict` expects
+//! for the bytes, and with the current state of the store's tiers.
 
 mod lessons;
 mod memory;
@@ -33,18 +33,19 @@ use crate::devices::{Device, Tiers, append_to, with_scratch};
 use crate::home::Rules;
 use crate::hotness::Hotness;
 
-/// Shorter extents are not worth a thought: what is known of the stream serves.
+/// Shorter extents are not studied. They use what is known of their stream.
 const MIN_STUDIED_BYTES: usize = 8 << 10;
-/// Encoding gains nothing on devices with at least this write rate.
+/// Encoding does not pay on devices with at least this write rate.
 const FAST_BYTES_PER_SECOND: f64 = 1e9;
-/// Hardly anything but the bytes stored matters where the ratio has at least this weight.
+/// If the ratio has at least this weight, the number of stored bytes is all that matters.
 const DENSE_RATIO_WEIGHT: f64 = 0.8;
 /// The assumed cost of an encoding whose speed is unknown.
 pub(crate) const UNKNOWN_ENCODING_COST: Expected = Expected::from_speeds(3e8, 1e9, 1.0);
-/// How often what is written is taken to be read, at least.
+/// The lowest number of times that written bytes are expected to be read.
 pub(crate) const MIN_EXPECTED_READS: f64 = 1.0;
 
-/// Decides for what is written, by the rules of now, the tiers as they are, and what was learned of streams.
+/// Plans the replicas of written bytes, from the current rules, the current state of the tiers, and what was learned about
+/// streams.
 pub(crate) struct Planning {
     pub rules: Rules,
     pub tiers: Arc<Tiers>,
@@ -55,14 +56,14 @@ pub(crate) struct Planning {
 }
 
 impl Planning {
-    /// Plans replicas of the bytes of `key`, whose elements' type may be known.
+    /// Returns a placer for bytes of `key`. `element` is the type of their elements, if known.
     pub fn placer<'a>(&'a self, key: &'a [u8], element: Option<Element>, wanted: Wanted) -> Placer<'a> {
         let pinned = self.pinned(key);
         let wanted = Wanted { raw_first: wanted.raw_first && pinned.is_none(), ..wanted };
         Placer { planning: self, key, wanted, known: self.lessons.of(key, element), file: xxh3_64(key), pinned }
     }
 
-    /// The encoding that the rule for a key names.
+    /// Returns the encoding that the rule for a key names.
     pub fn pinned(&self, key: &[u8]) -> Option<Encoding> {
         self.rules.now().rule_for(key).and_then(|rule| rule.encoding.as_deref().copied())
     }
@@ -75,26 +76,26 @@ pub(crate) struct Placer<'a> {
     wanted: Wanted,
     /// The stream of the bytes. See `Lessons` for the lock order.
     known: Arc<Mutex<Known>>,
-    /// The object, for the stream that it is part of.
+    /// A number for the object within its stream.
     file: u64,
-    /// The encoding that the rule for the object wants.
+    /// The encoding that the rule for the object names.
     pinned: Option<Encoding>,
 }
 
-/// A replica that is to be made.
+/// A replica to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplicaPlan {
     pub target: TargetId,
     pub encoding: Encoding,
 }
 
-/// The replicas of an extent that are to be made. The first one is written first, and read first.
+/// The replicas of an extent to make. The first one is written first, and read first.
 pub(crate) type ReplicaPlans = SmallVec<[ReplicaPlan; 3]>;
 
-/// Where the first bytes of a run go.
+/// The plan for the first bytes of a run.
 #[derive(Debug, Default)]
 pub(crate) struct ExtentPlan {
-    /// How many of the bytes it is for.
+    /// The number of bytes that it covers.
     pub length: usize,
     pub replicas: ReplicaPlans,
     /// Whether the first replica's target has a higher latency than was asked for.
@@ -102,8 +103,8 @@ pub(crate) struct ExtentPlan {
 }
 
 impl<'a> Placer<'a> {
-    /// Where the replicas of `raw`, the object's bytes from `offset` on, go, or of as much of it as goes to the same
-    /// places. None where no target has room.
+    /// Plans the replicas of `raw`, the object's bytes from `offset` on, or of as many of the first bytes as go to the same
+    /// targets. The plan is empty if no target has room.
     pub fn place(&self, offset: u64, raw: &[u8]) -> ExtentPlan {
         let reads = self.reads(offset, raw.len());
         let site = Site { wanted: self.wanted, beside: &[], reads };
@@ -113,7 +114,7 @@ impl<'a> Placer<'a> {
             && let Ok(device) = self.planning.tiers.device(first.target)
         {
             self.study(offset, raw, device, &self.wanted.first, reads);
-            // Another thread may have learned of the same stream meanwhile.
+            // Another thread may have learned about the same stream meanwhile.
             let now = self.costs();
             if !Arc::ptr_eq(&now, &costs) {
                 placement = self.plan_with(raw.len(), &site, &now);
@@ -124,7 +125,7 @@ impl<'a> Placer<'a> {
         }
         let out_of_reach = |most| self.planning.planner.is_out_of_reach(&self.planning.tiers, self.wanted.tiers, most);
         if self.wanted.max_latency.is_some_and(out_of_reach) {
-            // No eviction makes a target quicker: it gives way, and the receipt says so.
+            // No eviction makes a target faster. So the limit is dropped, and the receipt says so.
             let wanted = Wanted { max_latency: None, ..self.wanted };
             let placed = self.plan_lasting_or_not(raw.len(), &Site { wanted, ..site });
             return ExtentPlan { is_slow: true, ..placed };
@@ -132,7 +133,8 @@ impl<'a> Placer<'a> {
         self.plan_lasting_or_not(raw.len(), &site)
     }
 
-    /// Plans; where what outlives a reboot is full or away for now, for memory alone, and the rest is owed.
+    /// Plans the replicas. If the persistent targets are full or away for now, plans a replica in memory alone, and the
+    /// others become pending.
     fn plan_lasting_or_not(&self, length: usize, site: &Site<'_>) -> ExtentPlan {
         let placement = self.plan(length, site);
         if placement.replicas.is_empty() && !site.wanted.volatile && !site.wanted.is_all_persistent() {
@@ -141,13 +143,13 @@ impl<'a> Placer<'a> {
         placement
     }
 
-    /// The number of replicas that an extent gets if `planned` ones were planned: under a budget, as many as fit.
+    /// Returns the number of replicas that an extent gets if the plan has `planned` ones: under a budget, as many as fit.
     pub fn count(&self, planned: usize) -> usize {
         let wanted = usize::from(self.wanted.replicas);
         if self.wanted.budget.is_some() { planned.clamp(1, wanted) } else { wanted }
     }
 
-    /// Targets to owe replicas to that none takes now.
+    /// Returns targets for replicas that no target takes now. They become pending there.
     pub fn for_later(&self, missing: usize, beside: &[TargetId]) -> Vec<TargetId> {
         let levels = &self.planning.tiers.tiers;
         let all_persistent = self.wanted.is_all_persistent();
@@ -156,7 +158,7 @@ impl<'a> Placer<'a> {
         self.planning.tiers.for_later(beside, missing, allowed, self.wanted.volatile)
     }
 
-    /// A target that outlives a reboot, to owe a replica to where none of these does and one has to.
+    /// Returns a persistent target for a pending replica, if none of `chosen` is persistent and one must be.
     pub fn lasting_for_later(&self, chosen: &[TargetId]) -> Option<TargetId> {
         let lasts = |id: &TargetId| {
             self.planning.tiers.device(*id).is_ok_and(|device| self.planning.tiers.tier(device).persistent)
@@ -166,26 +168,27 @@ impl<'a> Placer<'a> {
         if lacks { owed().first().copied() } else { None }
     }
 
-    /// Where up to `missing` more replicas of an extent go, beside those on `beside`.
+    /// Plans up to `missing` more replicas of an extent, in addition to those on `beside`.
     pub fn place_more(&self, length: usize, missing: usize, beside: &[TargetId]) -> ReplicaPlans {
         let wanted = Wanted { replicas: missing.min(255) as u8, ..self.wanted };
         self.plan(length, &Site { wanted, beside, reads: 0.0 }).replicas
     }
 
-    /// Where one more replica of an extent goes, on these tiers. Whether it may be in memory is for `volatile` to say alone.
+    /// Returns a target for one more replica of an extent on these tiers. `volatile` alone decides whether it may be in
+    /// memory.
     pub fn place_on(&self, tiers: TierSet, length: usize, beside: &[TargetId], volatile: bool) -> Option<TargetId> {
         let (ack, max_latency, persistent) = (Ack::Placed, None, false);
         let wanted = Wanted { replicas: 1, tiers, volatile, persistent, ack, max_latency, ..self.wanted };
         self.plan(length, &Site { wanted, beside, reads: 0.0 }).replicas.first().map(|placed| placed.target)
     }
 
-    /// Of these tiers, those that replicas may be on.
+    /// Returns those of these tiers on which replicas may be.
     pub fn allowed(&self, tiers: impl IntoIterator<Item = usize>) -> TierSet {
         TierSet::of(tiers.into_iter().filter(|level| self.wanted.tiers.has(*level as u8)))
     }
 
-    /// Where the replicas of a stored extent should be, and how encoded, planned with what is there so that little is
-    /// moved; with `stay`, on the targets where they are. Nothing where no plan is better known.
+    /// Plans the replicas of a stored extent again, such that few of them move. With `stay`, they keep their targets.
+    /// Returns none if no better plan is known.
     pub fn replan(&self, extent: &Extent, raw: &[u8], stay: bool) -> ReplicaPlans {
         let site = Site { wanted: self.wanted, beside: &[], reads: self.reads(extent.offset, raw.len()) };
         let costs = match self.pinned {
@@ -195,13 +198,15 @@ impl<'a> Placer<'a> {
         self.planning.planner.replan(&self.planning.tiers, raw.len(), &site, &costs, &extent.replicas, stay)
     }
 
-    /// The expected cost of every encoding on a stored extent. For its own encodings, the measured sizes.
+    /// Returns the expected cost of every encoding on a stored extent, with the measured sizes for the encodings of its
+    /// replicas.
     fn surveyed(&self, extent: &Extent, raw: &[u8]) -> Costs {
         let mut expected = self.planning.lessons.survey_extent(&self.known, raw, &self.planning.tiers, &self.wanted);
         let encoded = || extent.replicas.iter().filter(|replica| replica.encoding != Encoding::NONE);
         let made = |replica: &Replica| f64::from(replica.stored.max(1)) / f64::from(extent.raw_len);
         let of = |encoding| expected.iter().find(|(known, _)| *known == encoding).map(|(_, expected)| expected.stored);
-        // Short extents were not surveyed one by one: what one encoding made of these bytes tells what others would.
+        // Short extents were not surveyed one by one. The result of one encoding on these bytes scales the expected results
+        // of the others.
         let share = encoded().find_map(|replica| Some(made(replica) / of(replica.encoding)?));
         if let Some(share) = share.filter(|_| raw.len() < SHORT_EXTENT_BYTES) {
             expected.iter_mut().for_each(|(_, expected)| expected.stored *= share);
@@ -216,7 +221,7 @@ impl<'a> Placer<'a> {
         Costs::new(expected)
     }
 
-    /// How to encode one more replica of an extent on `device`.
+    /// Chooses the encoding of one more replica of an extent on `device`.
     pub fn encoding(&self, device: &Device, extent: &Extent, raw: &[u8], missing: usize) -> Encoding {
         if let Some(pinned) = self.pinned {
             return pinned;
@@ -240,45 +245,46 @@ impl<'a> Placer<'a> {
         self.planning.planner.encoding(&self.planning.tiers, device, raw.len(), reads, wanted, &costs)
     }
 
-    /// Whether the bytes stored are limited.
+    /// Returns whether the number of stored bytes is limited.
     pub fn has_budget(&self) -> bool {
         self.wanted.budget.is_some()
     }
 
-    /// Whether an extent gets one more replica on `device`, of `stored` bytes: what the budget pays for, and what it may
-    /// not cost, as many as are wanted at least, and one that outlives a reboot.
+    /// Returns whether an extent gets one more replica of `stored` bytes on `device`: because the budget pays for it,
+    /// because the extent has fewer replicas than the least number that is wanted, or because it would be the first
+    /// persistent one.
     pub fn affords(&self, extent: &Extent, device: &Device, stored: u32) -> bool {
         let few = extent.replicas.len() < usize::from(self.wanted.least);
-        few || self.pays(extent, stored) || self.saves(extent, device)
+        few || self.is_within_budget(extent, stored) || self.is_first_persistent(extent, device)
     }
 
-    /// Whether the budget pays for one more replica of `stored` bytes.
-    fn pays(&self, extent: &Extent, stored: u32) -> bool {
+    /// Returns whether the budget pays for one more replica of `stored` bytes.
+    fn is_within_budget(&self, extent: &Extent, stored: u32) -> bool {
         let all: f64 = extent.replicas.iter().map(|replica| f64::from(replica.stored)).sum();
         self.wanted.budget.is_none_or(|Budget(times)| all + f64::from(stored) <= times * f64::from(extent.raw_len))
     }
 
-    /// Replicas in memory that the budget does not cover in addition to a new persistent one of `stored` bytes.
-    pub fn beyond<'e>(&self, extent: &'e Extent, stored: u32) -> impl Iterator<Item = &'e Replica> {
+    /// Returns the replicas in memory that exceed the budget together with a new persistent replica of `stored` bytes.
+    pub fn replicas_over_budget<'e>(&self, extent: &'e Extent, stored: u32) -> impl Iterator<Item = &'e Replica> {
         let fleeting = |replica: &&Replica| {
             self.planning.tiers.device(replica.target).is_ok_and(|device| !self.planning.tiers.tier(device).persistent)
         };
         let (mut left, least) = (extent.clone(), usize::from(self.wanted.least));
         extent.replicas.iter().filter(fleeting).filter(move |replica| {
-            let goes = left.replicas.len() >= least && !self.pays(&left, stored);
+            let goes = left.replicas.len() >= least && !self.is_within_budget(&left, stored);
             left.replicas.retain(|kept| !goes || kept != *replica);
             goes
         })
     }
 
-    /// Whether a replica on `device` would be the first that outlives a reboot, as one has to.
-    fn saves(&self, extent: &Extent, device: &Device) -> bool {
+    /// Returns whether a replica on `device` would be the first persistent one, if one is required.
+    fn is_first_persistent(&self, extent: &Extent, device: &Device) -> bool {
         let lasts = |device: &Device| self.planning.tiers.tier(device).persistent;
         let saved = |replica: &Replica| self.planning.tiers.device(replica.target).is_ok_and(lasts);
         !self.wanted.volatile && lasts(device) && !extent.replicas.iter().any(saved)
     }
 
-    /// Encodes an extent, appends a replica of it, and learns from what that took.
+    /// Encodes an extent, appends a replica of it, and learns from the result.
     pub fn append(&self, device: &Device, identity: Identity, encoding: Encoding, raw: &[u8]) -> io::Result<Replica> {
         let encoding = self.pinned.unwrap_or(encoding);
         if raw.len() < MIN_STUDIED_BYTES {
@@ -293,12 +299,12 @@ impl<'a> Placer<'a> {
         Ok(replica)
     }
 
-    /// How often bytes are expected to be read.
+    /// Returns how often bytes are expected to be read.
     fn reads(&self, offset: u64, length: usize) -> f64 {
         MIN_EXPECTED_READS.max(self.planning.hotness.reads(self.key, offset, offset + length as u64))
     }
 
-    /// The expected costs of the permitted encodings.
+    /// Returns the expected costs of the permitted encodings.
     fn costs(&self) -> Arc<Costs> {
         let mut known = self.known.lock();
         match self.pinned {
@@ -315,7 +321,7 @@ impl<'a> Placer<'a> {
         self.planning.planner.place(&self.planning.tiers, length, site, costs)
     }
 
-    /// Studies the bytes for a device, where that may pay.
+    /// Studies the bytes for a device, if that may pay.
     fn study(&self, offset: u64, raw: &[u8], device: &Device, weights: &Weights, reads: f64) {
         if self.pinned.is_some() || raw.len() < MIN_STUDIED_BYTES {
             return;
@@ -333,7 +339,8 @@ impl<'a> Placer<'a> {
     }
 }
 
-/// Whether bytes stored are what matters: by their weight, or because a budget of them is to hold many replicas.
+/// Returns whether stored bytes are what matters: because of their weight, or because a budget for them limits the number of
+/// replicas.
 fn is_dense(wanted: &Wanted, weights: &Weights) -> bool {
     weights.ratio > DENSE_RATIO_WEIGHT || wanted.budget.is_some()
 }

@@ -10,19 +10,19 @@ use crate::config::Ack;
 use crate::devices::Tiers;
 use crate::{Error, Result};
 
-/// The pair of an object's attributes that says what was asked for with it, as TOML.
+/// The attribute of an object that holds the options with which it was written, as TOML.
 const ASKED_ATTRIBUTE: &str = "terrace.asked";
 
-/// How an object is to be written; what is left open comes from the store's rules and configuration.
+/// The options of a write. Settings that are left open come from the store's rules and configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PutOptions {
-    /// How many replicas.
+    /// The number of replicas.
     pub replicas: Option<u8>,
-    /// When the call may return.
+    /// The acknowledgement for which the call waits.
     #[serde(skip)]
     pub ack: Option<Ack>,
-    /// The type of the bytes' elements, where it is known.
+    /// The type of the bytes' elements, if it is known.
     #[serde(skip)]
     pub element: Option<Element>,
     /// The requirements for this object. Of two that conflict, the first one applies.
@@ -30,17 +30,17 @@ pub struct PutOptions {
     pub requirements: Vec<Asked>,
     /// The weights for choosing encodings. They override requirements.
     pub weights: Option<Weights>,
-    /// The most bytes stored for each byte given, over all replicas.
+    /// The limit for the bytes stored for each byte given, over all replicas.
     pub budget: Option<Budget>,
     /// The highest latency, in seconds, of a target that holds the first replica.
     pub max_latency: Option<f64>,
     /// The names of the only tiers to use. A write with a name that no tier has fails. A tier that is removed after the write counts
     /// for nothing, as does an unknown name in [`Question::options`](crate::Question::options).
     pub tiers: Option<Vec<String>>,
-    /// The object's attributes; none: those of a file that was modified just now.
+    /// The object's attributes. If none, those of a file that was modified just now.
     #[serde(skip)]
     pub attributes: Option<Attributes>,
-    /// Write only if the key names nothing yet.
+    /// Whether the write fails if the key exists already.
     #[serde(skip)]
     pub create_new: bool,
     /// The options of the level below. They decide each setting that these options leave open.
@@ -49,8 +49,8 @@ pub struct PutOptions {
 }
 
 impl PutOptions {
-    /// Puts an operation's options over its application's: each setting comes from the highest level that decides it, be it
-    /// by number or by a requirement.
+    /// Combines an operation's options with those of its application. Each setting comes from the highest level that decides
+    /// it, either directly or by a requirement.
     ///
     /// ```
     /// use terrace::{Ack, PutOptions};
@@ -74,15 +74,15 @@ impl PutOptions {
         self
     }
 
-    /// These options and those of the levels below, the highest first.
+    /// Returns these options and those of the levels below, the highest first.
     pub(crate) fn levels(&self) -> impl Iterator<Item = &PutOptions> {
         std::iter::successors(Some(self), |level| level.below.as_deref())
     }
 
-    /// Refuses values that no write can honour.
+    /// Checks the values of these options.
     ///
     /// # Errors
-    /// [`Error::Config`] where a level asks for no replicas.
+    /// [`Error::Config`] if a level asks for no replicas.
     pub fn check(&self) -> Result<()> {
         if self.levels().any(|level| level.replicas == Some(0)) {
             return Err(Error::Config("replicas = 0 stores nothing; ask for at least 1".into()));
@@ -90,7 +90,7 @@ impl PutOptions {
         Ok(())
     }
 
-    /// Refuses values that no write to these tiers can honour, and tiers that do not exist.
+    /// Checks these options, and that the tiers exist.
     ///
     /// # Errors
     /// [`Error::Config`] as [`check`](Self::check), and for an unknown tier.
@@ -98,7 +98,7 @@ impl PutOptions {
         self.check()?;
         for names in self.levels().filter_map(|level| level.tiers.as_ref()) {
             if names.is_empty() {
-                return Err(Error::Config("tiers = [] leaves nothing to use; name some, or leave `tiers` out".into()));
+                return Err(Error::Config("tiers = [] allows no tier; name some, or leave `tiers` out".into()));
             }
             names.iter().try_for_each(|name| tiers.level(name).map(drop))?;
         }
@@ -117,16 +117,16 @@ impl PutOptions {
         PutOptions { ack: None, element: None, attributes: None, create_new: false, below, ..self.clone() }
     }
 
-    /// Keeps what lasts with an object's attributes.
+    /// Stores the lasting options in an object's attributes.
     pub(crate) fn keep(&self, attributes: &mut Attributes) {
         attributes.user.remove(ASKED_ATTRIBUTE);
         if self.says_how() || self.levels().any(|level| level.replicas.is_some()) {
-            // What cannot be written does not hold for ever; numbers and names always can.
+            // This cannot fail: the options hold only numbers and names. If it did, the options would only not be kept.
             attributes.user.extend(toml::to_string(self).ok().map(|text| (ASKED_ATTRIBUTE.to_owned(), text)));
         }
     }
 
-    /// Whether it says how replicas are to be placed or encoded.
+    /// Returns whether any option decides how replicas are placed or encoded.
     pub(crate) fn says_how(&self) -> bool {
         self.levels().any(|level| {
             let constrained = level.budget.is_some() || level.max_latency.is_some() || level.tiers.is_some();
@@ -135,7 +135,7 @@ impl PutOptions {
     }
 }
 
-/// The element type that a file's name tells.
+/// Returns the element type that a file's name tells, if any.
 pub fn element_of(name: &[u8]) -> Option<Element> {
     let extension = name.rsplit(|&b| b == b'.').next()?;
     Some(match extension {

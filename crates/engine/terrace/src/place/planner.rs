@@ -1,4 +1,4 @@
-//! The planner with its memory, and the store's tiers as it sees them.
+//! The planner, its memo, and the state of the store's tiers in its form.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ use super::{ExtentPlan, ReplicaPlan, ReplicaPlans};
 use crate::devices::{self, Device, Tiers};
 use crate::report::TierState;
 
-/// Speeds and domains are looked at again after this; space, load and whether a target works, for each request.
+/// Speeds and domains are read again after this time. Space, load and whether a target works are read for each request.
 const TIERS_FRESH_TIME: Duration = Duration::from_millis(100);
-/// The share by which speeds may differ from what was planned with.
+/// A speed in the snapshot is kept while the measured one differs by at most this share.
 const SPEED_TOLERANCE_SHARE: f64 = 0.2;
-/// The seconds by which latencies may.
+/// A latency in the snapshot is kept while the measured one differs by at most these seconds.
 const LATENCY_TOLERANCE_SECONDS: f64 = 10e-6;
 /// The power of a processor core, in watts.
 const CORE_WATTS: f64 = 10.0;
@@ -37,11 +37,11 @@ pub(crate) struct Site<'a> {
     pub wanted: Wanted,
     /// Targets that hold a replica of them, or are owed one.
     pub beside: &'a [TargetId],
-    /// How often they are expected to be read.
+    /// The number of expected reads.
     pub reads: f64,
 }
 
-/// Bytes written and read in a second.
+/// A device's speed in bytes per second, for writes and for reads.
 pub(crate) struct Pace {
     pub write: f64,
     pub read: f64,
@@ -57,11 +57,11 @@ struct State {
 /// The plans that this process has made so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Planned {
-    /// Requests: blocks to be written, replicas that were owed, what is to be moved or thought over.
+    /// The number of requests: blocks to write, pending replicas, and extents to move or to plan again.
     pub requests: u64,
-    /// Of these, what was planned before and remembered.
+    /// The number of requests that were answered from the memo.
     pub remembered: u64,
-    /// The time that looking at the tiers and planning took.
+    /// The time that reading the state of the tiers and planning took.
     pub spent: Duration,
 }
 
@@ -71,7 +71,7 @@ impl Planner {
         let mut wanted = site.wanted;
         if !site.beside.is_empty() {
             (wanted.first, wanted.raw_first, wanted.budget) = (wanted.rest, false, None);
-            // It holds for the first replica, which is there.
+            // The limit holds for the first replica, which exists already.
             wanted.max_latency = None;
             let lasts = |id: &TargetId| tiers.device(*id).is_ok_and(|device| tiers.tier(device).persistent);
             wanted.volatile |= site.beside.iter().any(lasts);
@@ -79,27 +79,27 @@ impl Planner {
         let taken = |device: &Device| {
             site.beside.iter().any(|id| tiers.device(*id).is_ok_and(|beside| beside.domain == device.domain))
         };
-        let targets = among(tiers, |device| !taken(device));
+        let targets = set_of_targets(tiers, |device| !taken(device));
         let want = Want { bytes: bytes as u64, reads: site.reads, targets };
-        let placed = self.with(tiers, |snapshot, memo| {
-            let placed = placement(thrifty(&want, snapshot, wanted, costs, memo)?, tiers, bytes);
+        let placed = self.plan_now(tiers, |snapshot, memo| {
+            let placed = placement(plan_within_budget(&want, snapshot, wanted, costs, memo)?, tiers, bytes);
             let is_slow = wanted.max_latency.is_some_and(|most| latency_of_first(&placed, tiers, snapshot) > most);
             Some(ExtentPlan { is_slow, ..placed })
         });
         placed.unwrap_or_default()
     }
 
-    /// Whether none of these tiers' targets that work has a latency as low as `most`, full or not.
+    /// Returns whether no working target on these tiers, full or not, has a latency of at most `most`.
     pub fn is_out_of_reach(&self, tiers: &Tiers, allowed: TierSet, most: f64) -> bool {
         let (_, targets) = describe_tiers(tiers);
         !targets.iter().any(|target| target.up && allowed.has(target.tier) && target.latency <= most)
     }
 
-    /// Plans with the tiers as they are now, and counts what that takes.
-    fn with<T>(&self, tiers: &Tiers, make: impl FnOnce(&mut Snapshot, &mut Memo) -> Option<T>) -> Option<T> {
+    /// Plans with the current state of the tiers, and counts the request and its time.
+    fn plan_now<T>(&self, tiers: &Tiers, make: impl FnOnce(&mut Snapshot, &mut Memo) -> Option<T>) -> Option<T> {
         let State { memo, tiers: held, planned } = &mut *self.state.lock();
         let (started, hits, misses) = (Instant::now(), memo.hits, memo.misses);
-        let made = fresh(held, tiers).and_then(|snapshot| make(snapshot, memo));
+        let made = refresh_snapshot(held, tiers).and_then(|snapshot| make(snapshot, memo));
         let (hit, missed) = (memo.hits > hits, memo.misses > misses);
         planned.requests += u64::from(hit || missed);
         planned.remembered += u64::from(hit && !missed);
@@ -112,9 +112,10 @@ impl Planner {
     pub fn pace(&self, tiers: &Tiers, device: &Device) -> Pace {
         let at = tiers.devices.iter().position(|other| other.id == device.id);
         let State { tiers: held, .. } = &mut *self.state.lock();
-        // Speeds are the same as when it was planned just now.
+        // No plan was made since, so the speeds are current.
         let is_fresh = held.as_ref().is_some_and(|(made, _)| made.elapsed() < TIERS_FRESH_TIME);
-        let snapshot = if is_fresh { held.as_mut().map(|(_, snapshot)| snapshot) } else { fresh(held, tiers) };
+        let snapshot =
+            if is_fresh { held.as_mut().map(|(_, snapshot)| snapshot) } else { refresh_snapshot(held, tiers) };
         let rates = snapshot.and_then(|snapshot| snapshot.rates().get(at?).copied());
         rates.map_or_else(
             || Pace { write: device.writing.rate(), read: device.reading.rate() },
@@ -125,13 +126,13 @@ impl Planner {
         )
     }
 
-    /// The plans made so far.
+    /// Returns the number of plans so far.
     pub fn planned(&self) -> Planned {
         self.state.lock().planned
     }
 
-    /// Plans the replicas of `length` bytes that are partly stored already. With `stay`, they keep their targets.
-    /// Nothing where there is no such plan, or one that cuts the bytes.
+    /// Plans the replicas of `length` bytes that are partly stored already. With `stay`, they keep their targets. Returns
+    /// none if there is no such plan, or only one that divides the bytes.
     pub fn replan(
         &self,
         tiers: &Tiers,
@@ -142,7 +143,7 @@ impl Planner {
         stay: bool,
     ) -> ReplicaPlans {
         let holds = |device: &Device| stored.iter().any(|replica| replica.target == device.id);
-        let targets = among(tiers, |device| !stay || holds(device));
+        let targets = set_of_targets(tiers, |device| !stay || holds(device));
         let want = Want { bytes: bytes as u64, reads: site.reads, targets };
         let pages = (bytes as u64).div_ceil(PAGE_BYTES) as u32;
         let piece = |replica: &Replica| {
@@ -150,14 +151,14 @@ impl Planner {
             Some(Piece { start: 0, pages, target, encoding: replica.encoding, stored: replica.stored.into() })
         };
         let present: Vec<Piece> = stored.iter().filter_map(piece).collect();
-        let planned = self.with(tiers, |snapshot, memo| {
+        let planned = self.plan_now(tiers, |snapshot, memo| {
             let plan = replan(&want, &present, snapshot, &site.wanted, costs, memo).ok()?;
             Some(placement(plan, tiers, bytes)).filter(|placement| placement.length == bytes)
         });
         planned.unwrap_or_default().replicas
     }
 
-    /// The tiers as they are now.
+    /// Returns the current state of the tiers.
     pub fn tiers(&self, tiers: &Tiers) -> Option<Snapshot> {
         let (levels, targets) = describe_tiers(tiers);
         snapshot_of(tiers, levels, targets)
@@ -189,21 +190,21 @@ impl Planner {
         wanted: Wanted,
         costs: &Costs,
     ) -> Encoding {
-        let targets = among(tiers, |other| other.id == device.id);
+        let targets = set_of_targets(tiers, |other| other.id == device.id);
         let want = Want { bytes: bytes as u64, reads, targets };
         let (all, ack, max_latency) = (TierSet::ALL, Ack::Placed, None);
         let wanted = Wanted { replicas: 1, volatile: true, persistent: false, tiers: all, ack, max_latency, ..wanted };
-        let planned = self.with(tiers, |snapshot, memo| {
+        let planned = self.plan_now(tiers, |snapshot, memo| {
             // Its space was reserved when it was chosen. The next plan measures the space again.
             (0..snapshot.targets().len()).for_each(|at| snapshot.set_space(at, u64::MAX, 0));
-            Some(thrifty(&want, snapshot, wanted, costs, memo)?.replicas.first()?.first()?.encoding)
+            Some(plan_within_budget(&want, snapshot, wanted, costs, memo)?.replicas.first()?.first()?.encoding)
         });
         planned.unwrap_or(Encoding::NONE)
     }
 }
 
-/// The tiers as they are now.
-fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option<&'a mut Snapshot> {
+/// Returns the snapshot of the tiers, after an update.
+fn refresh_snapshot<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option<&'a mut Snapshot> {
     let devices = || tiers.devices.iter().take(MAX_TARGETS);
     let old = held.as_ref().is_none_or(|(made, snapshot)| {
         let up = snapshot.targets().iter().map(|target| target.up);
@@ -212,7 +213,7 @@ fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option
     if old {
         let (levels, mut targets) = describe_tiers(tiers);
         if let Some((_, before)) = held {
-            targets.iter_mut().zip(before.targets()).for_each(|(now, before)| steady(now, before));
+            targets.iter_mut().zip(before.targets()).for_each(|(now, before)| keep_similar_speeds(now, before));
         }
         *held = snapshot_of(tiers, levels, targets).map(|snapshot| (Instant::now(), snapshot));
     } else if let Some((_, snapshot)) = held {
@@ -225,9 +226,8 @@ fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option
     held.as_mut().map(|(_, snapshot)| snapshot)
 }
 
-/// Keeps what was known of a target's speeds as long as it is hardly different: each change makes what was planned worth
-/// nothing.
-fn steady(now: &mut Target, before: &Target) {
+/// Keeps the old speeds of a target if they differ little from the new ones, because each change makes the memo useless.
+fn keep_similar_speeds(now: &mut Target, before: &Target) {
     let keep = |now: &mut f64, before: f64, hardly: f64| {
         if (*now - before).abs() <= hardly.max(SPEED_TOLERANCE_SHARE * before) {
             *now = before;
@@ -238,8 +238,9 @@ fn steady(now: &mut Target, before: &Target) {
     keep(&mut now.latency, before.latency, LATENCY_TOLERANCE_SECONDS);
 }
 
-/// The plan, or where the budget is not enough for the fewest replicas, the one that stores the fewest bytes.
-fn thrifty<'m>(
+/// Returns the plan. If the budget is too small for the least number of replicas, returns the plan that stores the fewest
+/// bytes.
+fn plan_within_budget<'m>(
     want: &Want,
     snapshot: &Snapshot,
     wanted: Wanted,
@@ -263,17 +264,18 @@ fn thrifty<'m>(
     plan(want, snapshot, &wanted, costs, memo).ok()
 }
 
-/// The targets that these devices are.
-fn among(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> TargetSet {
+/// Returns the set of targets that these devices are.
+fn set_of_targets(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> TargetSet {
     TargetSet::of(tiers.devices.iter().enumerate().filter(|(_, device)| usable(device)).map(|(at, _)| at))
 }
 
-/// Tiers and targets as the planner takes them; none where they cannot be, which checked configurations do not say.
+/// Converts tiers and targets for the planner. None if it does not accept them, which cannot happen with a checked
+/// configuration.
 pub(crate) fn snapshot_of(tiers: &Tiers, levels: Vec<Tier>, targets: Vec<Target>) -> Option<Snapshot> {
     Some(Snapshot::new(levels, targets, CORE_WATTS).ok()?.filled(filled(tiers)))
 }
 
-/// The used share of each tier, 0 to 1.
+/// Returns the used share of each tier, from 0 to 1.
 fn filled(tiers: &Tiers) -> impl Iterator<Item = f64> + '_ {
     (0..tiers.tiers.len()).map(|tier| {
         let devices = tiers.devices.iter().filter(|device| device.tier == tier);
@@ -285,8 +287,9 @@ fn filled(tiers: &Tiers) -> impl Iterator<Item = f64> + '_ {
     })
 }
 
-/// The tiers and targets as plain data. Tiers are listed fastest first, and the order stands: a target that was measured
-/// quicker than one of a tier before counts as quick as that, for what it is written to first may be memory.
+/// Describes the tiers and targets as plain data. Tiers are listed fastest first, and this order stands: a target that was
+/// measured to be faster than one of an earlier tier counts as equally fast, because its first writes may have gone to
+/// memory.
 pub(crate) fn describe_tiers(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
     let levels =
         tiers.tiers.iter().map(|tier| Tier { name: tier.name.clone(), persistent: tier.persistent, watts: tier.watts });
@@ -321,14 +324,14 @@ pub(crate) fn describe_tiers(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
     (levels.collect(), targets)
 }
 
-/// The latency, in seconds, of the target that a placement's first replica is for.
+/// Returns the latency, in seconds, of the target of a plan's first replica.
 fn latency_of_first(placed: &ExtentPlan, tiers: &Tiers, snapshot: &Snapshot) -> f64 {
     let first = placed.replicas.first().map(|first| first.target);
     let at = first.and_then(|first| tiers.devices.iter().position(|device| device.id == first));
     at.and_then(|at| snapshot.targets().get(at)).map_or(0.0, |target| target.latency)
 }
 
-/// The first extent of a plan.
+/// Returns the first extent of a plan.
 fn placement(plan: &Plan, tiers: &Tiers, bytes: usize) -> ExtentPlan {
     let pieces = || plan.replicas.iter().filter_map(|pieces| pieces.first());
     let pages = pieces().map(|piece| piece.pages).min().unwrap_or(0);

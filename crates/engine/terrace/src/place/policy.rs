@@ -1,5 +1,5 @@
-//! The policy of one write, resolved from the operation, the rule for its key and the store
-//! (HReplica IV-B.2).
+//! The policy of one write: combines the options of the operation, the rule for its key, and the store's defaults (HReplica
+//! IV-B.2).
 
 use smallvec::SmallVec;
 use terrace_plan::policy::{Ask, Level, Policy as Wanted, Replicas, Resolution, resolve_levels};
@@ -10,14 +10,14 @@ use crate::config::{Ack, Config, Rule};
 /// The policy for one key.
 #[derive(Clone, Copy)]
 pub(crate) struct Policy {
-    /// Replicas that were asked for.
+    /// The number of replicas that was asked for.
     pub asked: u8,
-    /// The constraints for the planner, with at most one replica for each failure domain.
+    /// The constraints for the planner. The number of replicas is at most the number of failure domains.
     pub wanted: Wanted,
 }
 
 impl Planning {
-    /// The policy for a write to a key.
+    /// Returns the policy for a write to a key.
     pub fn policy(&self, key: &[u8], options: &PutOptions) -> Policy {
         let (policy, resolutions) = self.explained_policy(key, options);
         for resolution in resolutions {
@@ -26,12 +26,12 @@ impl Planning {
         policy
     }
 
-    /// The policy for a key under other rules.
+    /// Returns the policy for a key under other rules.
     pub fn policy_under(&self, config: &Config, key: &[u8], options: &PutOptions) -> Policy {
         self.resolve(config, key, options).0
     }
 
-    /// The policy for a write to a key, with each decision that was taken between wishes.
+    /// Returns the policy for a write to a key, and how each conflict between requests was resolved.
     pub fn explained_policy(&self, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
         self.rules.renew();
         self.resolve(&self.rules.now(), key, options)
@@ -75,7 +75,7 @@ impl Planning {
             volatile: Some(rule.volatile),
         });
         let store = &config.store;
-        // The weakest one is what holds where nothing is said.
+        // `Placed` is the lowest level and the default, so it counts as no request.
         let ack = Some(store.ack).filter(|ack| *ack > Ack::Placed);
         let system = Ask {
             requirements: store.requirements.iter().map(|asked| **asked).collect(),

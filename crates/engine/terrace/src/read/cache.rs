@@ -1,4 +1,4 @@
-//! Bytes that were decoded and verified, kept for small reads that come next to them.
+//! A cache of decoded and verified bytes for small reads.
 
 use std::io;
 use std::sync::Arc;
@@ -9,8 +9,9 @@ use terrace_catalog::Extent;
 use terrace_codec::Encoding;
 use terrace_format::frame::sub_block_len;
 
-/// A chunk of a frame, as long as a sub-block: the write, where the frame begins in its object, and the chunk's first
-/// raw byte in it. Frames never change, and no two of a store are the same write's.
+/// Identifies a chunk of a frame, which is as long as a sub-block: the frame's write, its offset in the object, and the
+/// offset of the chunk's first raw byte in the frame. Frames never change, and no two writes of a store have the same
+/// number.
 type Key = (u64, u64, u32);
 
 #[derive(Clone)]
@@ -22,7 +23,7 @@ impl Weighter<Key, Arc<[u8]>> for Length {
     }
 }
 
-/// The chunks of one process.
+/// The cached chunks of one process.
 pub struct Cache {
     chunks: Option<Lru<Key, Arc<[u8]>, Length>>,
 }
@@ -34,9 +35,9 @@ impl Cache {
         Cache { chunks: (most > 0).then(|| Lru::with_weighter(most as usize, capacity, Length)) }
     }
 
-    /// Fills `out` from the frame's raw byte `skip` on. What is not here comes from `read`, which fills its buffer from the
-    /// raw byte that it is told: one chunk; where the chunk before is here, so that the frame is read in order, all to its end.
-    /// A long read passes by.
+    /// Fills `out` from the frame's raw byte `skip` on. Missing chunks come from `read`, which fills its buffer from the
+    /// given raw byte on: one chunk, or the rest of the frame if the chunk before is cached, because the frame is then read
+    /// in order. A long read bypasses the cache.
     pub fn fill(
         &self,
         extent: &Extent,
@@ -52,7 +53,7 @@ impl Cache {
         while done < out.len() {
             let at = skip + done as u32;
             let (start, from) = (at / size * size, at % size);
-            // One that was kept of a replica with shorter sub-blocks may end before.
+            // A chunk from a replica with shorter sub-blocks may end before `from`.
             let chunk = match chunks.get(&(write, frame, start)).filter(|chunk| chunk.len() > from as usize) {
                 Some(chunk) => chunk,
                 None => {

@@ -1,4 +1,4 @@
-//! The bytes of frames that were fetched ahead of their readers: decoded, verified, and taken once.
+//! Frames that were fetched ahead of their readers: decoded, verified, and used once.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -10,42 +10,42 @@ use terrace_catalog::Extent;
 
 /// At most this many frames, of at most 1 MiB each, are held at a time.
 const MAX_FETCHED_FRAMES: usize = 16;
-/// Buffers that wait for the next frame.
+/// The number of unused buffers that are kept for the next frames.
 const MAX_SPARE_BUFFERS: usize = 4;
 
-/// A frame's name: the write that made it, and where it begins in its object. Frames never change.
+/// Identifies a frame: its write, and its offset in the object. Frames never change.
 type Name = (u64, u64);
 
 enum Slot {
     Queued,
     Fetching,
-    /// The raw bytes from this one on.
+    /// The raw bytes from this offset of the frame on.
     There(u32, Arc<Vec<u8>>),
 }
 
-/// The frames of one process.
+/// The fetched frames of one process.
 #[derive(Default)]
 pub(crate) struct Fetched {
     /// Held for a lookup or an update, never while a frame is fetched or copied. A leaf.
     slots: Mutex<Slots>,
-    /// Signalled when a frame has arrived, or will not.
+    /// Signalled when a frame has arrived or could not be read.
     arrived: Condvar,
-    /// The number of slots, stored under the lock after each change. Readers load it without the lock, relaxed: a reader that
-    /// misses a frame reads it from a target, and one that sees a frame too many finds none under the lock.
+    /// The number of slots, stored under the lock after each change. Readers load it without the lock, relaxed: a reader
+    /// that misses a frame reads it from a target, and one that sees a frame too many finds none under the lock.
     count: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Slots {
     all: HashMap<Name, Slot>,
-    /// Those that are there, as they came.
+    /// The frames that have arrived, oldest first.
     order: VecDeque<Name>,
     spare: Vec<Vec<u8>>,
 }
 
 impl Fetched {
-    /// Keeps a place for a frame that is to be fetched; false where it has one, or there is none left. What has been there for
-    /// longest, and was never asked for, gives way.
+    /// Reserves a slot for a frame. Returns false if the frame has one, or if none is free. The oldest frame that no reader
+    /// asked for is removed if that helps.
     pub fn queue(&self, extent: &Extent) -> bool {
         let mut slots = self.slots.lock();
         if slots.all.contains_key(&extent.frame()) {
@@ -61,7 +61,7 @@ impl Fetched {
         true
     }
 
-    /// A buffer to fetch a frame into; none where nobody waits for it any more.
+    /// Returns a buffer for a frame. None if no reader needs the frame any more.
     pub fn begin(&self, extent: &Extent) -> Option<Vec<u8>> {
         let mut slots = self.slots.lock();
         let slot = slots.all.get_mut(&extent.frame()).filter(|slot| matches!(slot, Slot::Queued))?;
@@ -86,12 +86,13 @@ impl Fetched {
         self.arrived.notify_all();
     }
 
-    /// Whether there is any frame, here or under way.
+    /// Returns whether there is any frame, fetched or on its way.
     pub fn has_any(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Lends `length` raw bytes of the frame from `skip` on, if it is here or under way. Taking the last byte removes the frame.
+    /// Lends `length` raw bytes of the frame from `skip` on, if it is fetched or being fetched. Lending the last byte
+    /// removes the frame.
     pub fn lend(&self, extent: &Extent, skip: u32, length: usize) -> Option<Lent<'_>> {
         if !self.has_any() {
             return None;
@@ -103,7 +104,7 @@ impl Fetched {
                 Slot::Fetching => slots = self.arrived.wait(slots),
                 Slot::There(from, bytes) => break (*from, bytes.clone()),
                 Slot::Queued => {
-                    // Reading it is quicker than waiting. Then `begin` finds no slot, and does not fetch it.
+                    // Reading it now is faster than waiting. `begin` then finds no slot, and does not fetch the frame.
                     slots.remove(name);
                     self.count.store(slots.all.len(), Ordering::Relaxed);
                     return None;
@@ -121,7 +122,7 @@ impl Fetched {
         Some(Lent { of: self, bytes: Some(bytes), range })
     }
 
-    /// Fills `out` with such bytes.
+    /// Copies such bytes to `out`. Returns false if they are not here.
     pub fn fill(&self, extent: &Extent, skip: u32, out: &mut [u8]) -> bool {
         let lent = self.lend(extent, skip, out.len());
         lent.inspect(|lent| out.copy_from_slice(lent.bytes())).is_some()
@@ -148,7 +149,7 @@ impl Slots {
         }
     }
 
-    /// Keeps a buffer for the next frame, if nobody reads it.
+    /// Keeps a buffer for the next frame, if no reader uses it.
     fn give(&mut self, bytes: Arc<Vec<u8>>) {
         if let Some(buffer) = Arc::into_inner(bytes)
             && self.spare.len() < MAX_SPARE_BUFFERS
@@ -158,10 +159,10 @@ impl Slots {
     }
 }
 
-/// A part of a frame's bytes. Their buffer is not used again before this is dropped.
+/// A part of a frame's bytes. Their buffer is not reused before this is dropped.
 pub(crate) struct Lent<'a> {
     of: &'a Fetched,
-    /// None only while it is dropped.
+    /// None only during `drop`.
     bytes: Option<Arc<Vec<u8>>>,
     range: Range<usize>,
 }

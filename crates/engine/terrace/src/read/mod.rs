@@ -1,4 +1,4 @@
-//! Reading: the nearest good replica of each extent, verified; any failure falls over to the next.
+//! Reads each extent from its nearest good replica, and verifies it. If a read fails, the next replica is read.
 
 mod cache;
 mod fetched;
@@ -22,17 +22,17 @@ use crate::{Error, Result};
 use terrace_format::frame::{self, Header, header_len};
 use terrace_format::key;
 
-/// Frames up to this length are fetched in one piece.
+/// Frames up to this length are read as a whole.
 const MAX_WHOLE_READ_BYTES: u32 = 96 << 10;
-/// From targets that are far, a frame is fetched in one piece where this part of it is wanted.
+/// A frame on a remote target is read as a whole if the wanted part, times this, is as long as the frame.
 const FAR_WHOLE_READ_DIVISOR: usize = 4;
 
 /// Reads extents from their replicas, and reports those that it finds bad.
 pub(crate) struct Reader {
-    /// The store's id, the seed of its checksums.
+    /// The store's id, which is the seed of its checksums.
     pub store: u64,
     pub tiers: Arc<Tiers>,
-    /// Learns how quick decoding is.
+    /// Learns from the speed of decoding.
     pub lessons: Arc<Lessons>,
     /// The blocks that small reads have decoded.
     pub cache: Cache,
@@ -43,7 +43,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Fills `out` from the object's byte `offset` on, which these of its extents hold; what they leave out is zero.
+    /// Fills `out` from the object's byte `offset` on, which these of its extents cover. Ranges without an extent are zero.
     pub fn read_extents(
         &self,
         key: &[u8],
@@ -69,7 +69,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads from one extent's frame, from its raw byte `skip` on.
+    /// Reads a part of one extent's frame, from its raw byte `skip` on.
     fn read_extent(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
         match self.fetched.fill(extent, skip, out) {
             true => Ok(()),
@@ -77,7 +77,7 @@ impl Reader {
         }
     }
 
-    /// The same, from its replicas.
+    /// Like `read_extent`, but reads only from replicas, not from fetched frames.
     pub fn fetch_extent(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
         let mut tried = Vec::new();
         for replica in nearest(&self.tiers, extent)? {
@@ -107,7 +107,7 @@ impl Reader {
         Err(Error::Unreadable { key: key::show(key), start: extent.offset, length: u64::from(extent.length), tried })
     }
 
-    /// Whether an extent's nearest replica is worth being read before it is asked for.
+    /// Returns whether it pays to fetch an extent ahead of its reader.
     pub fn is_dear(&self, extent: &Extent) -> Result<bool> {
         match nearest(&self.tiers, extent)?.first() {
             Some(replica) => Ok(is_dear(self.tiers.device(replica.target)?, replica)),
@@ -115,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// The whole frame's raw bytes, from any good replica.
+    /// Reads the raw bytes of a whole frame from any good replica.
     pub fn read_frame(&self, object: u64, extent: &Extent) -> Option<Vec<u8>> {
         let mut raw = vec![0; extent.raw_len as usize];
         extent
@@ -128,7 +128,7 @@ impl Reader {
             .then_some(raw)
     }
 
-    /// Reads from one replica, verified: the frame must be the one that the catalog means.
+    /// Reads from one replica, and verifies that the frame is the one that the catalog names.
     pub fn read_replica(
         &self,
         device: &Device,
@@ -153,7 +153,7 @@ impl Reader {
                 let ours =
                     (identity.object, identity.write, identity.offset) == (source.object, extent.write, source.offset);
                 if !ours || header.raw_len != extent.raw_len || header.encoding != replica.encoding {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "another frame stands here"));
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "another frame is at this place"));
                 }
                 frame::decode_range(&header, skip, out, scratch, |range, into| {
                     let from = head + range.start as usize;
@@ -171,17 +171,17 @@ impl Reader {
     }
 }
 
-/// Raw bytes on a quick device are as near as any cache of ours.
+/// Returns whether a replica is worth caching: raw bytes on a fast device are as near as any cache.
 fn is_dear(device: &Device, replica: &Replica) -> bool {
     replica.encoding != Encoding::NONE || !device.quick
 }
 
-/// Whether the error means that this replica is damaged or gone, rather than its device away.
+/// Returns whether the error means that this replica is damaged or missing, and not that its device is away.
 pub(crate) fn bad(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
 }
 
-/// The name under which a replica of an extent's frame is owed.
+/// Returns the task that identifies a replica of an extent's frame.
 pub(crate) fn task_of(object: u64, extent: &Extent, replica: &Replica) -> Task {
     extent.task(object, replica.target)
 }

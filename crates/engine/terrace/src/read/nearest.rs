@@ -1,4 +1,4 @@
-//! Which replica is read.
+//! Chooses the replica to read.
 
 use smallvec::SmallVec;
 use terrace_catalog::{Extent, Replica};
@@ -8,10 +8,10 @@ use crate::Result;
 use crate::devices::{Device, MAX_QUEUE_SECONDS, Tiers, usual_seconds};
 use crate::report::TierState;
 
-/// The extent's replicas, the quickest to have first; those on devices in trouble last. Of those on one tier, which count as
-/// equally quick, the one whose device this process asks least comes first; then each process has an order of its own
-/// for each extent, so that many that read the same bytes do not all go to one device, and one that reads them again finds
-/// them where it did.
+/// Returns an extent's replicas in the order in which they should be read: the fastest first, and those on devices that are
+/// away last. Devices of one tier count as equally fast. Of these, the device with the lowest load comes first. If loads are
+/// equal, each process has its own order for each extent, so that many readers of the same bytes do not all use one device,
+/// and a second read of the same bytes uses the same device.
 pub fn nearest(tiers: &Tiers, extent: &Extent) -> Result<SmallVec<[Replica; 3]>> {
     if extent.replicas.len() < 2 {
         return Ok(extent.replicas.clone());
@@ -80,7 +80,7 @@ mod tests {
             *counts.entry(first.target).or_default() += 1;
         }
         assert!(counts.len() == 3 && counts.values().all(|count| *count >= 4), "{counts:?} of {}", extents.len());
-        // What is out of all proportion is not gone to.
+        // A target that is far slower than the others is not used.
         was_slower(99.0);
         let to_odd = |extent| nearest(&store.engine.tiers, extent).expect("replicas")[0].target == devices[0].id;
         assert!(!extents.iter().any(to_odd));

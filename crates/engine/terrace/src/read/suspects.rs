@@ -1,4 +1,4 @@
-//! Replicas that reads found bad, until they are repaired.
+//! Replicas that reads found bad and that are not yet repaired.
 
 use rustix_futex_sync::Mutex;
 use terrace_catalog::{Replica, Task};
@@ -11,12 +11,12 @@ pub(crate) struct Suspect {
     pub replica: Replica,
 }
 
-/// The bad replicas that this process has met.
+/// The bad replicas that this process has found.
 #[derive(Default)]
 pub(crate) struct Suspects(Mutex<Vec<Suspect>>);
 
 impl Suspects {
-    /// Notes a replica to be repaired.
+    /// Adds a replica to be repaired.
     pub fn report(&self, suspect: Suspect) {
         let mut suspects = self.0.lock();
         if !suspects.iter().any(|known| known.replica == suspect.replica) {
@@ -24,7 +24,7 @@ impl Suspects {
         }
     }
 
-    /// Those that were reported since the last call.
+    /// Removes and returns all of them.
     pub fn take(&self) -> Vec<Suspect> {
         std::mem::take(&mut *self.0.lock())
     }

@@ -1,8 +1,8 @@
-//! Appending: the place of the bytes is decided by the commit that makes them visible.
+//! Appends to objects. The commit that makes the bytes visible decides their offset.
 //!
-//! The bytes are written for the place behind the object's last byte, and the commit expects that this is still its end. Where
-//! it is not, they are written again, for the end of now. So the commit's record in the log holds the place as it was decided,
-//! and needs nothing new to be replayed.
+//! The bytes are written for the object's current end, and the commit expects that the end has not moved. If it has, they
+//! are written again for the new end. So the commit's record in the log holds the final offset, and a replay needs no
+//! special case.
 
 use terrace_catalog::Object;
 use terrace_codec::Element;
@@ -14,7 +14,7 @@ use crate::place::PutOptions;
 use crate::write::{Receipt, Update};
 use crate::{Error, Result};
 
-/// Where appended bytes are, and what their write has reached.
+/// The offset of appended bytes, and the receipt of their write.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
@@ -25,8 +25,8 @@ pub struct Appended {
 }
 
 impl Store {
-    /// Writes `bytes` behind an object's last byte, wherever that is when they become visible; the object is made if the key names
-    /// none. Many threads and processes may append to one object: no bytes are lost, and those of one call stay together.
+    /// Appends `bytes` at the end that the object has when they become visible. Creates the object if the key does not
+    /// exist. Many threads and processes may append to one object: no bytes are lost, and those of one call stay together.
     ///
     /// ```
     /// # use terrace::{Config, PutOptions, Store};
@@ -40,8 +40,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::TooLarge`] where the object would have 2^63 bytes or more. Where only what `options.ack` asks for is not reached, the
-    /// bytes are appended all the same.
+    /// [`Error::TooLarge`] if the object would have 2^63 bytes or more. If only the acknowledgement of `options.ack` is not
+    /// reached, the bytes are still appended.
     pub fn append(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Appended> {
         self.check_changeable(key)?;
         options.check_for(&self.engine.tiers)?;
@@ -50,9 +50,9 @@ impl Store {
         Ok(Appended { offset, receipt: receipt? })
     }
 
-    /// Appends these pieces, one behind another, by one commit; to the object of number `only`, where that is given. `asked` tells
-    /// how they are written, where the object was written as it is told. Where the bytes are; an error of the receipt says what they
-    /// have not reached, but they are there.
+    /// Appends these pieces, in order, by one commit; to the object with number `only`, if it is given. `asked` returns the
+    /// options of the write from those with which the object was written. Returns the offset of the bytes. If the receipt is
+    /// an error, the acknowledgement was not reached, but the bytes are appended.
     pub(crate) fn append_pieces(
         &self,
         key: &[u8],
@@ -78,12 +78,12 @@ impl Store {
             }
             let mut writer = self.draft(key, named, &policy, element)?;
             match writer.commit_ranges(&Update { named, length: Some(offset), ranges: &ranges, mtime }) {
-                // Others need not wait for the acknowledgement.
+                // Other writers need not wait for the acknowledgement.
                 Ok(commit) => {
                     drop(turn);
                     return Ok((offset, self.acknowledge_ranges(commit, &policy, &writer, &ranges)));
                 }
-                // Somebody else wrote to it, made it or replaced it meanwhile.
+                // Another writer changed, created or replaced the object meanwhile.
                 Err(Error::Conflict { .. } | Error::NotFound { .. })
                     if has_changed(engine.catalog.object(key)?, &object) => {}
                 Err(error) => return Err(error),
@@ -92,7 +92,7 @@ impl Store {
     }
 }
 
-/// Whether a key names something else than before, or what it names has changed.
+/// Returns whether a key names another object than before, or its object has changed.
 fn has_changed(now: Option<Object>, before: &Option<Object>) -> bool {
     let state = |object: &Object| (object.id, object.generation, object.length);
     now.as_ref().map(state) != before.as_ref().map(state)

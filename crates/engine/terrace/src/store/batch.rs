@@ -10,7 +10,7 @@ use crate::place::Policy;
 use crate::write::{Draft, Receipt};
 use crate::{Element, PutOptions, Result};
 
-/// Writes to several objects, gathered and then made visible by one commit. What is dropped without [`Batch::commit`] leaves
+/// Writes to several objects, which become visible by one commit. A batch that is dropped without [`Batch::commit`] changes
 /// nothing.
 ///
 /// ```
@@ -53,25 +53,25 @@ impl Store {
 }
 
 impl<'a> Batch<'a> {
-    /// Commits only if the object is still as it was.
+    /// Commits only if the object has not changed.
     pub fn unchanged(&mut self, key: &[u8], object: &Object) {
         self.expect.push(Expect::Names(key.to_vec(), object.id));
         self.expect.push(Expect::Generation(key.to_vec(), object.generation));
     }
 
-    /// Commits only if the key still names the object of this number.
+    /// Commits only if the key still names the object with this number.
     pub fn named(&mut self, key: &[u8], object: u64) {
         self.expect.push(Expect::Names(key.to_vec(), object));
     }
 
-    /// Makes an object of zeros; its number. Commits only if the key names none.
+    /// Creates an object of zeros, and returns its number. Commits only if the key does not exist.
     pub fn make(&mut self, key: &[u8], length: u64, attributes: Attributes) -> Result<u64> {
         self.store.check_changeable(key)?;
         self.expect.push(Expect::Absent(key.to_vec()));
         self.replace(key, length, attributes)
     }
 
-    /// Makes an object of zeros in the place of whatever the key names; its number.
+    /// Creates an object of zeros, which replaces the key's object if there is one. Returns its number.
     pub fn replace(&mut self, key: &[u8], length: u64, attributes: Attributes) -> Result<u64> {
         self.store.check_changeable(key)?;
         key::check_end(key, 0, length)?;
@@ -83,8 +83,8 @@ impl<'a> Batch<'a> {
         Ok(object)
     }
 
-    /// Writes at `offset` of the object of number `object`, which the key names or is made to name. The bytes are stored at
-    /// once, and visible with the commit.
+    /// Writes at `offset` of the object with number `object`. The key must name it, or this batch creates it. The bytes are
+    /// stored now, and become visible with the commit.
     pub fn write(
         &mut self,
         key: &'a [u8],
@@ -112,12 +112,12 @@ impl<'a> Batch<'a> {
         bytes.chunks(engine.writer.block).try_for_each(|block| part.writer.write_block(block))
     }
 
-    /// Cuts an object to `length` bytes, or extends it with zeros, once it is written to.
+    /// Truncates an object to `length` bytes, or extends it with zeros. Applies after all writes of the batch.
     pub fn set_length(&mut self, key: &[u8], length: u64) {
         self.then.push(Edit::SetLength { key: key.to_vec(), length, mtime: unix_nanos() });
     }
 
-    /// Replaces an object's attributes, once it is written to.
+    /// Replaces an object's attributes. Applies after all writes of the batch.
     pub fn set_attributes(&mut self, key: &[u8], attributes: Attributes) {
         self.then.push(Edit::SetAttributes { key: key.to_vec(), attributes });
     }
@@ -127,11 +127,11 @@ impl<'a> Batch<'a> {
         self.then.push(Edit::Remove { key: key.to_vec() });
     }
 
-    /// Makes all of it visible; a receipt for each object that was written to. Returns when what the store's configuration and
-    /// rules ask for is reached for all of them.
+    /// Makes everything visible, and returns a receipt for each object that was written to. Returns when all of them have
+    /// reached the acknowledgement that the store's configuration and rules ask for.
     ///
     /// # Errors
-    /// [`crate::Error::Conflict`] where an object is not as it is expected to be; then nothing is done.
+    /// [`crate::Error::Conflict`] if an object is not as expected. Then nothing is changed.
     pub fn commit(mut self) -> Result<Vec<Receipt>> {
         self.check_then()?;
         let mut edits = std::mem::take(&mut self.made);
@@ -162,13 +162,13 @@ impl<'a> Batch<'a> {
             engine.mover.note_range(part.writer.key, part.bytes as usize);
             store.acknowledge(commit.sequence, &part.policy, &part.writer, part.bytes)
         };
-        // All are begun before the first is waited for.
+        // The pending replicas of all objects are started before the first is waited for.
         let owed = |part: &Part<'_>| part.policy.wanted.ack > Ack::Placed && part.writer.owed > 0;
         store.engine.mover.start(parts.iter().any(owed));
         parts.iter().map(receipt).collect()
     }
 
-    /// Checks the keys and lengths of what is done after the writes.
+    /// Checks the keys and lengths of the edits that follow the writes.
     fn check_then(&self) -> Result<()> {
         self.then.iter().try_for_each(|edit| match edit {
             Edit::SetLength { key, length, .. } => {

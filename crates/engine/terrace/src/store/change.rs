@@ -1,4 +1,4 @@
-//! Adding tiers to a store, and removing them; changing its rules.
+//! Adds tiers to a store, removes them, and changes its rules.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,34 +12,34 @@ use crate::devices::targets;
 use crate::home::{boot, lock_store, read_config, read_identity, write_file};
 use crate::{Error, Result};
 
-/// Owed replicas that are looked at in one go.
+/// The number of pending replicas that are read at a time.
 const OWED_PER_LOOK: usize = 1024;
 
 impl Store {
     /// Adds tiers, each before the existing tier named in `before`, or last. No other process may have the store open.
     ///
     /// # Errors
-    /// [`Error::Config`] where the tiers do not go together with those that there are, or a target is the store's own directory;
-    /// [`Error::Io`] where a target cannot be made, or belongs to a store. Nothing is changed then.
+    /// [`Error::Config`] if the tiers do not fit the existing ones, or a target is the store's own directory; [`Error::Io`]
+    /// if a target cannot be created, or belongs to a store. Then nothing is changed.
     pub fn add_tiers(dir: &Path, added: Vec<TierConfig>, before: Option<&str>) -> Result<()> {
         change(dir, |config| {
             let at = match before {
                 Some(name) => position(config, name)?,
                 None => config.tiers.len(),
             };
-            // Before the configuration names them: a store whose configuration names an unusable target does not open.
+            // Before the configuration names them, because a store with an unusable target does not open.
             config.tiers.splice(at..at, added.iter().cloned());
-            config.settle_paths()?;
+            config.make_paths_absolute()?;
             check_apart(dir, config)?;
             targets::probe(config.tiers[at..].iter().take(added.len()))
         })
     }
 
-    /// Removes a tier that [`Store::drain`] has emptied, with what the store has put on its targets. What others put there
-    /// stays, and its paths are returned. No other process may have the store open. A target that is away is left as it is.
+    /// Removes a tier that [`Store::drain`] has emptied, and the store's files on its targets. Files of other programs stay,
+    /// and their paths are returned. No other process may have the store open. A target that is away is left as it is.
     ///
     /// # Errors
-    /// [`Error::Config`] where replicas are still on it or owed to it, or it is the last persistent one.
+    /// [`Error::Config`] if replicas are still on it or pending for it, or it is the last persistent tier.
     pub fn remove_tier(dir: &Path, name: &str) -> Result<Vec<PathBuf>> {
         let store = Store::open(dir)?;
         let level = position(store.config(), name)?;
@@ -72,12 +72,12 @@ impl Store {
         removed.map_or(Ok(Vec::new()), |tier| destroy::remove_targets(dir, &tier))
     }
 
-    /// Opens the store with new, empty directories in the place of those of a tier that are lost for good. What was on
-    /// them is owed again. No other process may have the store open.
+    /// Opens the store with new, empty directories in place of a tier's directories that are lost for good. Their replicas
+    /// become pending. No other process may have the store open.
     ///
     /// # Errors
-    /// [`Error::Config`] where there is no such tier; [`Error::Io`] where a target cannot be made, as where something with another
-    /// marker is in its place. The tier is as it was then.
+    /// [`Error::Config`] if there is no such tier; [`Error::Io`] if a target cannot be created, for example because its
+    /// place has another marker. Then the tier is unchanged.
     pub fn renew_tier(dir: &Path, name: &str) -> Result<Store> {
         read_identity(dir)?;
         let lock = lock_store(dir)?;
@@ -97,7 +97,7 @@ impl Store {
             Ok(store)
         });
         if renewed.is_err() {
-            // A target that cannot be made and has no note would keep the whole store from being opened.
+            // Without its note, a target that cannot be created would prevent the whole store from being opened.
             for note in &notes {
                 File::create(note)
                     .and_then(|file| file.sync_all())
@@ -109,11 +109,11 @@ impl Store {
 }
 
 impl Store {
-    /// Replaces the rules for what is at or below `prefix`, and puts the new ones in their place, or before all others. They hold
-    /// at once, also for processes that have the store open; what is stored already follows in the background.
+    /// Replaces the rules for keys at or below `prefix`. The new rules take the place of the old ones, or come before all
+    /// others. They apply at once, also in processes that have the store open. Stored objects follow them in the background.
     ///
     /// # Errors
-    /// [`Error::Config`] where the rules do not go together with the rest.
+    /// [`Error::Config`] if the rules do not fit the rest of the configuration.
     pub fn set_rules(&self, prefix: &str, rules: Vec<Rule>) -> Result<()> {
         let dir = self.dir();
         let lock = File::options().create(true).truncate(false).write(true).open(dir.join("rules.lock"));
@@ -133,7 +133,7 @@ impl Store {
     }
 }
 
-/// Checks that no target is the store's directory, contains it, or lies at a name that the store uses in it.
+/// Checks that no target is the store's directory, contains it, or has a name that the store uses in it.
 pub(super) fn check_apart(dir: &Path, config: &Config) -> Result<()> {
     let dir = config::real_path(dir);
     for tier in config.tiers.iter().filter(|tier| tier.kind.capabilities().local_path) {
@@ -171,7 +171,7 @@ fn change(dir: &Path, edit: impl FnOnce(&mut Config) -> Result<()>) -> Result<()
     config.number_targets();
     edit(&mut config)?;
     config.number_targets();
-    config.settle_paths()?;
+    config.make_paths_absolute()?;
     let text = config.to_toml();
     Config::parse(&text, "the changed configuration")?;
     write_file(&dir.join("terrace.toml"), text.as_bytes())

@@ -1,4 +1,4 @@
-//! Copies of objects that share the frames of the first: no bytes are read or written.
+//! Copies objects by sharing frames. No bytes are read or written.
 
 use std::io::{self, Read};
 
@@ -11,19 +11,19 @@ use crate::place::PutOptions;
 use crate::sparse::ReadHoles;
 use crate::{Error, Result};
 
-/// Extents that one commit shares. Each is two or three records, and all processes wait for the commit.
+/// The number of extents that one commit shares. Each is two or three records, and all processes wait for the commit.
 const EXTENTS_PER_COMMIT: usize = 1024;
-/// How often a copy begins again because its source was written to meanwhile, and a part of it because replicas moved.
+/// The number of attempts if the source is written to, or its replicas move, during the copy.
 const MAX_TRIES: usize = 100;
 
 impl Store {
-    /// Gives the object at `from` a second key, with its attributes: from then on they are two objects. The copy shares the frames
-    /// of the first, and is as durable as these are. Where one of the two keys has plain files, the bytes are copied. What `to` named
-    /// before is replaced at once.
+    /// Copies the object at `from`, with its attributes, to `to`. The copy is an object of its own, which shares the frames
+    /// of the first, and is as durable as these are. If one of the two keys has plain files, the bytes are copied. An object
+    /// that has the key `to` already is replaced at once.
     ///
     /// # Errors
-    /// [`Error::NotFound`] where `from` names no object, [`Error::Conflict`] where another file's key is a path prefix of `to` or
-    /// `to` of another's, where `from` is a directory, or where it is written to all the time.
+    /// [`Error::NotFound`] if `from` names no object, [`Error::Conflict`] if another file's key is a path prefix of `to` or
+    /// `to` of another's, if `from` is a directory, or if it is written to all the time.
     pub fn copy(&self, from: &[u8], to: &[u8]) -> Result<()> {
         self.check_readable_and_changeable(from, to)?;
         for _ in 0..MAX_TRIES {
@@ -52,7 +52,8 @@ impl Store {
         self.check_changeable(to)
     }
 
-    /// Whether no tier is to have a plain file of either key, or has one. A plain file is one object's.
+    /// Returns whether the two keys may share frames: no tier has a plain file of either, or should have one. A plain file
+    /// belongs to one object.
     fn may_share(&self, from: &[u8], object: &Object, to: &[u8]) -> Result<bool> {
         let rules = self.engine.planning.rules.now();
         let is_plain = |key| (0..self.engine.tiers.tiers.len()).any(|level| rules.is_plain(level, key));
@@ -108,7 +109,7 @@ impl Store {
         }
     }
 
-    /// Commits the change that shares some extents of an object. It lists their replicas, which may be moving.
+    /// Commits the change that shares some extents of an object. The change lists their replicas, which may move meanwhile.
     fn share_batch(
         &self,
         from: &[u8],
@@ -134,7 +135,7 @@ impl Store {
                 Err(terrace_catalog::Error::NotFound { .. }) => return Ok(Shared::Changed),
                 Err(e) => return Err(e.into()),
             }
-            // It may have become a plain file.
+            // The object may have become a plain file.
             if !catalog.plain_targets(object.id)?.is_empty() {
                 return Ok(Shared::Changed);
             }

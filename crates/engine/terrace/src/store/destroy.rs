@@ -1,4 +1,4 @@
-//! Destroying a store: its targets' contents first, its own directory last, so that a killed `destroy` can be repeated.
+//! Destroys a store: first the contents of its targets, then its own directory, so that a killed `destroy` can be repeated.
 
 use std::fs;
 use std::io;
@@ -21,9 +21,9 @@ use crate::{Error, Result, key};
 
 /// The folders in a store's directory.
 const OWN_FOLDERS: [&str; 5] = ["catalog", "dumps", "keepers", "leases", "streams"];
-/// Folders with a number.
+/// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
-/// Files, but for those that tell that a store is here.
+/// Files, except those that identify the store.
 const OWN_FILES: [&str; 17] = [
     RESERVE_FILE,
     "boot",
@@ -43,9 +43,9 @@ const OWN_FILES: [&str; 17] = [
     "lock",
     "machine",
 ];
-/// Files that tell that a store is here, in the order in which it goes. `terrace` is what older versions wrote the second as.
+/// Files that identify the store, in the order of their removal. Older versions wrote the second one as `terrace`.
 const LAST_FILES: [&str; 3] = ["terrace", "terrace.toml", "store"];
-/// Files with a number.
+/// Names of files that end with a number.
 const NUMBERED_FILES: [&str; 6] = ["emptied-", "names-", "names-due-", "target-", "throttle-", "used-"];
 
 /// One target of the store, as the configuration has it.
@@ -59,20 +59,19 @@ impl Store {
     /// Lists the parts of the store in `dir` that [`Store::destroy`] would remove. Nothing is changed.
     ///
     /// # Errors
-    /// Where no store is there.
+    /// If there is no store.
     pub fn remains(dir: &Path) -> Result<Remains> {
         let (id, is_begun) = read_state(dir)?;
         let store = if is_begun { None } else { Some(Store::open(dir)) };
         look(dir, id, store.as_ref().map(Result::as_ref))
     }
 
-    /// Removes all that the store in `dir` consists of: what it has put on its targets, then its own directory. What others
-    /// put there stays, and is named in the answer. Where it is killed it can be repeated. No other process may have the
-    /// store open.
+    /// Removes the store in `dir`: its files on the targets, then its own directory. Files of other programs stay, and are
+    /// named in the result. If it is killed, it can be repeated. No other process may have the store open.
     ///
     /// # Errors
-    /// Without `force`, where the store holds objects or these cannot be counted, or a target is away; nothing is changed
-    /// then.
+    /// Without `force`, if the store holds objects, if they cannot be counted, or if a target is away. Then nothing is
+    /// changed.
     pub fn destroy(dir: &Path, force: bool) -> Result<Remains> {
         let (id, is_begun) = read_state(dir)?;
         let dir = &fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
@@ -99,7 +98,7 @@ impl Store {
     }
 }
 
-/// Sees that the store may be destroyed, and notes that this has begun: nobody opens it from then on.
+/// Checks that the store may be destroyed, and notes that this has begun. From then on no process opens the store.
 fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
     let begin = |opened: Result<&Store, &Error>| {
         let remains = look(dir, id, Some(opened))?;
@@ -110,7 +109,7 @@ fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
         Ok(remains)
     };
     match check_catalog(dir).and_then(|()| Store::open(dir)) {
-        // Nobody else has it open then: what is counted is all that goes.
+        // No other process has it open, so the count includes everything that is removed.
         Ok(store) => store.alone(|_| begin(Ok(&store))),
         Err(error) => {
             let lock = lock_store(dir)?;
@@ -125,7 +124,7 @@ fn check_catalog(dir: &Path) -> Result<()> {
     if boot::has_catalog(dir) { Ok(check_pages(&dir.join("catalog"))?) } else { Ok(()) }
 }
 
-/// The contents of a store, whether it can be opened or not; none if it is being destroyed.
+/// Returns the contents of a store, whether it can be opened or not. `opened` is none if the store is being destroyed.
 fn look(dir: &Path, id: u64, opened: Option<Result<&Store, &Error>>) -> Result<Remains> {
     let config = config_of(dir, opened.is_none())?;
     let targets = described(&config).map(|of| of.look(dir, id)).collect();
@@ -181,7 +180,7 @@ fn check_allowed(dir: &Path, remains: &Remains, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// The configuration; that of a store which was destroyed but for its own directory may be gone.
+/// Reads the configuration. It may be missing if only the store's own directory is left.
 fn config_of(dir: &Path, is_begun: bool) -> Result<Config> {
     match read_config(dir) {
         Err(Error::Io { cause, .. }) if is_begun && cause.kind() == io::ErrorKind::NotFound => {
@@ -218,13 +217,13 @@ impl Described<'_> {
         TargetRemains { tier: self.tier.name.clone(), target, used, state, reason }
     }
 
-    /// Removes everything that the store has put there; returns the files of others, which stay.
+    /// Removes the store's files on this target. Returns the files of other programs, which stay.
     fn remove(&self, dir: &Path, store: u64) -> io::Result<Vec<PathBuf>> {
         self.tier.kind.remove(&self.tier.settings(self.at), &self.owner(dir, store))
     }
 }
 
-/// For targets that are emptied: they get no new frames.
+/// For targets that are emptied, which need no numbers for new frames.
 struct NoIds;
 
 impl Ids for NoIds {
@@ -233,21 +232,22 @@ impl Ids for NoIds {
     }
 }
 
-/// Refuses if another copy of the store's directory has a target in use.
+/// Fails if another copy of the store's directory uses a target.
 pub(super) fn check_unused(dir: &Path, id: u64, config: &Config) -> Result<()> {
     for of in described(config) {
         match of.tier.kind.find(&of.tier.settings(of.at), &of.owner(dir, id)) {
             Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
                 return Err(Error::io(format!("looking at {}", of.tier.place_name(of.at).display()))(e));
             }
-            // Other errors show where the target is opened.
+            // Other errors are reported when the target is opened.
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Removes what the store has put on the targets of a tier that its configuration no longer names; what others put there.
+/// Removes the store's files on the targets of a tier that its configuration no longer names. Returns the files of other
+/// programs.
 pub(super) fn remove_targets(dir: &Path, tier: &TierConfig) -> Result<Vec<PathBuf>> {
     let (id, _) = read_state(dir)?;
     let mut kept = Vec::new();
@@ -262,12 +262,12 @@ pub(super) fn remove_targets(dir: &Path, tier: &TierConfig) -> Result<Vec<PathBu
     Ok(kept)
 }
 
-/// Whether a file or folder of this name in a store's directory is the store's.
+/// Returns whether a file or folder of this name in a store's directory belongs to the store.
 pub(super) fn is_own_name(name: &str) -> bool {
     is_own_file(name) || OWN_FOLDERS.contains(&name) || has_number(name, &NUMBERED_FOLDERS) || name == "log"
 }
 
-/// Whether a file of this name in a store's directory is the store's.
+/// Returns whether a file of this name in a store's directory belongs to the store.
 pub(super) fn is_own_file(name: &str) -> bool {
     OWN_FILES.contains(&name) || LAST_FILES.contains(&name) || has_number(name, &NUMBERED_FILES)
 }
@@ -277,13 +277,14 @@ fn has_number(name: &str, before: &[&str]) -> bool {
     before.iter().any(|before| name.strip_prefix(before).is_some_and(is_number))
 }
 
-/// Removes what is Terrace's in the store's own directory, what tells that a store is here last; what is left.
+/// Removes Terrace's files in the store's own directory, those that identify the store last. Returns the files that are
+/// left.
 fn remove_own(dir: &Path) -> io::Result<Vec<PathBuf>> {
     removal::remove_logs(dir)?;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        // A process that was killed while it replaced a file leaves another one.
+        // A process that was killed while it replaced a file leaves its new version behind.
         let leftover = split_leftover(&name).map(|(file, _)| file);
         if OWN_FOLDERS.contains(&name.as_str()) || has_number(&name, &NUMBERED_FOLDERS) {
             fs::remove_dir_all(entry.path())?;
@@ -303,7 +304,7 @@ fn remove_own(dir: &Path) -> io::Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    /// A file that the page does not name is one that nobody may delete, or keep.
+    /// If the page did not name a file, nobody could know whether it may be deleted.
     #[test]
     fn the_page_on_the_format_names_all_that_is_removed() {
         let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/format.md"));

@@ -1,4 +1,4 @@
-//! The parts of an open store, made in one place.
+//! Creates the parts of an open store and connects them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::write::{Kept, Writer};
 /// A long `put` records its extents after this many bytes, before it is visible.
 const STAGE_BYTES: u64 = 64 << 20;
 
-/// The parts of an open store. Each part knows those above it in this list that it needs, and none below.
+/// The parts of an open store. Each part uses only parts above it in this list.
 pub(crate) struct Engine {
     pub dir: PathBuf,
-    /// The configuration as it was when the store was opened. `planning` has the rules of now.
+    /// The configuration as it was when the store was opened. `planning` has the current rules.
     pub config: Arc<Config>,
     pub catalog: Arc<Catalog>,
     pub tiers: Arc<Tiers>,
@@ -39,7 +39,7 @@ pub(crate) struct Engine {
     pub writer: Arc<Writer>,
     pub mover: Arc<Mover>,
     pub care: Care,
-    /// Who appends to an object.
+    /// The turns of writers that append to an object.
     pub appends: AppendTurns,
     pub trust: Trust,
     /// Held as long as this copy of the library has the store open.
@@ -48,7 +48,7 @@ pub(crate) struct Engine {
     pub lock: StoreLock,
 }
 
-/// The locks and files of a store's directory that are held before the parts are made.
+/// The locks and files of a store's directory that are taken before the parts are created.
 pub(super) struct Held {
     pub rules: Rules,
     pub trust: Trust,
@@ -57,10 +57,10 @@ pub(super) struct Held {
 }
 
 impl Engine {
-    /// Makes the parts of the store in `dir` on its open catalog.
+    /// Creates the parts of the store in `dir` on its open catalog.
     ///
     /// # Errors
-    /// Where a target belongs to another store, or cannot be as it is described.
+    /// If a target belongs to another store, or cannot be opened as it is described.
     pub(super) fn new(dir: &Path, held: Held, catalog: Arc<Catalog>) -> Result<Engine> {
         let Held { rules, trust, sole, lock } = held;
         let (dir, config) = (dir.to_owned(), rules.now());
@@ -140,7 +140,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         if self.catalog.inherited() {
-            // The lock is shared with the process that opened the store, whose affair all this is.
+            // This is a forked process. The lock is shared with the process that opened the store, which does all this.
             return;
         }
         self.mover.tell_repaired();

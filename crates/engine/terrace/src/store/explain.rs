@@ -1,4 +1,4 @@
-//! Explains a plan for some bytes: `terrace explain`.
+//! Explains the plan for some bytes: `terrace explain`.
 
 use std::str::FromStr;
 
@@ -18,29 +18,29 @@ use crate::{Error, Result};
 
 /// A question about how the store would place some bytes.
 pub struct Question<'a> {
-    /// The key that they are or would be stored under: rules go by it.
+    /// The key for which the rules apply: the bytes are stored under it, or would be.
     pub key: &'a [u8],
-    /// A block of them: each block is planned by itself.
+    /// A block of the bytes. Each block is planned by itself.
     pub block: &'a [u8],
-    /// How they would be written.
+    /// The options of the write.
     pub options: &'a PutOptions,
-    /// The changes to suppose.
+    /// The changes of tiers to assume.
     pub what_if: &'a [WhatIf],
 }
 
-/// The candidates for some bytes, the choice, and its reasons.
+/// The candidates for some bytes, the choice, and the reasons for it.
 #[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Explained {
-    /// The format of the bytes, as far as it is known.
+    /// The format of the bytes, as far as it was recognized.
     pub format: String,
-    /// The type of their elements, where it is known or was found.
+    /// The type of their elements, if it is known or was detected.
     pub elements: Option<String>,
-    /// The family of distributions that the elements fit, if one does.
+    /// The family of distributions that the elements fit, if any.
     pub distribution: Option<String>,
     /// Bits of information in a byte, by frequency alone.
     pub entropy: f64,
-    /// Where each target that the explanation names by number is, with its tier.
+    /// The place and tier of each target that the explanation names by number.
     pub targets: Vec<(String, String)>,
     /// The candidates, and the reasons for the choice.
     pub explanation: Explanation,
@@ -62,7 +62,7 @@ pub struct Measured {
     pub stored: u64,
 }
 
-/// Something supposed of a tier, written as `tier.nvme.capacity=2TiB`.
+/// An assumption about a tier, written as `tier.nvme.capacity=2TiB`.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
@@ -130,7 +130,7 @@ impl Store {
     /// Explains how the store would place some bytes. Nothing is written.
     ///
     /// # Errors
-    /// [`Error::Config`] where something is supposed of a tier that there is not.
+    /// [`Error::Config`] if an assumption names a tier that does not exist.
     pub fn explain(&self, question: &Question<'_>) -> Result<Explained> {
         question.options.check()?;
         let engine = &self.engine;
@@ -168,10 +168,11 @@ impl Store {
         })
     }
 
-    /// The first block of an object, as [`explain`](Store::explain) takes it. It is not hotter for having been read so.
+    /// Returns the first block of an object, for [`explain`](Store::explain). This read does not count for the object's
+    /// hotness.
     ///
     /// # Errors
-    /// [`Error::NotFound`], and [`Error::Unreadable`] where no good replica is left.
+    /// [`Error::NotFound`], and [`Error::Unreadable`] if no good replica is left.
     pub fn first_block(&self, key: &[u8]) -> Result<Vec<u8>> {
         let block = self.engine.config.block() as u64;
         let (object, extents) = self.engine.catalog.locate(key, 0, block)?.ok_or_else(|| Error::not_found(key))?;
@@ -180,7 +181,7 @@ impl Store {
         Ok(bytes)
     }
 
-    /// The tiers as they are, but for what is supposed.
+    /// Returns the state of the tiers, with the assumed changes.
     fn supposed(&self, what_if: &[WhatIf]) -> Result<Snapshot> {
         let tiers = &self.engine.tiers;
         let (mut levels, mut targets) = crate::place::describe_tiers(tiers);
@@ -189,10 +190,11 @@ impl Store {
             one.apply(tiers.level(&one.tier)?, &mut levels, &mut targets, &used);
         }
         let planned_for = crate::place::snapshot_of(tiers, levels, targets);
-        planned_for.ok_or_else(|| Error::Config("these tiers cannot be planned for".into()))
+        planned_for
+            .ok_or_else(|| Error::Config("the planner does not accept these tiers; check the assumed values".into()))
     }
 
-    /// The actual sizes of the extents that begin in the first `block` bytes of an object.
+    /// Returns the actual sizes of the extents that begin in the first `block` bytes of an object.
     fn measured(&self, key: &[u8], block: u64) -> Result<Vec<Measured>> {
         let location = match self.locate(key) {
             Err(Error::NotFound { .. } | Error::BadKey { .. }) => return Ok(Vec::new()),
@@ -217,7 +219,7 @@ impl Store {
     }
 }
 
-/// The cost of an encoding on a block. An encoding that fails counts as one that shrinks nothing.
+/// Returns the cost of an encoding on a block. An encoding that fails counts as one that shrinks nothing.
 fn tried(encoding: Encoding, block: &[u8]) -> Expected {
     let (mut out, mut scratch) = (Vec::new(), Scratch::default());
     let start = thread_seconds();

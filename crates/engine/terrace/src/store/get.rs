@@ -1,4 +1,4 @@
-//! Reading objects: whole, in ranges, in bounded memory.
+//! Reads objects: whole, in ranges, or in bounded memory.
 
 use std::io::{self, Write};
 
@@ -12,8 +12,8 @@ use crate::read::Lent;
 use crate::sparse::{Dense, WriteHoles};
 use crate::{Error, Result};
 
-/// A single call looks again this often when the object moves on under it.
-const MAX_LOOKS: u32 = 8;
+/// The number of attempts of one call, if the object changes during the read.
+const MAX_READ_ATTEMPTS: u32 = 8;
 /// The number of bytes that `get` hands out at a time.
 const STEP_BYTES: u64 = 4 * MAX_EXTENT_BYTES as u64;
 
@@ -23,8 +23,9 @@ impl Store {
         self.get_into(key, 0, None, |_, length| vec![0; length])
     }
 
-    /// Reads a range of an object, to its end where `end` is none, into the buffer that `room` creates for that number of bytes. All bytes are of
-    /// the object that `room` is told; it is asked again where that was replaced meanwhile.
+    /// Reads a range of an object, to its end if `end` is none, into the buffer that `room` creates for that number of
+    /// bytes. All bytes are of the object that was passed to `room`, which is called again if the object was replaced
+    /// meanwhile.
     pub fn get_into<R: AsMut<[u8]>>(
         &self,
         key: &[u8],
@@ -33,7 +34,7 @@ impl Store {
         mut room: impl FnMut(&Object, usize) -> R,
     ) -> Result<R> {
         key::check_end(key, start, 0)?;
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let object = self.stat(key)?;
             let length = end.map_or(object.length, |end| end.min(object.length)).saturating_sub(start);
             let mut bytes = room(&object, usize::try_from(length).map_err(|_| too_long(key))?);
@@ -44,16 +45,16 @@ impl Store {
         Err(Error::Replaced { key: key::show(key) })
     }
 
-    /// Fills `out` from the object's byte `offset` on; the bytes read, which are fewer only at its end.
-    /// Ranges that were never written read as zeros. All bytes are of one generation.
+    /// Fills `out` from the object's byte `offset` on. Returns the number of bytes read, which is smaller than `out` only at
+    /// the object's end. Ranges that were never written read as zeros. All bytes are of one generation.
     pub fn read_at(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
         key::check(key)?;
         key::check_end(key, offset, out.len() as u64)?;
         self.read_version(key, offset, out, Version::Any)?.ok_or_else(|| Error::Replaced { key: key::show(key) })
     }
 
-    /// Fills `out` from the object's byte `offset` on, if it is still `object`, as [`Store::stat`] told: false where it has
-    /// changed. Bytes beyond its end are zero.
+    /// Fills `out` from the object's byte `offset` on, if it is still `object`, as [`Store::stat`] returned it. Returns
+    /// false if it has changed. Bytes beyond its end are zero.
     pub fn read_unchanged(&self, key: &[u8], object: &Object, offset: u64, out: &mut [u8]) -> Result<bool> {
         key::check(key)?;
         let read = self.read_version(key, offset, out, Version::This(object))?;
@@ -63,13 +64,14 @@ impl Store {
         Ok(read.is_some())
     }
 
-    /// Fills `out` from the object's byte `offset` on, if the key still names the one of this number: none where it does not.
+    /// Fills `out` from the object's byte `offset` on, if the key still names the object with this number. Otherwise returns
+    /// none.
     pub(crate) fn read_numbered(&self, key: &[u8], number: u64, offset: u64, out: &mut [u8]) -> Result<Option<usize>> {
         self.read_version(key, offset, out, Version::Numbered(number))
     }
 
-    /// Bytes of an object that were fetched ahead, where one frame has all of them and the key names the object of this
-    /// number.
+    /// Lends bytes of an object that were fetched ahead, if one frame holds all of them and the key names the object with
+    /// this number.
     pub(crate) fn lend(&self, key: &[u8], number: u64, offset: u64, length: u64) -> Result<Option<Lent<'_>>> {
         let end = offset.saturating_add(length);
         let Some((object, extents)) = self.engine.catalog.locate(key, offset, end)? else { return Ok(None) };
@@ -84,8 +86,8 @@ impl Store {
         Ok(lent)
     }
 
-    /// Bytes per second, before encoding, at which an object's first bytes come from the quickest target that has them, as far as
-    /// that was measured; none where nothing of it is stored.
+    /// Returns the expected speed of reading an object's first bytes from the fastest target that has them, in bytes before
+    /// encoding per second. None if the object has no stored bytes there.
     pub fn reading_rate(&self, key: &[u8]) -> Result<Option<f64>> {
         key::check(key)?;
         let engine = &self.engine;
@@ -98,27 +100,27 @@ impl Store {
         Ok(extents.first().and_then(of))
     }
 
-    /// Writes a range of an object, to its end where `end` is none, to `sink`, in bounded memory: the object as it is when
-    /// the call begins, whatever becomes of it meanwhile.
+    /// Writes a range of an object, to its end if `end` is none, to `sink`, in bounded memory. The bytes are those that the
+    /// object has when the call begins, even if it changes meanwhile.
     ///
     /// # Errors
-    /// [`Error::Replaced`] where the object was replaced within the first second, and its space was needed at once.
+    /// [`Error::Replaced`] if the object was replaced within the first second, and its space was freed at once.
     pub fn get_to(&self, key: &[u8], start: u64, end: Option<u64>, sink: impl Write) -> Result<u64> {
         self.get_sparse(key, start, end, Dense(sink))
     }
 
-    /// The same; `sink` is told of holes instead of being given their zeros.
+    /// Like [`Store::get_to`], but passes holes to `sink` instead of their zeros.
     ///
     /// # Errors
-    /// As those of [`Store::get_to`].
+    /// Those of [`Store::get_to`].
     pub fn get_sparse(&self, key: &[u8], start: u64, end: Option<u64>, sink: impl WriteHoles) -> Result<u64> {
         self.get_by(key, start, end, |_| sink)
     }
 
-    /// The same, to a sink that is made for the object as it is read.
+    /// Like [`Store::get_sparse`], but creates the sink for the object that is read.
     ///
     /// # Errors
-    /// As those of [`Store::get_to`].
+    /// Those of [`Store::get_to`].
     pub fn get_by<W: WriteHoles>(
         &self,
         key: &[u8],
@@ -150,11 +152,11 @@ impl Store {
         Ok(end.saturating_sub(start))
     }
 
-    /// Reads from the object as it is now, if that is `version`: none where it is not.
+    /// Reads from the current object, if that is `version`. Otherwise returns none.
     fn read_version(&self, key: &[u8], offset: u64, out: &mut [u8], version: Version<'_>) -> Result<Option<usize>> {
         let engine = &self.engine;
         let mut failed = None;
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let found = engine.catalog.locate(key, offset, offset.saturating_add(out.len() as u64))?;
             let (object, extents) = match (found, version) {
                 (Some(found), _) => found,
@@ -172,7 +174,7 @@ impl Store {
                     return Ok(Some(length));
                 }
                 Err(e) => {
-                    // Damage only if the catalog still names these very frames; else look again.
+                    // This is damage only if the catalog still names the same frames. Otherwise read again.
                     let again = engine.catalog.locate(key, offset, offset + length as u64)?;
                     let same = again.is_some_and(|(o, now)| o.id == object.id && same_frames(&now, &extents));
                     if same {
@@ -189,9 +191,9 @@ impl Store {
 /// The version of an object that a read accepts.
 #[derive(Clone, Copy)]
 enum Version<'a> {
-    /// Whatever it names.
+    /// Any object.
     Any,
-    /// The object of this number.
+    /// The object with this number.
     Numbered(u64),
     /// This object, unchanged.
     This(&'a Object),

@@ -1,4 +1,4 @@
-//! Handles: objects that stay readable as they were.
+//! Handles, which keep an object readable as it was.
 
 use terrace_catalog::Object;
 
@@ -6,8 +6,8 @@ use super::Store;
 use super::object_snapshot::ObjectSnapshot;
 use crate::Result;
 
-/// An object as it was when the handle was made. While the handle lives its bytes stay readable, whatever becomes of the
-/// key: the object may be overwritten, renamed or deleted. What it pins is given back when it is dropped, or its process ends.
+/// An object as it was when the handle was created. Its bytes stay readable while the handle lives, even if the object is
+/// overwritten, renamed or deleted. The space that it pins is freed when it is dropped, or when its process ends.
 ///
 /// ```
 /// # use terrace::{Config, PutOptions, Store};
@@ -25,20 +25,21 @@ use crate::Result;
 pub struct Handle(ObjectSnapshot);
 
 impl Store {
-    /// Opens an object, and pins it as it is now. Costs a write to the catalog, and memory of about 150 bytes for each of
-    /// its extents.
+    /// Opens an object, and pins its current state. This writes to the catalog, and takes about 150 bytes of memory for each
+    /// of its extents.
     pub fn handle(&self, key: &[u8]) -> Result<Handle> {
         ObjectSnapshot::pinned(self, key).map(Handle)
     }
 }
 
 impl Handle {
-    /// The object as it was.
+    /// Returns the object as it was.
     pub fn object(&self) -> &Object {
         &self.0.object
     }
 
-    /// Fills `out` from the object's byte `offset` on; the bytes read, which are fewer only at its end.
+    /// Fills `out` from the object's byte `offset` on. Returns the number of bytes read, which is smaller than `out` only at
+    /// the object's end.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         self.0.read_at(offset, out)
     }

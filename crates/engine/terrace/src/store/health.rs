@@ -1,4 +1,4 @@
-//! How safe the store's data is.
+//! Reports how safe the store's data is.
 
 use std::fs;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -19,12 +19,12 @@ const NODE_LOCK: &str = "node";
 const NODE_LOCK_WAIT: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// How safe the data is, as far as the catalog, the targets and the last scrub tell. Reads no data.
+    /// Returns how safe the data is, according to the catalog, the targets and the last scrub. Reads no data.
     pub fn health(&self) -> Result<Health> {
         self.health_with(&self.status()?)
     }
 
-    /// The same, with a status that was just taken.
+    /// Like [`Store::health`], with a status that was just taken.
     pub fn health_with(&self, status: &Status) -> Result<Health> {
         let record = ScrubRecord::read(&self.engine.dir);
         let mut findings = self.pending_work(status)?;
@@ -46,11 +46,11 @@ impl Store {
         })
     }
 
-    /// Takes the lock of the process that runs `terrace node` on this store; none if another process has it.
+    /// Takes the lock of the process that runs `terrace node` on this store. None if another process has it.
     pub fn lock_node(&self) -> Result<Option<Locked>> {
         let begun = Instant::now();
         loop {
-            // A process that looks whether the lock is held holds it for a moment itself.
+            // A process that checks whether the lock is held takes it for a moment.
             match self.engine.locks.at_once(NODE_LOCK)? {
                 None if begun.elapsed() < NODE_LOCK_WAIT => std::thread::sleep(NODE_LOCK_WAIT / 20),
                 locked => return Ok(locked),
@@ -58,10 +58,10 @@ impl Store {
         }
     }
 
-    /// The sequence of the last commit, and of the last one that a power cut cannot undo.
+    /// Returns the sequence of the last commit, and of the last one that a power cut cannot undo.
     pub fn commits(&self) -> Result<(u64, u64)> {
         let (last, synced) = (self.engine.catalog.tail()?.sequence, self.engine.catalog.synced()?);
-        // The mark that says so is itself the last commit.
+        // The sync mark is itself the last commit.
         Ok((last, if synced + 1 >= last { last } else { synced }))
     }
 
@@ -139,14 +139,14 @@ impl Store {
         findings
     }
 
-    /// When the store was made, in seconds since 1970.
+    /// Returns when the store was created, in seconds since 1970.
     fn made_at(&self) -> Option<u64> {
         let made = fs::metadata(self.engine.dir.join("store")).and_then(|file| file.modified()).ok()?;
         made.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
     }
 }
 
-/// The finding about a tier. A tier above the last one is full in normal use, and evicts.
+/// Returns the finding about a tier, if any. A tier above the last one is full in normal use, and evicts.
 fn tier_finding(tier: &TierStatus, is_last: bool) -> Option<Finding> {
     let name = &tier.name;
     let (code, message, advice) = match tier.state {

@@ -17,14 +17,14 @@ pub struct HotRange {
     pub offset: u64,
     /// Its length in bytes.
     pub length: u64,
-    /// Reads of all of it, each worth half after an hour.
+    /// The number of reads of the whole range. The weight of a read halves every hour.
     pub score: f64,
     /// The tier of its nearest replica.
     pub tier: String,
 }
 
 impl Store {
-    /// The hottest ranges at or below `prefix`, hottest first.
+    /// Returns the hottest ranges at or below `prefix`, hottest first.
     pub fn hot(&self, prefix: &[u8], limit: usize) -> Result<Vec<HotRange>> {
         let engine = &self.engine;
         engine.hotness.fold();
@@ -48,7 +48,7 @@ impl Store {
 }
 
 impl Store {
-    /// The tier of the nearest replica of a byte; nothing for what has none.
+    /// Returns the tier of the nearest replica of a byte, or an empty name if it has none.
     fn nearest_tier(&self, key: &[u8], offset: u64) -> Result<String> {
         let located = self.engine.catalog.locate(key, offset, offset + 1)?;
         let replicas = located.iter().flat_map(|(_, extents)| extents).flat_map(|extent| &extent.replicas);

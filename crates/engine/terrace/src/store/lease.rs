@@ -10,7 +10,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Pins what commits after `generation` take from an object.
+    /// Pins the bytes that commits after `generation` remove from an object.
     pub fn take(store: &Store, object: u64, generation: u64) -> Result<Lease> {
         let catalog = &store.engine.catalog;
         let holder = catalog.reserve().with(|| store.engine.leases.holder(|| Ok(catalog.next_id()?)))?;

@@ -1,4 +1,4 @@
-//! [`Store`]: opening one, and what it offers.
+//! [`Store`]: its methods, and how it is opened.
 
 mod append;
 mod batch;
@@ -48,8 +48,8 @@ use crate::place::Planned;
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Room, Status, TierState, TierStatus};
 use crate::{Error, Result};
 
-/// How long [`Store::close`] waits for owed replicas.
-const CLOSE_WAITS: Duration = Duration::from_secs(60);
+/// How long [`Store::close`] waits for pending replicas.
+const MAX_CLOSE_WAIT: Duration = Duration::from_secs(60);
 
 /// A store of replicated objects. Cheap to clone; many threads and processes may use one store at once.
 ///
@@ -76,13 +76,14 @@ pub struct Store {
     // Dropped before `engine`: the last clone ends the background thread, which works with parts of it.
     last: Arc<Last>,
     pub(crate) engine: Arc<Engine>,
-    /// Whether it may change what lies below `.terrace/`.
+    /// Whether it may change objects below `.terrace/`.
     internal: bool,
 }
 
 struct Last {
     engine: Arc<Engine>,
-    /// Whether [`Store::close`] was called: then the last clone marks what the background thread committed after that.
+    /// Whether [`Store::close`] was called. Then the last clone also makes durable what the background thread committed
+    /// after that.
     closes: AtomicBool,
 }
 
@@ -100,22 +101,22 @@ impl Drop for Last {
             return;
         }
         mover.stop();
-        // Without this, a mark that the thread has set beside the one of `close` would leave the store unclean.
+        // Otherwise a mark that the thread made after the one of `close` would leave the store unclean.
         let marked = || Ok::<_, Error>(catalog.synced()? + 1 >= catalog.tail()?.sequence);
         if self.closes.load(Ordering::Acquire)
             && let Err(error) = marked().and_then(|is_marked| if is_marked { Ok(()) } else { journal.mark_synced() })
         {
-            // The store then counts as unclean, which costs a rebuild after the next restart of the machine.
-            tracing::debug!(%error, "not marked as durable at the end");
+            // The store then counts as unclean, which only costs a rebuild after the next restart of the machine.
+            tracing::debug!(%error, "the last commits could not be marked as durable");
         }
     }
 }
 
 impl Store {
-    /// Makes a new store in `dir`, with the tiers of `config`.
+    /// Creates a store in `dir`, with the tiers of `config`.
     ///
     /// # Errors
-    /// Where `dir` holds a store already, or a tier's directory cannot be made or belongs to another store.
+    /// If `dir` holds a store already, or a tier's directory cannot be created or belongs to another store.
     pub fn init(dir: &Path, config: &Config) -> Result<Store> {
         let context = |what: &str| format!("{what} {}", dir.display());
         home::check_place(dir)?;
@@ -131,23 +132,23 @@ impl Store {
         let mut config = config.clone();
         config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);
         config.number_targets();
-        config.settle_paths()?;
+        config.make_paths_absolute()?;
         change::check_apart(dir, &config)?;
         targets::probe(config.tiers.iter())?;
         home::write_file(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
         terrace_catalog::log::write_reach(dir, id, 0).map_err(Error::io(context("writing into")))?;
         let made = home::write_file(&dir.join("store"), format!("format {FORMAT_VERSION}\nid {id:016x}\n").as_bytes());
-        // Other openers find a store from now on, and the opener below must be alone.
+        // Other processes find a store from now on, and the opener below must be alone.
         drop(alone);
         let made = made.and_then(|()| Store::open(dir));
         if made.is_err() {
-            // It is no store then; where even that fails, the error at hand says why.
+            // Without this file there is no store. If it cannot be removed, the error at hand is still the one to report.
             let _ = fs::remove_file(dir.join("store"));
         }
         made
     }
 
-    /// Does something while no other process has the store open.
+    /// Runs `run` while no other process has the store open.
     pub(crate) fn alone<T>(&self, run: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
         let Engine { dir, lock, .. } = &*self.engine;
         let done = boot::alone(dir, lock).and_then(|()| run(&self.engine));
@@ -155,13 +156,13 @@ impl Store {
         done
     }
 
-    /// The same store for Terrace's own crates, which keep what they must below `.terrace/`.
+    /// Returns the same store for Terrace's own crates, which keep their objects below `.terrace/`.
     #[doc(hidden)]
     pub fn internal(&self) -> Store {
         Store { internal: true, ..self.clone() }
     }
 
-    /// Checks that an object of this key may be made, changed or removed.
+    /// Checks that an object with this key may be created, changed or removed.
     pub(crate) fn check_changeable(&self, key: &[u8]) -> Result<()> {
         key::check(key)?;
         match key::below(key, key::RESERVED_FOLDER) && !self.internal {
@@ -170,33 +171,34 @@ impl Store {
         }
     }
 
-    /// Whether no other process has the store open at this moment.
+    /// Returns whether no other process has the store open now.
     pub fn is_alone(&self) -> bool {
         self.engine.sole.is_alone()
     }
 
-    /// Until when what is looked up from now on stays true, but for what this process changes: a moment, or no time at all while another
-    /// process has the store open. One that comes then changes nothing before.
+    /// Grants trust in answers that are looked up from now on: they stay true for a moment, except for changes by this
+    /// process. While another process has the store open, no trust is granted. A process that opens it later changes nothing
+    /// before that time is over.
     pub fn trust(&self) -> Trusted {
         self.engine.trust.grant(|| self.is_alone())
     }
 
-    /// The store's number, which no other store has.
+    /// Returns the store's number, which no other store has.
     pub fn id(&self) -> u64 {
         self.engine.catalog.log().store()
     }
 
-    /// The store's directory.
+    /// Returns the store's directory.
     pub fn dir(&self) -> &Path {
         &self.engine.dir
     }
 
-    /// The store's configuration, as it was when this process opened it. Rules may have changed since then.
+    /// Returns the store's configuration, as it was when this process opened it. Rules may have changed since then.
     pub fn config(&self) -> &Config {
         &self.engine.config
     }
 
-    /// The catalog, for tools that look into it.
+    /// Returns the catalog, for tools that inspect it.
     pub fn catalog(&self) -> &Catalog {
         &self.engine.catalog
     }
@@ -207,7 +209,7 @@ impl Store {
         self.engine.catalog.object(key)?.ok_or_else(|| Error::not_found(key))
     }
 
-    /// Up to `limit` objects whose key is `prefix` or lies below it, in order of keys, after the key `after`.
+    /// Returns up to `limit` objects whose key is `prefix` or lies below it, in order of keys, after the key `after`.
     pub fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<(Vec<u8>, Object)>> {
         Ok(self.engine.catalog.list(prefix, after, limit)?)
     }
@@ -222,7 +224,7 @@ impl Store {
         Ok(())
     }
 
-    /// Gives an object another key; an object that had it is replaced. No bytes move.
+    /// Renames an object. An object that has the key already is replaced. No bytes move.
     pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
         self.check_changeable(from)?;
         self.check_changeable(to)?;
@@ -246,12 +248,12 @@ impl Store {
         Ok(())
     }
 
-    /// The plans that this process has made so far.
+    /// Returns statistics of the plans that this process has made.
     pub fn planned(&self) -> Planned {
         self.engine.planning.planner.planned()
     }
 
-    /// Where an object's bytes are.
+    /// Returns the places of an object's bytes.
     pub fn locate(&self, key: &[u8]) -> Result<Location> {
         key::check(key)?;
         let engine = &self.engine;
@@ -300,7 +302,7 @@ impl Store {
         Ok(Location { key: key::show(key), length: object.length, generation: object.generation, extents: located })
     }
 
-    /// The store at a glance.
+    /// Returns a summary of the store.
     pub fn status(&self) -> Result<Status> {
         let engine = &self.engine;
         engine.care.look_at_targets()?;
@@ -334,33 +336,33 @@ impl Store {
         Ok(Status { objects, owed, replanning, tiers: tiers.collect() })
     }
 
-    /// The space of all reachable targets together. A target without a limit has that of its file system, and
-    /// those that share one share what is free of it.
+    /// Returns the space of all reachable targets together. A target without a limit has the space of its file system, and
+    /// targets on one file system share its free space.
     pub fn room(&self) -> Room {
         let tiers = &self.engine.tiers;
         let (used, free) = tiers.used_and_free(tiers.devices.iter());
         Room { capacity: used.saturating_add(free), free }
     }
 
-    /// Whether a store's directory may be at `dir`, which need not exist.
+    /// Checks whether a store's directory may be at `dir`, which need not exist.
     ///
     /// # Errors
-    /// [`Error::Store`] on a network file system: a catalog can be used by one machine only. The error names directories that
-    /// would do.
+    /// [`Error::Store`] on a network file system, because a catalog can be used by one machine only. The error names
+    /// suitable directories.
     pub fn check_place(dir: &Path) -> Result<()> {
         home::check_place(dir).map(drop)
     }
 
-    /// Waits, for a minute at most, until nothing is owed, then makes all durable.
+    /// Waits, for a minute at most, until no replica is pending, then makes everything durable.
     ///
     /// # Errors
     /// [`Error::StillOwed`] if time runs out. The next process that opens the store makes the pending replicas.
     pub fn close(self) -> Result<()> {
         self.last.closes.store(true, Ordering::Release);
-        self.sync_within(CLOSE_WAITS)
+        self.sync_within(MAX_CLOSE_WAIT)
     }
 
-    /// Makes durable what was committed, and leaves pending replicas to the next process that works in the background.
+    /// Makes all commits durable, and leaves pending replicas to the next process that works in the background.
     pub fn close_at_once(self) -> Result<()> {
         self.last.closes.store(true, Ordering::Release);
         self.engine.journal.mark_synced()

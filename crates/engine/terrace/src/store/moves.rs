@@ -1,4 +1,4 @@
-//! Moving what somebody asks for, and the upkeep that is otherwise done in the background.
+//! Moves that a user asks for, and maintenance that the background thread does otherwise.
 
 use std::time::Duration;
 
@@ -7,44 +7,45 @@ use crate::Result;
 use crate::report::{Moved, Scrubbed};
 
 impl Store {
-    /// Puts a replica of everything at or below `prefix` on a tier, beside those that it has.
+    /// Adds a replica on a tier for everything at or below `prefix`.
     pub fn stage(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         self.engine.mover.stage(prefix, tier)
     }
 
-    /// Takes the replicas of everything at or below `prefix` off a tier. A replica that is the only one on persistent
-    /// tiers, or without which there would be fewer than are wanted, is moved to another tier first. Where no other failure domain has room,
-    /// only the last one on persistent tiers stays.
+    /// Removes the replicas of everything at or below `prefix` from a tier. A replica that is the only persistent one, or
+    /// that the object needs to have as many replicas as it wants, is moved to another tier first. If no other failure
+    /// domain has room, only the last persistent replica stays.
     pub fn evict(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         self.engine.mover.evict_prefix(prefix, tier)
     }
 
-    /// Moves everything off a tier, so that it can be removed. Each replica keeps its number of companions as far as
-    /// there are failure domains.
+    /// Moves everything off a tier, so that the tier can be removed. Extents keep their number of replicas as far as there
+    /// are failure domains.
     pub fn drain(&self, tier: &str) -> Result<Moved> {
         self.engine.mover.drain(tier)
     }
 
-    /// Plans everything at or below `prefix` that is hardly read again, so that its bytes are as few as can be: replicas
-    /// stay on their targets, and are encoded more densely where that pays by a twentieth. With `all`, also what is hot.
+    /// Plans everything at or below `prefix` that is rarely read again, so that it takes as few bytes as possible. Replicas
+    /// stay on their targets, and are encoded more densely if that saves at least a twentieth. With `all`, this includes
+    /// objects that are often read.
     pub fn tune(&self, prefix: &[u8], all: bool) -> Result<Moved> {
         self.engine.mover.tune(prefix, all)
     }
 
-    /// Plans again, now, what this process has renamed to where other rules hold; otherwise the background or the next
-    /// [`Store::sync`] does. The replicas that this asks for are owed then.
+    /// Replans now what this process has renamed to keys with other rules. Otherwise the background thread or the next
+    /// [`Store::sync`] does it. The new replicas become pending.
     pub fn replan_renamed(&self) -> Result<()> {
         self.engine.mover.follow_policies().map(drop)
     }
 
-    /// Owes copies on faster tiers of what was read so often that they pay, as the background does every few seconds;
-    /// how many.
+    /// Makes replicas pending on faster tiers for bytes that are read often enough to pay for them. Returns their number.
+    /// The background thread does it every few seconds.
     pub fn promote(&self) -> Result<usize> {
         self.engine.mover.promote()
     }
 
-    /// Merges the many small extents that range writes left of objects, and copies what lives out of segments that are
-    /// mostly dead. The background thread does it now and then; here it is done at once.
+    /// Merges the many small extents that range writes left in objects, and copies live frames out of segments that are
+    /// mostly garbage. The background thread does it from time to time; here it is done at once.
     pub fn compact(&self) -> Result<()> {
         self.engine.mover.compact()
     }
@@ -81,16 +82,16 @@ impl Store {
         self.engine.care.scrub_next_part(interval, &mut go_on)
     }
 
-    /// Tells other processes that this one changes no names, attributes and contents of objects from now on, but only places
-    /// of replicas. Doors of other processes then keep what they told their clients as if they were alone with the store. A
-    /// process that calls this has one copy of this library.
+    /// Tells other processes that this one will not change names, attributes or contents of objects from now on, but only
+    /// the places of replicas. Doors of other processes then trust their caches as if they were alone with the store. A
+    /// process that calls this must have only one copy of this library.
     pub fn stay_in_background(&self) {
         if let Err(error) = self.engine.sole.hide() {
             tracing::debug!(%error, "other processes are not told that this one changes nothing that they see");
         }
     }
 
-    /// Looks whether all targets are what they were. What emptied ones have lost is pending again afterwards.
+    /// Checks whether any target was emptied or replaced. Replicas on emptied targets become pending.
     pub fn look_at_targets(&self) -> Result<()> {
         self.engine.care.look_at_targets().map(drop)
     }
@@ -101,7 +102,7 @@ impl Store {
         self.engine.mover.start(true);
     }
 
-    /// Repairs what reads of this process found bad. Returns how many replicas were replaced since the last call.
+    /// Repairs replicas that reads of this process found bad. Returns how many replicas were replaced since the last call.
     pub fn repair_suspects(&self) -> Result<u64> {
         self.engine.mover.repair_suspects()?;
         Ok(self.engine.mover.take_repaired())

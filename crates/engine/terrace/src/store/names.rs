@@ -1,4 +1,4 @@
-//! Names in key spaces: what doors for flat keys ask of a store, such as those for S3 and Redis.
+//! Names in key spaces, for doors with flat keys such as those of S3 and Redis.
 
 use terrace_catalog::{Attributes, Change, Edit, Expect, Kind, NameListing, NamePage, Object};
 use terrace_format::key::{KeyRule, KeySpace};
@@ -7,13 +7,13 @@ use super::Store;
 use crate::mover::expiry::now;
 use crate::{Error, Result};
 
-/// The attribute of a key space's folder that names the rule. Without it, names are paths.
+/// The attribute of a key space's folder that holds its rule. Without it, names are paths.
 const KEY_RULE_ATTRIBUTE: &str = "terrace.keys";
 /// Its value for [`KeyRule::Flat`].
 const FLAT_RULE_NAME: &str = "flat";
 
 impl Store {
-    /// Makes an empty folder whose names follow `rule`.
+    /// Creates an empty folder whose names follow `rule`.
     ///
     /// # Errors
     /// [`Error::Conflict`] if something is at or below the folder already, or a file is above it. [`Error::BadKey`] if no key space
@@ -50,7 +50,7 @@ impl Store {
         Ok(space)
     }
 
-    /// The key space in a folder. Each folder that nothing else was said about is one of paths.
+    /// Returns the key space in a folder. A folder without a rule is a key space of paths.
     ///
     /// # Errors
     /// [`Error::NotFound`] if nothing is at or below the folder, [`Error::Conflict`] if a file is there.
@@ -90,16 +90,16 @@ impl Store {
         Ok(())
     }
 
-    /// A page of the names in a key space, in byte order. Directories, symbolic links and expired objects are not listed. Names
-    /// below a common prefix are skipped, not read.
+    /// Returns a page of the names in a key space, in byte order. Directories, symbolic links and expired objects are not
+    /// listed. Names below a common prefix are skipped without being read.
     pub fn list_names(&self, space: &KeySpace, listing: &NameListing<'_>) -> Result<NamePage> {
         Ok(self.engine.catalog.list_names(space, listing, now())?)
     }
 
-    /// The object of a name.
+    /// Returns the object with a name.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is none, if it is no file, or if it has expired.
+    /// [`Error::NotFound`] if there is none, if it is not a file, or if it has expired.
     pub fn stat_name(&self, space: &KeySpace, name: &[u8]) -> Result<Object> {
         let object = self.engine.catalog.object(&space.key(name)?)?;
         let is_listed = |object: &Object| object.attributes.kind == Kind::File && !object.attributes.is_expired(now());

@@ -1,4 +1,4 @@
-//! An object as it was at one moment.
+//! An object as it was at one time.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use super::get::same_frames;
 use super::{Lease, Store};
 use crate::{Error, Result};
 
-/// A read that takes longer than this pins what it reads. Until then the grace that dead frames have is enough.
+/// A read that takes longer than this pins its frames. Until then the grace period of dropped frames is enough.
 const LONG_READ_TIME: Duration = Duration::from_secs(1);
 
-/// An object and all its extents, as the catalog had them at one moment; about 150 bytes of memory for each.
+/// An object and all its extents, as they were in the catalog at one time. Takes about 150 bytes of memory for each extent.
 pub(super) struct ObjectSnapshot {
     store: Store,
     key: Vec<u8>,
@@ -20,12 +20,12 @@ pub(super) struct ObjectSnapshot {
     extents: Vec<Extent>,
     since: Instant,
     lease: Option<Lease>,
-    /// Whether the lease was there before anything could be taken from it.
+    /// Whether the lease existed before any frame of the object could be dropped.
     pinned: bool,
 }
 
 impl ObjectSnapshot {
-    /// The object as it is now. Nothing keeps its frames but the grace that dead ones have.
+    /// Takes a snapshot of the current object. Only the grace period of dropped frames keeps its frames.
     pub fn of(store: &Store, key: &[u8]) -> Result<ObjectSnapshot> {
         key::check(key)?;
         let found = store.engine.catalog.locate(key, 0, u64::MAX)?;
@@ -34,12 +34,13 @@ impl ObjectSnapshot {
         Ok(ObjectSnapshot { store, key, object, extents, since, lease: None, pinned: false })
     }
 
-    /// The object as it is now, pinned as long as the snapshot lives.
+    /// Takes a snapshot of the current object, which stays pinned as long as the snapshot lives.
     pub fn pinned(store: &Store, key: &[u8]) -> Result<ObjectSnapshot> {
         loop {
             let mut snapshot = ObjectSnapshot::of(store, key)?;
             snapshot.hold()?;
-            // Whatever was taken from it before the lease was there may be gone: then another try finds it as it is.
+            // Frames that were dropped before the lease existed may be gone. If the object has changed, another attempt
+            // takes its new state.
             let now = store.engine.catalog.locate(key, 0, u64::MAX)?;
             match now {
                 Some((object, extents)) if snapshot.is(&object) => {
@@ -60,19 +61,19 @@ impl ObjectSnapshot {
         Ok(())
     }
 
-    /// Pins what is read, once the read has taken long.
+    /// Pins the frames once the read has taken long.
     pub fn hold_if_long(&mut self) -> Result<()> {
         if self.lease.is_none() && self.since.elapsed() > LONG_READ_TIME { self.hold() } else { Ok(()) }
     }
 
-    /// How far a hole reaches that has the object's byte `offset`; `offset` itself where that is in none.
+    /// Returns the end of the hole with the object's byte `offset`, or `offset` itself if it is in no hole.
     pub fn end_of_hole(&self, offset: u64) -> u64 {
         let next = self.extents.partition_point(|extent| extent.end() <= offset);
         let data = self.extents.get(next).map_or(self.object.length, |extent| extent.offset);
         data.min(self.object.length).max(offset)
     }
 
-    /// How far the bytes reach, up to the next hole or the object's end, from the object's byte `offset` on.
+    /// Returns the end of the data from the object's byte `offset` on: the next hole, or the object's end.
     pub fn end_of_data(&self, offset: u64) -> u64 {
         let mut end = offset;
         let next = self.extents.partition_point(|extent| extent.end() <= offset);
@@ -85,7 +86,8 @@ impl ObjectSnapshot {
         end.min(self.object.length)
     }
 
-    /// Fills `out` from the object's byte `offset` on; the bytes read, which are fewer only at its end.
+    /// Fills `out` from the object's byte `offset` on. Returns the number of bytes read, which is smaller than `out` only at
+    /// the object's end.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         let length = self.object.length.saturating_sub(offset).min(out.len() as u64) as usize;
         let (end, out) = (offset + length as u64, &mut out[..length]);
@@ -100,7 +102,7 @@ impl ObjectSnapshot {
                 }
                 Err(failed) => failed,
             };
-            // Damage only if the catalog still names these very frames, or what it named is pinned.
+            // This is damage only if the catalog still names the same frames, or if they are pinned.
             match self.store.engine.catalog.locate(&self.key, offset, end)? {
                 Some((object, now)) if self.is(&object) => {
                     if same_frames(&now, &extents) {

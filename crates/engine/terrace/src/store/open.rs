@@ -1,4 +1,4 @@
-//! Opening a store: once for each process, shared by all who ask.
+//! Opens a store. The threads of a process share one opening.
 
 use std::collections::HashMap;
 use std::fs;
@@ -25,25 +25,25 @@ use crate::{Error, Result};
 /// before all locks of a store.
 static OPEN_STORES: LazyLock<Mutex<HashMap<PathBuf, Weak<Last>>>> = LazyLock::new(Mutex::default);
 
-/// The knowledge about the log when a store is opened.
+/// How much is known about the log when a store is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// Nothing: it is compared with what the catalog and the targets tell of it.
+    /// Nothing. The log is compared with the catalog and the targets.
     Usual,
-    /// It is whole, and the catalog is to be made from it.
+    /// It is complete, and a new catalog is made from it.
     Proven,
-    /// It is damaged. Nothing is compared, and nothing thrown away.
+    /// It is damaged. Nothing is compared, and nothing is discarded.
     Damaged,
 }
 
 impl Store {
-    /// Opens the store in `dir`, or shares it with those of this process that have it open. After a restart that took
-    /// the machine by surprise the first opener makes the catalog from the commit log.
+    /// Opens the store in `dir`, or shares it with other parts of this process that have it open. After the machine went
+    /// down unexpectedly, the first opener makes a new catalog from the commit log.
     ///
     /// A process that was forked from one with an open store must open it again: the inherited handles refuse to work.
     ///
     /// # Errors
-    /// [`Error::LogDamaged`] where the log lacks commits that the catalog or a target tells of; nothing is changed then.
+    /// [`Error::LogDamaged`] if the log lacks commits that the catalog or a target knows of. Then nothing is changed.
     pub fn open(dir: &Path) -> Result<Store> {
         Store::open_as(dir, Opening::Usual)
     }
@@ -67,8 +67,8 @@ impl Store {
     }
 }
 
-/// Makes the statics of the process while no fork can happen. A fork would wait forever for a static that another thread of its
-/// parent was making.
+/// Creates the process's statics while no fork can happen. Otherwise a fork could wait forever for a static that another
+/// thread of its parent was creating.
 fn made_once() {
     drop(Predictor::default());
     fail::point("opening");
@@ -102,22 +102,22 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     catalog.change_nothing_before(trust.end());
     let engine = Engine::new(dir, Held { rules, trust, sole, lock }, catalog)?;
     if opening == Opening::Damaged && had_records {
-        // Nothing can be committed before the log begins again; the store is opened as usual then.
+        // Nothing can be committed before the new log begins. The store is opened as usual afterwards.
         boot::shared(dir, &engine.lock)?;
         return Ok(engine);
     }
     engine.care.recover()?;
     engine.mover.rules_begin();
     if boot::alone(dir, &engine.lock).is_ok() {
-        // Nobody else has the store open, or would write here: what is left has no writer any more.
+        // No other process has the store open or can write here, so the leftovers have no writer.
         remove_leftovers(dir, destroy::is_own_file);
         remove_leftovers(&dir.join("streams"), |_| true);
         for (object, _) in engine.catalog.staged()? {
             engine.catalog.commit(Edit::Unstage { object }.into())?;
         }
         engine.leases.drop_dead(&engine.catalog)?;
-        // Frames that the log does not name are garbage only where the log is known to be whole. One of no commits is,
-        // where the power was cut before any commit was durable.
+        // Frames that the log does not name are garbage only if the log is known to be complete. An empty log is, if the
+        // power was cut before any commit was durable.
         let never_durable = was_cut_off && reach == Some(0);
         let is_whole = opening != Opening::Damaged && (reach.is_some() || had_records);
         if is_whole
@@ -133,8 +133,8 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     Ok(engine)
 }
 
-/// Removes the catalog, to be made from the log, where the machine went down while it was in use, or where somebody has
-/// removed it or its mark. The log is found whole before.
+/// Removes the catalog, which is then made from the log, if the machine went down while it was in use, or if it or its mark
+/// was removed. The log is checked first.
 fn forget_distrusted_catalog(dir: &Path, lock: &Locked, config: &Config, log: &Log) -> Result<()> {
     let is_trusted = || Ok(boot::read_mark(dir)?.is_trusted() && boot::has_catalog(dir));
     if is_trusted()? || !boot::alone_unless(dir, lock, is_trusted)? {
@@ -150,7 +150,7 @@ fn forget_distrusted_catalog(dir: &Path, lock: &Locked, config: &Config, log: &L
     boot::shared(dir, lock)
 }
 
-/// Sees that the log holds what the catalog ends with, and that both reach as far as the targets say.
+/// Checks that the log holds the catalog's last commit, and that both reach as far as the targets say.
 fn check_log_end(catalog: &Catalog, reach: Option<u64>) -> Result<()> {
     loop {
         let tail = catalog.tail()?;

@@ -1,4 +1,4 @@
-//! Writing objects: whole, in ranges, cut to a length.
+//! Writes objects: whole, in ranges, or truncated to a length.
 
 use std::io::Read;
 
@@ -15,31 +15,31 @@ use crate::write::{Draft, OwedTo, Receipt, Update};
 use crate::{Error, Result};
 
 impl Store {
-    /// Writes a whole object from `bytes`; what the key named before is replaced at once.
+    /// Writes a whole object from `bytes`. An object that has the key already is replaced at once.
     pub fn put_bytes(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
         let (mut receipt, ack) = self.put_bytes_at_once(key, bytes, options)?;
         self.wait_if_asked(&mut receipt, ack)?;
         Ok(receipt)
     }
 
-    /// Writes a whole object from `bytes` as [`Store::put_bytes`] does, and returns once they are placed. The acknowledgement that
-    /// was asked for is left to [`Store::wait`].
+    /// Writes a whole object from `bytes` as [`Store::put_bytes`] does, but returns once they are placed. [`Store::wait`]
+    /// then waits for the acknowledgement that was asked for, which is also returned.
     pub fn put_bytes_at_once(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<(Receipt, Ack)> {
         let block = self.engine.writer.block;
         self.put_by(key, options, |writer| bytes.chunks(block).try_for_each(|block| writer.add(block)), |_| ())
     }
 
-    /// Writes a whole object, read to its end from `source`, in bounded memory. It becomes visible at once, whole
-    /// or not at all; what the key named before is replaced.
+    /// Writes a whole object, read to its end from `source`, in bounded memory. It becomes visible completely or not at all.
+    /// An object that has the key already is replaced.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] where no tier took the bytes, [`Error::Conflict`] where another file's key is a path prefix
-    /// of this one or this one of another's.
+    /// [`Error::NoSpace`] if no tier takes the bytes, [`Error::Conflict`] if another file's key is a path prefix of this one
+    /// or this one of another's.
     pub fn put(&self, key: &[u8], source: impl Read, options: &PutOptions) -> Result<Receipt> {
         self.put_sparse(key, Dense(source), options)
     }
 
-    /// The same; holes of `source` become holes of the object, which take no space.
+    /// Like [`Store::put`], but holes of `source` become holes of the object, which take no space.
     pub fn put_sparse(&self, key: &[u8], mut source: impl ReadHoles, options: &PutOptions) -> Result<Receipt> {
         let (mut receipt, ack) = self.put_by(key, options, |writer| writer.fill(&mut source), |_| ())?;
         self.wait_if_asked(&mut receipt, ack)?;
@@ -105,14 +105,14 @@ impl Store {
         Ok((receipt, policy.wanted.ack))
     }
 
-    /// Writes `bytes` at `offset` of an object, which is made if the key names none. Nothing is read; other ranges of
-    /// the object stay as they are, even if others write them at the same time.
+    /// Writes `bytes` at `offset` of an object, which is created if the key does not exist. Other ranges of the object are
+    /// not read and do not change, even if others write them at the same time.
     pub fn write_at(&self, key: &[u8], offset: u64, bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
         self.write_all_at(key, &[(offset, bytes)], options)
     }
 
-    /// Writes several ranges of an object, each at its offset, as [`Store::write_at`] does one. All become visible by one commit; where
-    /// they overlap, the later one stands.
+    /// Writes several ranges of an object, each at its offset. All become visible by one commit. Where they overlap, the
+    /// later one wins.
     pub fn write_all_at(&self, key: &[u8], ranges: &[(u64, &[u8])], options: &PutOptions) -> Result<Receipt> {
         self.check_changeable(key)?;
         options.check_for(&self.engine.tiers)?;
@@ -122,14 +122,14 @@ impl Store {
             let policy = self.engine.planning.policy(key, &options.clone().over(&kept));
             let named = object.map(|object| object.id);
             match self.write_ranges(key, named, ranges, unix_nanos(), &policy, options.element) {
-                // Where it was replaced meanwhile, the bytes belong to the object that is there now.
+                // The object was replaced meanwhile. The bytes belong to the new one.
                 Err(Error::Conflict { .. }) if self.engine.catalog.object(key)?.map(|o| o.id) != named => {}
                 done => return done,
             }
         }
     }
 
-    /// Writes to the object of number `named`, or makes one; all ranges become visible by one commit.
+    /// Writes to the object with number `named`, or creates one. All ranges become visible by one commit.
     pub(crate) fn write_ranges(
         &self,
         key: &[u8],
@@ -144,7 +144,7 @@ impl Store {
         self.acknowledge_ranges(commit, policy, &writer, ranges)
     }
 
-    /// Begins to write to the object of number `named`, or to one that is to be made.
+    /// Begins to write to the object with number `named`, or to a new one.
     pub(super) fn draft<'a>(
         &'a self,
         key: &'a [u8],
@@ -171,7 +171,7 @@ impl Store {
         self.acknowledge(commit.sequence, policy, writer, length)
     }
 
-    /// Cuts an object to `length` bytes, or extends it with zeros.
+    /// Truncates an object to `length` bytes, or extends it with zeros.
     pub fn set_length(&self, key: &[u8], length: u64) -> Result<()> {
         self.check_changeable(key)?;
         key::check_end(key, 0, length)?;

@@ -1,4 +1,4 @@
-//! Rebuilding a store's catalog, and salvaging what a damaged log does not tell of.
+//! Rebuilds a store's catalog, and salvages objects that a damaged log does not name.
 
 use std::path::Path;
 
@@ -14,27 +14,27 @@ use crate::home::{StoreLock, lock_store, read_config, read_identity};
 use crate::report::Salvaged;
 use crate::{Error, Result};
 
-/// A log that begins again leaves out this many sequences behind all that anything tells of: a copy on a target that is
-/// away must never be taken for the longer one.
+/// The number of sequences that a new log skips after the last known commit, so that a copy on a target that is away never
+/// counts as the longer log.
 const SKIPPED_SEQUENCES: u64 = 1 << 20;
 
 /// The evidence from which a catalog can be made.
 struct Evidence {
     survey: Survey,
-    /// The last commit in the catalog that is there, where that can be trusted.
+    /// The last commit in the existing catalog, if that can be trusted.
     catalog: Option<u64>,
     mark: Mark,
     lock: StoreLock,
 }
 
 impl Evidence {
-    /// Gathers it. No other process may have the store open.
+    /// Gathers the evidence. No other process may have the store open.
     fn gather(dir: &Path) -> Result<Evidence> {
         let id = read_identity(dir)?;
         let lock = lock_store(dir)?;
         boot::alone(dir, &lock)?;
         let config = read_config(dir)?;
-        // Before the log is opened, which may change it.
+        // Checked before the log is opened, which may change it.
         check_unused(dir, id, &config)?;
         let log = Log::open(&dir.join("log"), id)?;
         let survey = Survey::new(dir, &config, &log)?;
@@ -51,12 +51,12 @@ impl Evidence {
         Ok(Evidence { survey, catalog, mark, lock })
     }
 
-    /// The last commit that anything tells of.
+    /// Returns the last commit that is known to have existed.
     fn needed(&self) -> u64 {
         self.survey.reach.max(self.catalog).unwrap_or(0)
     }
 
-    /// Whether the log tells all.
+    /// Checks that the log has all commits.
     fn check_log(&self) -> Result<()> {
         if self.catalog.is_some() && self.survey.end >= self.needed() {
             return Ok(());
@@ -64,19 +64,19 @@ impl Evidence {
         self.survey.check(self.mark.was_cut_off())
     }
 
-    /// Whether the catalog tells all, and the log does not.
+    /// Returns whether the catalog has all commits, and the log has not.
     fn catalog_is_best(&self) -> bool {
         self.catalog.is_some_and(|end| end >= self.needed() && end > self.survey.end)
     }
 
-    /// Opens the store with a catalog that is made from the log.
+    /// Opens the store with a new catalog, made from the log.
     fn open_from_log(self, dir: &Path, opening: Opening) -> Result<Store> {
         boot::forget_catalog(dir)?;
         drop(self.lock);
         Store::open_as(dir, opening)
     }
 
-    /// Opens the store with the catalog that is there.
+    /// Opens the store with the existing catalog.
     fn open_from_catalog(self, dir: &Path) -> Result<Store> {
         drop(self.lock);
         Store::open_as(dir, Opening::Damaged)
@@ -84,12 +84,12 @@ impl Evidence {
 }
 
 impl Store {
-    /// Makes the catalog from the commit log: the one that is there is thrown away. What the log lacks is taken from its
-    /// copies; where these lack it, too, and the catalog is good, the log begins again with a snapshot of that. No other
+    /// Makes a new catalog from the commit log, and discards the existing one. Commits that the log lacks are taken from its
+    /// copies. If these lack them, too, and the catalog is good, a new log starts with a snapshot of the catalog. No other
     /// process may have the store open.
     ///
     /// # Errors
-    /// [`Error::LogDamaged`] where commits are missing: nothing is changed then, and [`Store::salvage`] goes on.
+    /// [`Error::LogDamaged`] if commits are missing. Then nothing is changed, and [`Store::salvage`] is the next step.
     pub fn rebuild(dir: &Path) -> Result<Store> {
         let evidence = Evidence::gather(dir)?;
         if evidence.catalog_is_best() {
@@ -103,18 +103,18 @@ impl Store {
         evidence.open_from_log(dir, Opening::Proven)
     }
 
-    /// Gives back space that no object uses: what writers left that were killed; how many bytes. No other process may have
-    /// the store open.
+    /// Frees the space of frames and files that killed writers left and no object uses. Returns their size in bytes. No
+    /// other process may have the store open.
     ///
     /// # Errors
-    /// [`Error::TooMuch`] where that is much, unless `force`.
+    /// [`Error::TooMuch`] if that is much, unless `force`.
     pub fn prune(&self, force: bool) -> Result<u64> {
         self.alone(|engine| engine.care.sweep(force))
     }
 
-    /// Makes the catalog as [`Store::rebuild`] does, but goes on where commits are missing; then offers as
-    /// `salvaged/NUMBER` what whole objects there are on the targets that the log does not know. No other process may have
-    /// the store open.
+    /// Makes the catalog as [`Store::rebuild`] does, but continues if commits are missing. Then gives a key
+    /// `salvaged/NUMBER` to each whole object on the targets that the log does not name. No other process may have the store
+    /// open.
     pub fn salvage(dir: &Path) -> Result<(Store, Salvaged)> {
         let evidence = Evidence::gather(dir)?;
         if evidence.catalog_is_best() || evidence.check_log().is_ok() {
@@ -141,7 +141,7 @@ impl Store {
 }
 
 impl Store {
-    /// Opens a store whose log could not be committed to as usual, now that it can be: what targets have lost is owed again.
+    /// Opens the store again, now that its log can be written to. Replicas that targets have lost become pending.
     fn open_again(self) -> Result<Store> {
         let dir = self.dir().to_owned();
         drop(self);

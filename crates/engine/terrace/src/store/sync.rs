@@ -1,4 +1,4 @@
-//! Waiting until what is owed is made, and what was written durable.
+//! Waits until pending replicas are made and commits are durable.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::mover::{GRACE_PERIOD, MAX_WAIT};
 use crate::write::Receipt;
 
 impl Store {
-    /// Waits until a write has reached `ack`; this thread does what of it is owed.
+    /// Waits until a write has reached `ack`. This thread makes the pending replicas of the object.
     ///
     /// # Errors
-    /// [`StillOwed`](crate::Error::StillOwed) where that cannot be done within 30 seconds without progress.
+    /// [`StillOwed`](crate::Error::StillOwed) if no replica could be made for 30 seconds and some are still pending.
     pub fn wait(&self, receipt: &mut Receipt, ack: Ack) -> Result<()> {
-        // A range is durable only with what it was laid over, as after `fsync` of a file.
+        // A range is durable only together with the older bytes of the object, as after `fsync` of a file.
         if ack == Ack::Durable || ack == Ack::Replicated && receipt.owed > 0 {
             if receipt.key.is_empty()
                 && let Some((_, owed)) = self.engine.mover.owed_next(Some(receipt.object), None)?.into_iter().next()
@@ -25,7 +25,7 @@ impl Store {
             self.engine.mover.finish(Some(receipt.object), MAX_WAIT, &mut |_| {})?;
             self.engine.mover.finish_shared(receipt.object)?;
             if receipt.owed > 0 {
-                // What no target could take is owed to none any more, so they may be fewer than were wanted.
+                // A replica that no target takes may have been given up, so there may be fewer than were wanted.
                 receipt.have = self.engine.mover.count_replicas(receipt)?.unwrap_or(receipt.have);
             }
             receipt.owed = 0;
@@ -42,27 +42,28 @@ impl Store {
         }
     }
 
-    /// Makes what one object is owed, and all that was committed durable.
+    /// Makes an object's pending replicas, then makes all commits durable.
     pub(crate) fn sync_object(&self, object: u64) -> Result<()> {
         self.engine.mover.finish(Some(object), MAX_WAIT, &mut |_| {})?;
         self.engine.mover.finish_shared(object)?;
         self.engine.journal.sync_files()
     }
 
-    /// Makes what an object is owed, and all that was committed durable: nothing of the object is lost with the power then.
+    /// Makes an object's pending replicas, then makes all commits durable: after this, a power cut takes nothing of the
+    /// object.
     pub fn make_durable(&self, key: &[u8]) -> Result<()> {
         self.sync_object(self.stat(key)?.id)
     }
 
-    /// Makes durable what was committed and lies on persistent targets. Nothing that is owed is made.
+    /// Makes durable all commits and their bytes on persistent targets. Makes no pending replicas.
     pub fn sync_placed(&self) -> Result<()> {
         self.engine.journal.sync_files()
     }
 
-    /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
+    /// Makes all pending replicas, calling `progress` with the number of those that are left, then makes everything durable.
     ///
     /// # Errors
-    /// Also where a persistent target is not what it was, such as a bucket that was emptied: all else is done then.
+    /// Also if a persistent target was emptied or replaced, such as a bucket. Everything else is done then.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
         let missing = self.engine.care.look_at_targets()?;
         self.engine.planning.rules.renew();
@@ -75,7 +76,7 @@ impl Store {
         self.engine.mover.follow_all()?;
         self.engine.mover.finish(None, MAX_WAIT, &mut progress)?;
         if self.engine.mover.follow_policies()? > 0 {
-            // They were owed replicas before, and could not be planned.
+            // Their replicas were pending before, so they could not be planned.
             self.engine.mover.finish(None, MAX_WAIT, &mut progress)?;
         }
         self.engine.journal.mark_synced()?;
@@ -86,7 +87,7 @@ impl Store {
         missing.map_or(Ok(()), Err)
     }
 
-    /// Waits until nothing is owed, then makes all durable.
+    /// Makes all pending replicas, then makes everything durable.
     pub fn sync(&self) -> Result<()> {
         self.sync_with(|_| {})
     }
@@ -96,7 +97,7 @@ impl Store {
         self.engine.journal.mark_synced()
     }
 
-    /// Gives back, now, all dead space that a sync covers: readers have had no grace.
+    /// Frees now all garbage that a sync mark covers, without the grace period for readers.
     pub fn reap_now(&self) -> Result<()> {
         self.engine.mover.reap(Duration::ZERO)
     }

@@ -1,4 +1,4 @@
-//! Bytes become extents, and extents frames.
+//! Writes bytes as extents, and extents as frames.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::place::{Placer, Policy, ReplicaPlan, ReplicaPlans};
 use crate::sparse::ReadHoles;
 use crate::{Error, Result};
 
-/// Extents this short get all their quick replicas at once, on the caller's thread.
+/// Extents up to this length get all their fast replicas at once, on the caller's thread.
 const INLINE_BYTES: usize = 64 << 10;
 
 /// Cuts a stream of bytes into extents and writes their first replicas.
@@ -25,7 +25,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) object: u64,
     placer: Placer<'a>,
-    /// The most replicas that an extent was given.
+    /// The highest number of replicas, made or pending, that an extent was given.
     most: usize,
     pub(crate) offset: u64,
     pub(crate) extents: Vec<NewExtent>,
@@ -34,28 +34,28 @@ pub(crate) struct Draft<'a> {
     pub(crate) owed: u64,
     pub(crate) owed_to: Vec<(TargetId, u64)>,
     plain: WholeOn,
-    /// Where extents were written.
+    /// The range of the object that was written.
     pub(crate) range: Range<u64>,
-    /// Replicas of the extent that has the fewest.
+    /// The number of replicas of the extent with the fewest. None if nothing was written.
     pub(crate) have: Option<u8>,
     pub(crate) stored: u64,
     /// Whether a first replica went to a target with a higher latency than was asked for.
     pub(crate) is_slow: bool,
 }
 
-/// Ranges of an object that become visible together.
+/// Ranges of an object, which become visible together.
 pub(crate) struct Update<'r> {
-    /// The object's number; none where the commit makes it.
+    /// The object's number. None if the commit creates the object.
     pub named: Option<u64>,
-    /// The length that the object must still have then, where that matters.
+    /// The length that the object must still have at the commit, if that matters.
     pub length: Option<u64>,
-    /// Offsets, and the bytes that go there. Where they overlap, the later one stands.
+    /// Offsets, and the bytes for them. Where ranges overlap, the later one wins.
     pub ranges: &'r [(u64, &'r [u8])],
     pub mtime: i64,
 }
 
 impl Writer {
-    /// Begins to write to an object. Nothing of it is visible before a commit names it.
+    /// Begins to write to an object. Nothing is visible before a commit names it.
     pub(crate) fn draft<'a>(
         &'a self,
         room: &'a dyn MakeRoom,
@@ -87,7 +87,7 @@ impl Writer {
 }
 
 impl<'a> Draft<'a> {
-    /// Sees that an object which has plain files stays whole on those targets.
+    /// Makes sure that an object with plain files stays complete on their targets.
     pub(crate) fn stays_plain(&mut self, exists: bool) -> Result<()> {
         if exists && self.writer.planning.rules.now().has_plain() {
             self.plain = WholeOn::new(self.writer.catalog.plain_targets(self.object)?);
@@ -95,7 +95,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Writes all of `source`; its holes get no extents.
+    /// Writes all of `source`. Its holes get no extents.
     pub(crate) fn fill(&mut self, source: &mut impl ReadHoles) -> Result<()> {
         let length = self.writer.block;
         let mut block = Vec::with_capacity(length);
@@ -114,7 +114,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Writes one extent, and records what has gathered where that is much.
+    /// Writes one extent. If many extents are not recorded yet, records them.
     pub(crate) fn add(&mut self, block: &[u8]) -> Result<()> {
         self.write_block(block)?;
         if self.unstaged_bytes >= self.writer.stage_bytes {
@@ -128,7 +128,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Writes ranges to the object, and makes all visible by one commit.
+    /// Writes ranges to the object, and makes all of them visible by one commit.
     pub(crate) fn commit_ranges(&mut self, update: &Update<'_>) -> Result<Commit> {
         let committed = self.write_and_commit(update);
         if committed.is_err() {
@@ -155,7 +155,7 @@ impl<'a> Draft<'a> {
         Ok(self.writer.catalog.commit(Change { expect, edits: vec![edit] })?)
     }
 
-    /// Writes at most a block: one extent, or more where its replicas do not fit in one place.
+    /// Writes at most a block: one extent, or more if its replicas do not fit in one place.
     pub(crate) fn write_block(&mut self, mut raw: &[u8]) -> Result<()> {
         let mut since = Instant::now();
         while !raw.is_empty() {
@@ -171,7 +171,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Writes one extent. False where its first replica could not be written: its target is set aside then.
+    /// Writes one extent. Returns false if its first replica could not be written. Its target is then not used for a while.
     fn write_extent(&mut self, raw: &[u8], mut places: ReplicaPlans) -> Result<bool> {
         let write = self.writer.catalog.next_id()?;
         let length = raw.len() as u32;
@@ -180,7 +180,7 @@ impl<'a> Draft<'a> {
         let mut owed: Vec<TargetId> = Vec::new();
         let want = self.placer.count(places.len());
         loop {
-            self.plain.settle(self.writer, self.key, &mut places);
+            self.plain.prefer_held_targets(self.writer, self.key, &mut places);
             self.write_replicas(&places, raw, &mut extent, &mut owed)?;
             if extent.replicas.is_empty() {
                 return Ok(false);
@@ -192,12 +192,12 @@ impl<'a> Draft<'a> {
             }
             places = self.placer.place_more(raw.len(), missing, &taken);
             if places.is_empty() {
-                // What no target takes now is owed to one, until it does.
+                // A replica that no target takes now becomes pending on one that may take it later.
                 owed.extend(self.placer.for_later(missing, &taken));
                 break;
             }
         }
-        // Where every target that outlives a reboot is full, the extent went to memory alone.
+        // If all persistent targets are full, the extent is in memory alone, and a persistent replica becomes pending.
         let taken: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied()).collect();
         owed.extend(self.placer.lasting_for_later(&taken));
         self.most = self.most.max(extent.replicas.len() + owed.len());
@@ -215,8 +215,8 @@ impl<'a> Draft<'a> {
         Ok(true)
     }
 
-    /// Appends the first replica, and others that are quick to append; owes the rest. Ends where a target fails: it is
-    /// set aside then, and the rest must be planned again.
+    /// Appends the first replica, and others that are fast to append. The rest become pending. Stops if a target fails: it
+    /// is then not used for a while, and the rest must be planned again.
     fn write_replicas(
         &self,
         places: &[ReplicaPlan],
@@ -227,7 +227,7 @@ impl<'a> Draft<'a> {
         for ReplicaPlan { target, encoding } in places {
             let device = self.writer.planning.tiers.device(*target)?;
             let plain = self.writer.planning.rules.now().is_plain(device.tier, self.key);
-            // What a budget pays for beside the first is known when that is there.
+            // A budget is spent on the other replicas once the size of the first is known.
             let later = raw.len() > INLINE_BYTES || !device.quick || plain || self.placer.has_budget();
             if !extent.replicas.is_empty() && later {
                 owed.push(*target);
@@ -246,12 +246,12 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Replicas that each extent is to have here.
+    /// Returns the number of replicas that each extent should have.
     pub(crate) fn want(&self) -> u8 {
         self.placer.count(self.most) as u8
     }
 
-    /// Notes for the receipt what an extent has and owes.
+    /// Notes an extent's replicas, made and pending, for the receipt.
     fn note_extent(&mut self, extent: &Extent, owed: &[TargetId]) {
         self.range = match self.have {
             None => extent.offset..extent.end(),
@@ -270,7 +270,7 @@ impl<'a> Draft<'a> {
 
     /// Frees the frames that were written and will not become visible.
     pub(crate) fn abandon(&mut self) {
-        // Under a number of their own: the object may be there, and keeps what it has.
+        // They are staged under a new number, because the object may exist, and keeps its own extents.
         let Ok(object) = self.writer.catalog.next_id() else { return };
         let extents = std::mem::take(&mut self.extents);
         let stage = Edit::Stage { object, key: self.key.to_vec(), extents };

@@ -1,4 +1,5 @@
-//! Keeps the raw bytes of owed replicas until these are made, so that they need not be read back from a target.
+//! Keeps the raw bytes of frames in memory until their pending replicas are made, so that they need not be read back from a
+//! target.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,26 +8,27 @@ use std::time::{Duration, Instant};
 use rustix_futex_sync::Mutex;
 use terrace_catalog::{TargetId, Task};
 
-/// At most this many bytes are kept. Further frames are read back.
+/// The limit for the bytes that are kept. Other frames are read back.
 const MAX_KEPT_BYTES: usize = 32 << 20;
-/// Bytes are dropped after this time if nothing needs them.
+/// Bytes that are not needed are dropped after this time.
 const KEPT_TIME: Duration = Duration::from_secs(10);
 
-/// Frames with owed replicas. The oldest stay, because they are made first. The lock is a leaf, held for a lookup or an update,
-/// never while bytes are copied: so `keep` takes it twice, and reserves the space first.
+/// Frames with pending replicas. When there is no room, new frames are not kept, because the oldest ones are needed first.
+/// The lock is a leaf, held for a lookup or an update, never while bytes are copied: so `keep` takes it twice, and reserves
+/// the space first.
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<Frames>);
 
 #[derive(Default)]
 struct Frames {
     bytes: usize,
-    /// By tasks without a target.
+    /// The frames by task, without its target.
     raw: HashMap<Task, Frame>,
 }
 
 struct Frame {
     since: Instant,
-    /// How many replicas are still to be made of it.
+    /// The number of its pending replicas.
     owed: usize,
     raw: Arc<Vec<u8>>,
 }
@@ -54,11 +56,11 @@ impl Kept {
             frames.bytes += raw.len();
         }
         let kept = Frame { since: Instant::now(), owed, raw: Arc::new(raw.to_vec()) };
-        // Nobody else knows the frame before its commit, so nothing has come between the two.
+        // No other thread knows the frame before its commit, so nothing has changed since the space was reserved.
         self.0.lock().raw.insert(frame(task), kept);
     }
 
-    /// The bytes of a frame, if they are kept. Only the pointer is cloned under the lock.
+    /// Returns the bytes of a frame, if they are kept. Only the pointer is cloned under the lock.
     pub fn get(&self, task: &Task) -> Option<Arc<Vec<u8>>> {
         self.0.lock().raw.get(&frame(task)).map(|kept| kept.raw.clone())
     }
@@ -74,12 +76,12 @@ impl Kept {
         }
     }
 
-    /// Drops the bytes of a frame. A thread that still has a pointer to them keeps them.
+    /// Drops the bytes of a frame. They stay in memory while a thread has a pointer to them.
     pub fn forget(&self, task: &Task) {
         self.0.lock().forget(task);
     }
 
-    /// Returns the frames that were kept for long.
+    /// Returns the frames that were kept for long enough to be dropped.
     pub fn old(&self) -> Vec<Task> {
         let frames = self.0.lock();
         frames.raw.iter().filter(|(_, kept)| kept.since.elapsed() > KEPT_TIME).map(|(task, _)| *task).collect()

@@ -1,4 +1,4 @@
-//! Writing: bytes become extents, extents become frames. A commit of the caller's makes them visible.
+//! Writes bytes as extents, and extents as frames. The caller's commit makes them visible.
 
 mod draft;
 mod kept;
@@ -21,19 +21,19 @@ use crate::place::Planning;
 pub(crate) struct Writer {
     pub catalog: Arc<Catalog>,
     pub planning: Arc<Planning>,
-    /// Raw bytes of what is owed, for the mover.
+    /// The raw bytes of pending replicas, for the mover.
     pub kept: Kept,
     /// The longest extent, in bytes.
     pub block: usize,
-    /// A long `put` records its extents each time this number of bytes has gathered.
+    /// After this number of bytes, a long `put` records its extents.
     pub stage_bytes: u64,
 }
 
-/// Makes room on full targets for a write. The mover does it, which stands above the writer.
+/// Makes room on full targets for a write. The mover implements it, which the writer cannot call directly.
 pub(crate) trait MakeRoom: Sync {
-    /// Makes room, or waits for it, on behalf of a write that no target took since `waiting_since`.
+    /// Makes room, or waits for it, for a write that no target has taken since `waiting_since`.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`] where the write has waited in vain.
+    /// [`crate::Error::NoSpace`] if the write has waited in vain.
     fn make_room(&self, waiting_since: Instant) -> Result<()>;
 }

@@ -1,5 +1,5 @@
-//! Where an object is to be a plain file it is to be whole: all its extents go to the same targets, and those that were
-//! written there as frames are owed again, as a part of the file.
+//! An object that is a plain file must be complete on its target. So all its extents go to the same targets, and those that
+//! were written there as frames become pending again, as a part of the file.
 
 use terrace_catalog::{Extent, TargetId};
 
@@ -7,7 +7,7 @@ use super::Writer;
 use crate::place::ReplicaPlans;
 use crate::report::TierState;
 
-/// The targets on which one object is, or is to be, a plain file.
+/// The targets on which one object is a plain file, or will be.
 #[derive(Default)]
 pub(super) struct WholeOn(Vec<TargetId>);
 
@@ -16,8 +16,9 @@ impl WholeOn {
         WholeOn(targets)
     }
 
-    /// Of places on a tier of plain files, takes the targets that have the object already; and puts frames elsewhere first.
-    pub fn settle(&self, writer: &Writer, key: &[u8], places: &mut ReplicaPlans) {
+    /// Replaces targets for plain files by targets of the same tier that hold the object already. Then sorts the plan such
+    /// that frames are written first.
+    pub fn prefer_held_targets(&self, writer: &Writer, key: &[u8], places: &mut ReplicaPlans) {
         if !writer.planning.rules.now().has_plain() {
             return;
         }
@@ -44,7 +45,7 @@ impl WholeOn {
         places.sort_by_key(|placed| plain(placed.target));
     }
 
-    /// Owes what makes the object whole where it is plain.
+    /// Makes replicas pending so that the object is complete on the targets where it is a plain file.
     pub fn owe(&mut self, writer: &Writer, key: &[u8], extent: &Extent, owed: &mut Vec<TargetId>) {
         if !writer.planning.rules.now().has_plain() {
             return;

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-/// Replicas that are still to be made on one target.
+/// Pending replicas on one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwedTo {
     /// The tier's name.
     pub tier: String,
     /// The target's path or name.
     pub target: String,
-    /// How many replicas of extents.
+    /// The number of pending replicas of extents.
     pub replicas: u64,
 }
 
@@ -22,28 +22,29 @@ pub struct Receipt {
     pub object: u64,
     /// The commit that made the write visible.
     pub generation: u64,
-    /// Replicas that each extent is to have here.
+    /// The number of replicas that each extent should have.
     pub want: u8,
-    /// Replicas that were asked for.
+    /// The number of replicas that was asked for.
     pub asked: u8,
-    /// As many of these as there are failure domains for; more than `want` where the budget pays for no more.
+    /// As many of `asked` as there are failure domains for. It exceeds `want` if the budget pays for fewer.
     pub possible: u8,
-    /// The bytes that were written lie in this range of the object.
+    /// The range of the object that was written.
     pub range: Range<u64>,
     /// The least number of replicas of any extent in this range, when the call or the last [`Store::wait`](crate::Store::wait)
     /// returned. The same as `want` if there are no bytes.
     pub have: u8,
-    /// Whether all of it survives a loss of power, as was asked for by `durable`. Without that it will soon: the
-    /// background sync makes it durable, but has not told yet.
+    /// Whether the write was made durable, as [`Ack::Durable`](crate::Ack::Durable) asks for. If it was not, the background
+    /// thread makes it durable soon, but this does not change.
     pub durable: bool,
-    /// Replicas that were owed when the call returned.
+    /// The number of replicas that were pending when the call returned.
     pub owed: u64,
-    /// Where these are to be.
+    /// The targets of these replicas.
     pub owed_to: Vec<OwedTo>,
     /// Bytes written, before encoding and replication.
     pub bytes: u64,
-    /// Bytes of payload that the replicas made by the call itself take.
+    /// Payload bytes of the replicas that the call itself made.
     pub stored: u64,
-    /// Whether a first replica is on a target with a higher latency than was asked for: none that works is as quick.
+    /// Whether a first replica is on a target with a higher latency than was asked for, because no working target is as
+    /// fast.
     pub is_slow: bool,
 }

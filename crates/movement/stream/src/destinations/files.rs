@@ -220,7 +220,7 @@ fn regular(file: &File) -> io::Result<Metadata> {
     let metadata = file.metadata()?;
     match metadata.is_file() {
         true => Ok(metadata),
-        false => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is no regular file")),
+        false => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is not a regular file")),
     }
 }
 

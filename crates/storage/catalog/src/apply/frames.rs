@@ -106,7 +106,7 @@ impl Applier<'_, '_> {
         })
     }
 
-    /// Changes an object's extents around a range, and buries the frames that have no part left.
+    /// Changes an object's extents around a range, and queues the frames that have no part left as dead places.
     pub(crate) fn edit_extents(
         &mut self,
         object: &mut Object,
@@ -160,7 +160,7 @@ impl Applier<'_, '_> {
         Ok(())
     }
 
-    /// Owes no replica of a frame any more.
+    /// Deletes the tasks of all pending replicas of a frame.
     pub(crate) fn drop_tasks(&mut self, name: &Task) -> Result<()> {
         for task in self.tasks(&keys::owed(&Task { target: 0, ..*name })[..25])? {
             self.records.delete(self.txn, &keys::owed(&task))?;
@@ -168,7 +168,7 @@ impl Applier<'_, '_> {
         Ok(())
     }
 
-    /// The owed replicas whose key begins with `prefix`.
+    /// Returns the tasks of pending replicas whose key begins with `prefix`.
     pub(crate) fn tasks(&self, prefix: &[u8]) -> Result<Vec<Task>> {
         let mut tasks = Vec::new();
         for entry in self.records.prefix_iter(self.txn, prefix)? {
@@ -200,12 +200,12 @@ impl Applier<'_, '_> {
         Ok(())
     }
 
-    /// Queues a dead place. Its target gets it back once no power cut can undo this commit.
+    /// Queues a dead place. Its space is freed once no power cut can undo this commit.
     pub(super) fn bury(&mut self, object: u64, target: TargetId, place: Place) -> Result<()> {
         self.bury_of(object..=object, self.is_removing, target, place)
     }
 
-    /// The same of a place that held bytes of several objects.
+    /// Like [`Applier::bury`], for a place that held bytes of several objects.
     pub(crate) fn bury_of(
         &mut self,
         objects: RangeInclusive<u64>,
