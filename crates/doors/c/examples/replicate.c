@@ -38,6 +38,14 @@ int main(int argc, char **argv) {
     must(terrace_append(store, "log", "a line\n", 7, NULL, &place, NULL));
     must(terrace_delete(store, "log"));
 
+    // A copy shares the stored bytes, and stays as it is when the field changes.
+    double first = 3;
+    must(terrace_copy(store, "field", "copy"));
+    must(terrace_write_at(store, "field", 0, &first, sizeof first, NULL, NULL));
+    must(terrace_copy(store, "copy", "field"));
+    must(terrace_delete(store, "copy"));
+    printf("no such field: %d\n", terrace_copy(store, "copy", "field") == TERRACE_STATUS_NOT_FOUND);
+
     uint64_t length;
     size_t read;
     must(terrace_length(store, "field", &length));

@@ -163,6 +163,12 @@ enum terrace_status terrace_locate(const struct terrace_store *store,
                                    const char *key,
                                    char **json);
 
+// Gives an object a copy under a second key, and replaces an earlier object of that key. The two share their stored bytes
+// until one of them changes. The copy is as durable as the object.
+enum terrace_status terrace_copy(const struct terrace_store *store,
+                                 const char *from,
+                                 const char *to);
+
 // Deletes an object.
 enum terrace_status terrace_delete(const struct terrace_store *store, const char *key);
 

@@ -210,6 +210,13 @@ pub extern "C" fn terrace_locate(store: *const Store, key: *const c_char, json: 
     })
 }
 
+/// Gives an object a copy under a second key, and replaces an earlier object of that key. The two share their stored bytes
+/// until one of them changes. The copy is as durable as the object.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_copy(store: *const Store, from: *const c_char, to: *const c_char) -> Status {
+    guard(|| Ok(there(store)?.store.copy(string(from, "the key")?, string(to, "the key of the copy")?)?))
+}
+
 /// Deletes an object.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_delete(store: *const Store, key: *const c_char) -> Status {

@@ -95,6 +95,7 @@ fn the_guide_to_c_works_as_it_says() {
 
 const EXPECTED_OUTPUT: &str = "\
 1600000 bytes, 1 replicas, 0 owed
+no such field: 1
 located: 1
 planned: 1
 compressed to less than a tenth: 1
