@@ -37,7 +37,7 @@ pub fn scrub(
     spinner.finish_and_clear();
     // Bytes that other replicas of a dataset hold are not lost until their repair has failed.
     let needs = if repair { 0 } else { take_of_datasets(store, &mut found)? };
-    let good = found.lost == 0 && needs == 0 && found.bad == found.repaired;
+    let good = found.lost == 0 && needs == 0 && found.bad == found.repaired && found.miscounted == 0;
     let mut words = format!(
         "{} checked, {} bad, {} repaired, {} lost",
         count(found.checked, "replica"),
@@ -50,6 +50,9 @@ pub fn scrub(
     }
     if found.one_copy > 0 {
         words.push_str(&format!(", {} with one replica that are to have more", count(found.one_copy, "extent")));
+    }
+    if found.miscounted > 0 {
+        words.push_str(&format!(", {} with a wrong number of owners", count(found.miscounted, "shared frame")));
     }
     show.result(&Found { found: &found, needs_dataset: needs }, &words)?;
     for (key, extents) in found.lost_of.iter().take(MAX_NAMED_OBJECTS) {
@@ -64,6 +67,9 @@ pub fn scrub(
     }
     if found.bad > found.repaired + found.lost && !repair {
         show.line("`terrace repair` replaces bad replicas from good ones")?;
+    }
+    if found.miscounted > 0 {
+        show.line("`terrace rebuild` counts the owners of shared frames again")?;
     }
     Ok(good)
 }

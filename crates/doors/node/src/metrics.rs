@@ -39,6 +39,8 @@ pub fn text(report: &Report) -> Result<String, fmt::Error> {
         single("scrub_bad_replicas", "Bad replicas that it found", scrub.found.bad as f64);
         single("scrub_repaired_replicas", "Bad replicas that it replaced", scrub.found.repaired as f64);
         single("scrub_one_copy_extents", "Extents with one replica that are to have more", scrub.found.one_copy as f64);
+        let miscounted = scrub.found.miscounted as f64;
+        single("scrub_miscounted_frames", "Shared frames with a wrong number of owners", miscounted);
         single("scrub_lost_extents", "Extents without a good replica that it found", scrub.found.lost as f64);
     }
     health(&mut registry, report);

@@ -142,6 +142,9 @@ pub struct Scrubbed {
     /// Number of extents with one replica that should have more, and have none pending.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub one_copy: u64,
+    /// The number of shared frames whose record has a wrong number of owners.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub miscounted: u64,
     /// The number of lost extents of each object, by its key as [`terrace_format::key::show`] writes it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_of: BTreeMap<String, u64>,
@@ -326,6 +329,8 @@ pub enum FindingCode {
     BadReplicas,
     /// The last scrub found extents with one replica that should have more, and have none pending.
     OneCopy,
+    /// The last scrub found shared frames with a wrong number of owners.
+    Miscounted,
     /// The last scrub found extents without a good replica.
     Lost,
 }
@@ -343,6 +348,7 @@ impl fmt::Display for FindingCode {
             FindingCode::ScrubOld => "SCRUB_OLD",
             FindingCode::BadReplicas => "BAD_REPLICAS",
             FindingCode::OneCopy => "ONE_COPY",
+            FindingCode::Miscounted => "MISCOUNTED",
             FindingCode::Lost => "LOST",
         })
     }

@@ -82,6 +82,7 @@ impl ScrubRecord {
         self.found.repaired += found.repaired;
         self.found.lost += found.lost;
         self.found.one_copy += found.one_copy;
+        self.found.miscounted += found.miscounted;
         if self.done >= self.parts {
             self.last = Some(LastScrub { finished: now, found: std::mem::take(&mut self.found) });
         }

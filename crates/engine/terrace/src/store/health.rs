@@ -126,6 +126,15 @@ impl Store {
                 advice: "add a tier, or free some space, and run `terrace repair`",
             });
         }
+        let miscounted = last.map_or(0, |last| last.found.miscounted) + record.found.miscounted;
+        if miscounted > 0 {
+            findings.push(Finding {
+                code: FindingCode::Miscounted,
+                health: HealthState::Warning,
+                message: format!("the last scrub found {miscounted} shared frames with a wrong number of owners"),
+                advice: "run `terrace rebuild`, which counts them again, and then `terrace scrub`",
+            });
+        }
         let since = last.map(|last| last.finished).or_else(|| self.made_at());
         let age = since.map_or(0, |since| unix_seconds().saturating_sub(since));
         if age > MAX_SCRUB_AGE_SECONDS.max(record.interval.saturating_mul(2)) {

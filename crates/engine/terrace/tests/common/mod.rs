@@ -3,6 +3,7 @@
 // Each test file is a program of its own, and uses some of these.
 #![allow(dead_code, clippy::unwrap_used)]
 
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
@@ -81,4 +82,73 @@ pub fn clear_in(file: &mut [u8], at: u64, length: u64) {
     if let Some(hole) = file.get_mut(at as usize..end) {
         hole.fill(0);
     }
+}
+
+/// Bytes on all targets.
+pub fn used(store: &Store) -> u64 {
+    store.status().unwrap().tiers.iter().map(|tier| tier.used).sum()
+}
+
+/// Frames that objects name, on all targets.
+pub fn live(store: &Store) -> u64 {
+    let segments = (0..4).flat_map(|target| store.catalog().segments(target).unwrap());
+    segments.map(|(_, live)| live.frames).sum()
+}
+
+pub fn shared_frames(store: &Store) -> usize {
+    let mut count = 0;
+    store.catalog().each_shared_frame(|_, _| count += 1).unwrap();
+    count
+}
+
+/// Nothing is lost, every owner is counted, and a catalog from the log is the same.
+pub fn check_and_rebuild(store: Store, dir: &Path) -> Store {
+    store.sync().unwrap();
+    let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert_eq!(store.catalog().miscounted_frames().unwrap(), []);
+    store.close().unwrap();
+    let home = dir.join("store");
+    let before = Store::open(&home).unwrap().catalog().dump().unwrap();
+    let store = Store::rebuild(&home).unwrap();
+    let differing = differing(&before, &store.catalog().dump().unwrap());
+    assert!(differing.is_empty(), "{differing}");
+    store
+}
+
+/// Keeps the background thread from moving anything.
+pub fn hold_mover(dir: &Path) -> File {
+    let mover = File::options().write(true).open(dir.join("store/mover")).unwrap();
+    mover.lock().unwrap();
+    mover
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &to.join(entry.file_name())),
+            false => drop(fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+        }
+    }
+}
+
+/// Cuts the power of a store as [`new_store`] makes one: what is in memory is gone, and the catalog is made from the log. `damage`
+/// may take more from the folder that is left.
+pub fn lose_power(dir: &Path, store: Store, mover: File, damage: impl FnOnce(&Path)) -> Store {
+    let left = tempfile::tempdir().unwrap();
+    for part in ["store", "a", "b"] {
+        copy_folder(&dir.join(part), &left.path().join(part));
+    }
+    damage(left.path());
+    drop(mover);
+    drop(store);
+    for part in ["store", "a", "b", "ram"] {
+        fs::remove_dir_all(dir.join(part)).unwrap();
+    }
+    copy_folder(left.path(), dir);
+    let home = dir.join("store");
+    fs::remove_dir_all(home.join("catalog")).unwrap();
+    fs::write(home.join("boot"), "another boot").unwrap();
+    Store::open(&home).unwrap()
 }
