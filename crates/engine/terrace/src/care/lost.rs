@@ -11,17 +11,25 @@ use super::Care;
 use super::rebuild::{FrameId, frame_in, frame_of};
 use crate::Result;
 
+/// A commit that brings bytes, so that it may be void, and lays over or removes bytes of other commits, or stages its own.
+pub(super) struct Doubtful {
+    pub sequence: u64,
+    edits: Vec<Edit>,
+    /// Ranges of objects that it removes.
+    removed: Vec<(u64, Range<u64>)>,
+}
+
 /// The later records of a log about the bytes that its earlier records name.
 pub(super) struct Later<'a> {
     care: &'a Care,
     /// Replicas that later commits registered.
     made: HashMap<FrameId, Vec<Replica>>,
-    /// Ranges of objects that later commits overwrite or cut off. The bytes that were there before are not needed.
+    /// Ranges of objects that later commits overwrite or remove. The bytes that were there before are not needed.
     laid_over: HashMap<u64, Vec<(u64, Range<u64>)>>,
     /// The object of each key after the noted records, if they name the key.
     names: HashMap<Vec<u8>, Option<u64>>,
-    /// Whether any replica of a frame exists.
-    held: HashMap<FrameId, bool>,
+    /// Frames that have a good replica.
+    held: HashSet<FrameId>,
     /// Frames that are or become shared.
     shared: HashSet<FrameId>,
     /// Frames whose commit is void and that no copy of the object names.
@@ -43,7 +51,7 @@ impl<'a> Later<'a> {
             made: HashMap::new(),
             laid_over: HashMap::new(),
             names: HashMap::new(),
-            held: HashMap::new(),
+            held: HashSet::new(),
             shared,
             unnamed: HashSet::new(),
             broken: HashSet::new(),
@@ -51,59 +59,60 @@ impl<'a> Later<'a> {
         })
     }
 
-    /// Notes a record. `writes` gathers the writes, which are checked once all records are noted.
-    pub fn note(&mut self, record: Record, writes: &mut Vec<(u64, Edit)>) -> Result<()> {
+    /// Notes a record; `doubtful` gathers what is to be looked at when all are noted.
+    pub fn note(&mut self, record: Record, doubtful: &mut Vec<Doubtful>) -> Result<()> {
         for (sequence, edits) in (record.first..).zip(record.commits) {
-            for edit in edits {
-                self.note_name(sequence, &edit)?;
+            let stands = Edit::need_no_bytes(&edits);
+            let mut removed = Vec::new();
+            for edit in &edits {
+                removed.extend(self.note_name(edit)?);
                 match edit {
-                    Edit::Made { task, replica } => self.made.entry(frame_of(&task)).or_default().push(replica),
-                    Edit::Share { object, ref extents, .. } => self.shared.extend(named(object, extents)),
-                    Edit::Merge { .. } | Edit::Write { .. } => writes.push((sequence, edit)),
-                    Edit::Void { sequence, edits } => self.void.entry(sequence).or_default().extend(edits),
+                    Edit::Made { task, replica } => self.made.entry(frame_of(task)).or_default().push(*replica),
+                    Edit::Share { object, extents, .. } => self.shared.extend(named(*object, extents)),
+                    Edit::Void { sequence, edits } => self.void.entry(*sequence).or_default().extend(edits),
                     _ => {}
                 }
+            }
+            let is_looked_at = |edit: &Edit| !matches!(edit, Edit::Put { .. }) && edit.new_extents().is_some();
+            if stands {
+                self.lay_over(sequence, removed);
+            } else if !removed.is_empty() || edits.iter().any(is_looked_at) {
+                doubtful.push(Doubtful { sequence, edits, removed });
             }
         }
         Ok(())
     }
 
-    /// Follows the keys' objects, because a truncation names its object by key.
-    fn note_name(&mut self, sequence: u64, edit: &Edit) -> Result<()> {
-        match edit {
+    /// Follows what keys name, to know what object loses a range of its bytes by an edit.
+    fn note_name(&mut self, edit: &Edit) -> Result<Option<(u64, Range<u64>)>> {
+        let (object, range) = match edit {
             Edit::Put { key, object, .. } | Edit::Write { key, object, .. } => {
                 self.names.insert(key.clone(), Some(*object));
+                return Ok(None);
             }
             Edit::Rename { from, to } => {
                 let object = self.named(from)?;
                 self.names.insert(from.clone(), None);
                 self.names.insert(to.clone(), object);
+                return Ok(None);
             }
-            Edit::Remove { key } => {
-                // None of its bytes are needed: their space may have been freed before a mark covered the removal.
-                if let Some(object) = self.named(key)? {
-                    self.note_removal(object, sequence);
-                }
-                self.names.insert(key.clone(), None);
-            }
-            Edit::Unstage { object } => self.note_removal(*object, sequence),
-            Edit::SetLength { key, length, .. } => {
-                if let Some(object) = self.named(key)? {
-                    self.laid_over.entry(object).or_default().push((sequence, *length..u64::MAX));
-                }
-            }
-            Edit::Clear { key, start, end, .. } => {
-                if let Some(object) = self.named(key)? {
-                    self.laid_over.entry(object).or_default().push((sequence, *start..*end));
-                }
-            }
-            _ => {}
+            // None of its bytes are needed: their space may have been freed before a mark covered the removal.
+            Edit::Remove { key } => (self.named(key)?, 0..u64::MAX),
+            Edit::Unstage { object } => (Some(*object), 0..u64::MAX),
+            Edit::SetLength { key, length, .. } => (self.named(key)?, *length..u64::MAX),
+            Edit::Clear { key, start, end, .. } => (self.named(key)?, *start..*end),
+            _ => return Ok(None),
+        };
+        if let Edit::Remove { key } = edit {
+            self.names.insert(key.clone(), None);
         }
-        Ok(())
+        Ok(object.map(|object| (object, range)))
     }
 
-    fn note_removal(&mut self, object: u64, sequence: u64) {
-        self.laid_over.entry(object).or_default().push((sequence, 0..u64::MAX));
+    fn lay_over(&mut self, sequence: u64, ranges: impl IntoIterator<Item = (u64, Range<u64>)>) {
+        for (object, range) in ranges {
+            self.laid_over.entry(object).or_default().push((sequence, range));
+        }
     }
 
     /// Returns whether later commits remove all bytes that the object had at commit `sequence`.
@@ -123,22 +132,35 @@ impl<'a> Later<'a> {
         }
     }
 
-    /// Notes the writes whose bytes exist.
-    pub fn keep(&mut self, writes: Vec<(u64, Edit)>) {
-        for (sequence, edit) in writes {
-            if let Edit::Merge { object, extents, .. } | Edit::Write { object, extents, .. } = edit
-                && extents.iter().all(|new| self.holds(object, new))
-            {
-                let ranges = extents.iter().map(|new| (sequence, new.extent.offset..new.extent.end()));
-                self.laid_over.entry(object).or_default().extend(ranges);
+    /// Notes what commits that are carried out lay over others or remove. A commit that is void excuses the loss of no byte: without
+    /// it, the byte is needed. Whether one is void may depend on later ones, and on earlier ones that staged its extents. So all are
+    /// noted, and those that are void then are taken out, until none is.
+    pub fn keep(&mut self, mut doubtful: Vec<Doubtful>) {
+        doubtful.retain(|commit| !self.void.contains_key(&commit.sequence));
+        for Doubtful { sequence, edits, removed } in &mut doubtful {
+            self.lay_over(*sequence, std::mem::take(removed));
+            for edit in edits.iter() {
+                if let Edit::Merge { object, extents, .. } | Edit::Write { object, extents, .. } = edit {
+                    self.lay_over(*sequence, extents.iter().map(|new| (*object, new.extent.offset..new.extent.end())));
+                }
             }
+        }
+        loop {
+            let (void, left): (Vec<_>, Vec<_>) =
+                doubtful.into_iter().partition(|commit| self.lost(commit.sequence, &commit.edits));
+            self.broken.clear();
+            if void.is_empty() {
+                return;
+            }
+            let void: HashSet<u64> = void.iter().map(|commit| commit.sequence).collect();
+            self.laid_over.values_mut().for_each(|ranges| ranges.retain(|(later, _)| !void.contains(later)));
+            doubtful = left;
         }
     }
 
-    /// Returns whether a commit names bytes that are lost, and does not remove them itself.
-    pub fn lost(&mut self, sequence: u64, edits: &[(u32, &Edit)]) -> bool {
-        !Edit::need_no_bytes(edits.iter().map(|(_, edit)| *edit))
-            && edits.iter().any(|(_, edit)| self.is_lost(sequence, edit))
+    /// Whether a commit names bytes that are lost, and does not give them back itself.
+    pub fn lost<'e>(&mut self, sequence: u64, edits: impl IntoIterator<Item = &'e Edit> + Clone) -> bool {
+        !Edit::need_no_bytes(edits.clone()) && edits.into_iter().any(|edit| self.is_lost(sequence, edit))
     }
 
     /// Notes whether an edit is applied or void. Call it in the order of the commits.
@@ -175,10 +197,17 @@ impl<'a> Later<'a> {
     }
 
     fn holds(&mut self, object: u64, new: &NewExtent) -> bool {
-        let (care, extent, frame) = (self.care, &new.extent, frame_in(object, &new.extent));
+        let (extent, frame) = (&new.extent, frame_in(object, &new.extent));
+        if self.held.contains(&frame) {
+            return true;
+        }
+        // One that is not found is looked for again: another commit may list other replicas of it.
         let later = self.made.get(&frame).into_iter().flatten();
-        let look = || extent.replicas.iter().chain(later).any(|replica| care.holds(object, extent, replica));
-        *self.held.entry(frame).or_insert_with(look)
+        let is_held = extent.replicas.iter().chain(later).any(|replica| self.care.holds(object, extent, replica));
+        if is_held {
+            self.held.insert(frame);
+        }
+        is_held
     }
 
     fn is_laid_over(&self, object: u64, sequence: u64, range: Range<u64>) -> bool {

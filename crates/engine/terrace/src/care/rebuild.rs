@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use terrace_catalog::{Edit, Extent, Replica, Task};
 
 use super::Care;
-use super::lost::Later;
+use super::lost::{Doubtful, Later};
 use super::survey::Survey;
 use crate::Result;
 
@@ -31,17 +31,17 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
         care.catalog.load_snapshot(&snapshot)?;
     }
     let mut marked = care.catalog.synced()?;
-    let (mut later, mut writes) = (Later::new(care)?, Vec::new());
+    let (mut later, mut doubtful) = (Later::new(care)?, Vec::new());
     log.replay(care.catalog.tail()?, |record| {
         for edit in record.commits.iter().flatten() {
             if let Edit::Synced { sequence } = edit {
                 marked = *sequence;
             }
         }
-        later.note(record, &mut writes)
+        later.note(record, &mut doubtful)
     })?;
-    writes.retain(|(sequence, _)| *sequence > marked);
-    later.keep(writes);
+    doubtful.retain(|commit: &Doubtful| commit.sequence > marked);
+    later.keep(doubtful);
     let (mut doubts, mut left_out) = (HashSet::new(), 0);
     let void = std::mem::take(&mut later.void);
     care.catalog.replay(&void, |sequence, edits, gone| {
@@ -49,7 +49,7 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
             return;
         }
         let left: Vec<(u32, &Edit)> = (0..).zip(edits).filter(|(place, _)| !gone.contains(place)).collect();
-        let lost = later.lost(sequence, &left);
+        let lost = later.lost(sequence, left.iter().map(|(_, edit)| *edit));
         left_out += usize::from(lost);
         gone.iter().filter_map(|place| edits.get(*place as usize)).for_each(|edit| later.note_outcome(edit, true));
         for (place, edit) in left {

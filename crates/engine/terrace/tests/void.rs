@@ -1,0 +1,63 @@
+//! Commits that a power cut makes void: all of their edits are, also those that need no bytes.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{check_and_rebuild, hold_mover, lose_power, new_store, replicated};
+use terrace::{Ack, Error, PutOptions};
+use terrace_testkit::noise;
+
+fn in_memory() -> PutOptions {
+    PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() }
+}
+
+/// A batch wrote one object and removed another, and the power went while both were in memory. Recovery took the bytes of the removed
+/// one for unneeded, as a later commit removes it, and carried out its `put`. Then it found that the batch had lost its bytes, and
+/// did not remove it: so it was there, without its bytes.
+#[test]
+fn what_a_void_batch_was_to_remove_is_not_there_without_its_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    store.put_bytes(b"before", b"something synced", &replicated()).unwrap();
+    store.sync().unwrap();
+    let mover = hold_mover(dir.path());
+    store.put_bytes(b"removed", &noise(200_000, 1), &in_memory()).unwrap();
+    let mut batch = store.batch();
+    let object = batch.make(b"made", 0, Default::default()).unwrap();
+    let bytes = noise(200_000, 2);
+    batch.write(b"made", object, 0, &bytes, None).unwrap();
+    batch.remove(b"removed");
+    batch.commit().unwrap();
+    let store = lose_power(dir.path(), store, mover, |_| {});
+    for key in [&b"made"[..], b"removed"] {
+        assert!(matches!(store.get(key), Err(Error::NotFound { .. })), "{key:?}: {:?}", store.stat(key));
+    }
+    check_and_rebuild(store, dir.path());
+}
+
+/// The same of a range: the batch laid other bytes over it.
+#[test]
+fn what_a_void_batch_was_to_lay_over_is_not_there_without_its_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    let durable = PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() };
+    let first = noise(200_000, 1);
+    store.put_bytes(b"a", &first, &durable).unwrap();
+    store.put_bytes(b"b", b"", &durable).unwrap();
+    store.sync().unwrap();
+    let mover = hold_mover(dir.path());
+    store.write_at(b"a", 0, &noise(100_000, 3), &in_memory()).unwrap();
+    let (a, b) = (store.stat(b"a").unwrap().id, store.stat(b"b").unwrap().id);
+    let (held, lost) = (noise(100_000, 5), noise(100_000, 7));
+    let mut batch = store.batch();
+    batch.write(b"a", a, 0, &held, None).unwrap();
+    batch.write(b"b", b, 0, &lost, None).unwrap();
+    batch.commit().unwrap();
+    // One of the two writes gets a replica that survives.
+    store.make_durable(b"a").unwrap();
+    let store = lose_power(dir.path(), store, mover, |_| {});
+    assert!(store.get(b"a").unwrap() == first);
+    assert_eq!(store.get(b"b").unwrap(), b"");
+    check_and_rebuild(store, dir.path());
+}
