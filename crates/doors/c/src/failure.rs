@@ -59,8 +59,8 @@ impl Failure {
         use engine::Error;
         match self {
             Failure::Engine(error) => match error {
-                Error::NotFound { .. } => Status::NotFound,
-                Error::BadKey { .. } | Error::KeyTooLong { .. } => Status::Invalid,
+                Error::NotFound { .. } | Error::NoUpload { .. } => Status::NotFound,
+                Error::BadPart { .. } | Error::BadKey { .. } | Error::KeyTooLong { .. } => Status::Invalid,
                 Error::Reserved { .. } | Error::TooLarge { .. } => Status::Invalid,
                 Error::Conflict { .. } | Error::Replaced { .. } => Status::Conflict,
                 Error::NoSpace { .. } => Status::NoSpace,

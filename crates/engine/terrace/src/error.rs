@@ -60,6 +60,22 @@ pub enum Error {
         /// The expectation that failed, and advice.
         reason: String,
     },
+    /// An upload of several parts is not there.
+    #[error("there is no upload {upload}: it was completed or aborted, or has expired; begin another one")]
+    NoUpload {
+        /// The upload, as text.
+        upload: String,
+    },
+    /// An upload cannot be completed with the parts that were named.
+    #[error("part {number} of upload {upload}: {reason}")]
+    BadPart {
+        /// The upload, as text.
+        upload: String,
+        /// The part's number.
+        number: u32,
+        /// The defect, and what to do.
+        reason: &'static str,
+    },
     /// The object was replaced after a part of its bytes had been returned.
     #[error("{key:?} was replaced while it was read; read it again")]
     Replaced {

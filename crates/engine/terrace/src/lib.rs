@@ -41,6 +41,7 @@ pub use home::Trusted;
 pub use made::{NewFile, NewFolder, remove_unfinished_parts};
 pub use place::{Planned, PutOptions, element_of};
 pub use store::{Appended, Batch, Explained, Handle, HotRange, Measured, Question, Store, WhatIf};
+pub use store::{Upload, UploadId, UploadPart};
 pub use terrace_catalog::{self as catalog, log};
 pub use terrace_codec::{Element, Encoding};
 pub use terrace_cost::Weights;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use terrace::{Ack, Config, PutOptions, Store};
 
 const KEY_COUNT: u64 = 8;
-const FAIL_POINTS: [&str; 17] = [
+const FAIL_POINTS: [&str; 20] = [
     "commit:logged",
     "put:written",
     "put:committed",
@@ -33,7 +33,10 @@ const FAIL_POINTS: [&str; 17] = [
     "plain:written",
     "plain:committed",
     "expiry:found",
+    "copy:staged",
     "copy:committed",
+    "upload:part",
+    "upload:completed",
 ];
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -57,6 +60,8 @@ enum Operation {
     Remove(Vec<u8>),
     Rename(Vec<u8>, Vec<u8>),
     Copy(Vec<u8>, Vec<u8>),
+    /// An upload of three parts, one of them put twice.
+    Upload(Vec<u8>, [Vec<u8>; 3]),
     SetLength(Vec<u8>, u64),
     Clear(Vec<u8>, u64, u64),
     /// Puts an object that has expired already, and removes it.
@@ -79,7 +84,7 @@ fn operation(who: u64, seed: u64) -> Operation {
         let flat = random.below(2) == 0;
         (0..length).map(|i| if flat { (i / 50) as u8 } else { random.next() as u8 }).collect()
     };
-    match random.below(27) {
+    match random.below(29) {
         0..=8 => {
             let ack = [Ack::Placed, Ack::Placed, Ack::Replicated, Ack::Durable][random.below(4) as usize];
             let most = [5_000, 5_000, 80_000, 2_500_000][random.below(4) as usize];
@@ -97,6 +102,11 @@ fn operation(who: u64, seed: u64) -> Operation {
         20 => Operation::Expire(key, bytes(&mut random, 5_000)),
         21 | 22 => Operation::Replace(key, bytes(&mut random, 5_000)),
         23..=25 => Operation::Copy(key, other),
+        26 | 27 => {
+            let most = [5_000, 80_000, 1_500_000][random.below(3) as usize];
+            let parts = [most, 5_000, most].map(|most| bytes(&mut random, most));
+            Operation::Upload(key, parts)
+        }
         _ if random.below(2) == 0 => Operation::Compact,
         _ => Operation::Reap,
     }
@@ -126,6 +136,20 @@ fn run(store: &Store, operation: &Operation) -> terrace::Result<()> {
         Operation::Remove(key) => store.remove(key),
         Operation::Rename(from, to) => store.rename(from, to),
         Operation::Copy(from, to) => store.copy(from, to),
+        Operation::Upload(key, [first, second, third]) => {
+            let placed = options(Ack::Placed);
+            let upload = store.begin_upload(key, &placed, None)?;
+            let put = |number, bytes: &[u8]| {
+                let digest = common::described(bytes, None);
+                store.put_part(upload, number, bytes, &placed, |attributes| attributes.take_digests(&digest))
+            };
+            put(5, third)?;
+            put(3, first)?;
+            let parts = [put(1, first)?, put(3, second)?, put(5, third)?];
+            let parts = parts.map(|part| (part.number, part.object.etag()));
+            let whole = common::described(&[first.as_slice(), second, third].concat(), None);
+            store.complete_upload(upload, &parts, &placed, |attributes| attributes.take_digests(&whole)).map(drop)
+        }
         Operation::SetLength(key, length) => store.set_length(key, *length),
         Operation::Clear(key, at, length) => common::clear(store, key, *at, *length),
         Operation::Sync => store.sync(),
@@ -160,6 +184,9 @@ fn model(model: &mut Model, operation: &Operation) {
             if let Some(bytes) = model.get(from).cloned() {
                 model.insert(to.clone(), bytes);
             }
+        }
+        Operation::Upload(key, parts) => {
+            model.insert(key.clone(), parts.concat());
         }
         Operation::SetLength(key, length) => {
             if let Some(file) = model.get_mut(key) {
@@ -213,6 +240,7 @@ fn spawn(dir: &Path, who: u64, first: u64, fail_point: Option<String>) -> Child 
     command.stderr(File::create(dir.join(format!("stderr-{who}"))).unwrap());
     // Small enough that each happens often.
     command.env("TERRACE_LOG_FILE", "30000").env("TERRACE_STAGE_BYTES", "1000000");
+    command.env("TERRACE_SHARED_EXTENTS", "2");
     command.env("TERRACE_WRITER", format!("{who} {first} {}", dir.display()));
     if let Some(point) = fail_point {
         command.env("TERRACE_FAIL_POINT", point);
@@ -256,6 +284,21 @@ fn contents(store: &Store, who: u64) -> Model {
         .collect()
 }
 
+/// Aborts what dead writers have begun and counts it. All that is there of it has its bytes.
+fn end_uploads(store: &Store, count: &mut u64) {
+    for upload in store.list_uploads(b"").unwrap() {
+        let folder = format!(".terrace/uploads/{}", upload.id);
+        let parts = store.list_parts(upload.id, None, 10).unwrap();
+        let keys = store.list(folder.as_bytes(), None, 10).unwrap();
+        assert_eq!(keys.len(), 1 + parts.len());
+        for (key, part) in &keys[1..] {
+            common::check_digest(part, &store.get(key).unwrap());
+        }
+        store.abort_upload(upload.id).unwrap();
+        *count += 1;
+    }
+}
+
 /// The plain files of the first writer's objects, as they are on the disk.
 fn plain_files(dir: &Path) -> Model {
     let folders = ["a", "b"].map(|target| dir.join(target).join("files/w0"));
@@ -284,7 +327,7 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
     Store::init(&dir.join("store"), &config(dir)).unwrap();
     let mut plain = [Model::new(), Model::new()];
     let mut next = [seed << 32; 2];
-    let (mut killed, mut acknowledged, mut rebuilds, mut ahead) = (0, 0, 0, 0);
+    let (mut killed, mut acknowledged, mut rebuilds, mut ahead, mut uploads) = (0, 0, 0, 0, 0);
     let mut died_at: BTreeMap<String, u64> = BTreeMap::new();
     while killed < kills {
         let round = killed / 2;
@@ -292,7 +335,7 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
             let turn = (round / 2) as usize;
             let missed = FAIL_POINTS.iter().find(|name| turn >= FAIL_POINTS.len() && !died_at.contains_key(**name));
             let name = missed.copied().unwrap_or(FAIL_POINTS[turn % FAIL_POINTS.len()]);
-            let rare = ["snapshot", "evict", "copy"].iter().any(|kind| name.starts_with(kind));
+            let rare = ["snapshot", "evict", "copy", "upload"].iter().any(|kind| name.starts_with(kind));
             let most = if missed.is_some() {
                 1
             } else if rare {
@@ -362,6 +405,7 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
         }
         // A writer that died may have left some.
         store.remove_expired(usize::MAX).unwrap();
+        end_uploads(&store, &mut uploads);
         for who in [0, 1] {
             let slot = who as usize;
             let open = catch_up(dir, who, &mut next[slot], &mut plain[slot], &mut acknowledged);
@@ -398,7 +442,8 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
     println!(
         "{killed} kills, {acknowledged} acknowledged operations, {rebuilds} rebuilds ({ahead} one group of commits ahead): nothing lost"
     );
-    println!("of them at fail points: {died_at:?}");
+    println!("{uploads} uploads were left; of the kills at fail points: {died_at:?}");
+    assert_eq!(store.list(b".terrace", None, 10).unwrap(), []);
     assert!(
         kills < 4 * FAIL_POINTS.len() as u64 || died_at.len() == FAIL_POINTS.len(),
         "a fail point was never reached"

@@ -44,6 +44,9 @@ pub const MAX_KEY: usize = 1920;
 /// The store keeps its own objects below this key.
 pub const RESERVED_FOLDER: &[u8] = b".terrace";
 
+/// Uploads of several parts that are in progress: a folder for each, with the parts in it. None of them is ever a plain file.
+pub const UPLOADS_FOLDER: &[u8] = b".terrace/uploads";
+
 /// Checks that `key` may name an object: 1 to 1,920 bytes, no NUL, no empty, `.` or `..` component.
 ///
 /// ```
@@ -82,6 +85,17 @@ pub fn show(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }
 
+/// The key as hexadecimal digits, for texts that must hold each key without loss.
+pub fn hex(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The key whose [`hex`] this is.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
+    digits.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
+}
+
 /// Returns whether `key` equals `prefix` or lies below it. An empty prefix contains every key, and a trailing `/` is
 /// ignored. Prefixes match whole components.
 pub fn below(key: &[u8], prefix: &[u8]) -> bool {
@@ -103,6 +117,13 @@ mod tests {
             assert!(check(good.as_bytes()).is_ok(), "{good:?}");
         }
         assert!(check(b"\xff\xfe").is_ok());
+    }
+
+    #[test]
+    fn a_key_is_read_back_from_its_digits() {
+        assert_eq!(hex(&[0, 255, 122]), "00ff7a");
+        assert_eq!(unhex("00ff7a"), Some(vec![0, 255, 122]));
+        assert_eq!((unhex(""), unhex("0g")), (Some(vec![]), None));
     }
 
     #[test]

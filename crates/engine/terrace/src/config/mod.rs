@@ -166,8 +166,12 @@ impl Config {
         self.tiers.iter().map(|tier| tier.layout).chain(layouts).any(|layout| layout == Layout::Plain)
     }
 
-    /// Returns whether the tier with this index holds an object as a plain file.
+    /// Returns whether the tier with this index holds an object as a plain file. Parts of uploads are never plain files, because
+    /// the object that they become shares their frames.
     pub(crate) fn is_plain(&self, level: usize, key: &[u8]) -> bool {
+        if key::below(key, key::UPLOADS_FOLDER) {
+            return false;
+        }
         let Some(tier) = self.tiers.get(level).filter(|tier| tier.kind.capabilities().plain_files) else {
             return false;
         };
@@ -351,6 +355,7 @@ throttle = { read = "100MB/s", write = "80MB/s", latency = "5ms" }
         assert!(config.has_plain() && config.is_plain(0, b"a") && !config.is_plain(1, b"a"));
         assert!(config.is_plain(1, b"files/a") && !config.is_plain(1, b"packed/a"));
         assert!(!config.is_plain(1, &[b"files/".as_slice(), &[b'x'; 256]].concat()), "no file system has such a name");
+        assert!(!config.is_plain(0, b".terrace/uploads/0000000000000001/0000000001"));
         assert!(!Config::parse(TWO_TIERS, "test").expect("parses").has_plain());
         assert_eq!(Config::parse(&config.to_toml(), "again").expect("parses").to_toml(), config.to_toml());
     }

@@ -84,8 +84,8 @@ impl FileError {
             FileError::NoAttribute { .. } => libc::ENODATA,
             FileError::NotSupported { .. } => libc::ENOTSUP,
             FileError::Engine(error) => match error {
-                Error::NotFound { .. } => libc::ENOENT,
-                Error::BadKey { .. } => libc::EINVAL,
+                Error::NotFound { .. } | Error::NoUpload { .. } => libc::ENOENT,
+                Error::BadKey { .. } | Error::BadPart { .. } => libc::EINVAL,
                 Error::Reserved { .. } => libc::EPERM,
                 Error::KeyTooLong { .. } => libc::ENAMETOOLONG,
                 Error::TooLarge { .. } => libc::EFBIG,

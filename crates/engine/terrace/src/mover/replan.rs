@@ -203,14 +203,13 @@ impl Mover {
         // A process that cannot follow the new rules while it has the store open leaves the work to those that can.
         let current = read_config(&self.journal.dir).is_ok_and(|config| rules(&config) == now);
         let before = toml::from_str(before).ok().filter(|_| current)?;
-        let after = (!after.is_empty()).then(|| unhex(after)).flatten();
+        let after = (!after.is_empty()).then(|| key::unhex(after)).flatten();
         Some(Progress { before, after })
     }
 
     /// Saves the progress. If that fails, the only harm is that objects are checked again.
     fn keep(&self, progress: &Progress) {
-        let after: String = progress.after.iter().flatten().map(|byte| format!("{byte:02x}")).collect();
-        self.write_rules(&after, &progress.before);
+        self.write_rules(&key::hex(progress.after.as_deref().unwrap_or_default()), &progress.before);
     }
 
     /// Notes that all objects follow the rules, in a store without such a note.
@@ -235,20 +234,4 @@ impl Mover {
 fn rules(config: &Config) -> String {
     let store = StoreConfig { targets: 0, ..config.store.clone() };
     Config { store, rules: config.rules.clone(), tiers: Vec::new() }.to_toml()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
-    digits.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_read_back_from_its_digits() {
-        assert_eq!(unhex("00ff7a"), Some(vec![0, 255, 122]));
-        assert_eq!((unhex(""), unhex("0g")), (Some(vec![]), None));
-    }
 }

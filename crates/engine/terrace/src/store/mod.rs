@@ -3,6 +3,7 @@
 mod append;
 mod batch;
 mod change;
+mod complete;
 mod copy;
 mod destroy;
 mod engine;
@@ -18,7 +19,9 @@ mod object_snapshot;
 mod open;
 mod put;
 mod restore;
+mod share;
 mod sync;
+mod uploads;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -40,6 +43,7 @@ pub use explain::{Explained, Measured, Question, WhatIf};
 pub use handle::Handle;
 pub use hot::HotRange;
 pub(crate) use lease::Lease;
+pub use uploads::{Upload, UploadId, UploadPart};
 
 use crate::config::Config;
 use crate::devices::targets;

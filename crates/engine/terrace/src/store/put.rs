@@ -14,6 +14,22 @@ use crate::sparse::{Dense, ReadHoles};
 use crate::write::{Draft, OwedTo, Receipt, Update};
 use crate::{Error, Result};
 
+/// A whole object that is written, and the rest of its commit.
+pub(super) struct Put<'a> {
+    pub key: &'a [u8],
+    /// The key whose rules say how it is stored: that of the object which it is to be a part of.
+    pub ruled_by: &'a [u8],
+    pub expect: Vec<Expect>,
+    /// The edits that follow.
+    pub then: Vec<Edit>,
+}
+
+impl Put<'_> {
+    fn alone(key: &[u8]) -> Put<'_> {
+        Put { key, ruled_by: key, expect: Vec::new(), then: Vec::new() }
+    }
+}
+
 impl Store {
     /// Writes a whole object from `bytes`. An object that has the key already is replaced at once.
     pub fn put_bytes(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
@@ -26,7 +42,12 @@ impl Store {
     /// then waits for the acknowledgement that was asked for, which is also returned.
     pub fn put_bytes_at_once(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<(Receipt, Ack)> {
         let block = self.engine.writer.block;
-        self.put_by(key, options, |writer| bytes.chunks(block).try_for_each(|block| writer.add(block)), |_| ())
+        self.put_by(
+            Put::alone(key),
+            options,
+            |writer| bytes.chunks(block).try_for_each(|block| writer.add(block)),
+            |_| (),
+        )
     }
 
     /// Writes a whole object, read to its end from `source`, in bounded memory. It becomes visible completely or not at all.
@@ -41,7 +62,7 @@ impl Store {
 
     /// Like [`Store::put`], but holes of `source` become holes of the object, which take no space.
     pub fn put_sparse(&self, key: &[u8], mut source: impl ReadHoles, options: &PutOptions) -> Result<Receipt> {
-        let (mut receipt, ack) = self.put_by(key, options, |writer| writer.fill(&mut source), |_| ())?;
+        let (mut receipt, ack) = self.put_by(Put::alone(key), options, |writer| writer.fill(&mut source), |_| ())?;
         self.wait_if_asked(&mut receipt, ack)?;
         Ok(receipt)
     }
@@ -56,24 +77,28 @@ impl Store {
         describe: impl FnOnce(&mut Attributes),
     ) -> Result<Receipt> {
         let mut source = Dense(source);
-        let (mut receipt, ack) = self.put_by(key, options, |writer| writer.fill(&mut source), describe)?;
+        let (mut receipt, ack) = self.put_by(Put::alone(key), options, |writer| writer.fill(&mut source), describe)?;
         self.wait_if_asked(&mut receipt, ack)?;
         Ok(receipt)
     }
 
-    fn put_by(
+    pub(super) fn put_by(
         &self,
-        key: &[u8],
+        put: Put<'_>,
         options: &PutOptions,
         write: impl FnOnce(&mut Draft<'_>) -> Result<()>,
         describe: impl FnOnce(&mut Attributes),
     ) -> Result<(Receipt, Ack)> {
+        let Put { key, ruled_by, mut expect, mut then } = put;
         self.check_changeable(key)?;
         options.check_for(&self.engine.tiers)?;
         let engine = &self.engine;
-        let policy = engine.planning.policy(key, options);
+        let policy = engine.planning.policy(ruled_by, options);
         let object = engine.catalog.next_id()?;
         let mut writer = engine.writer.draft(&*engine.mover, key, object, &policy, options.element);
+        if ruled_by != key {
+            writer.plan_as(ruled_by, &policy, options.element);
+        }
         if let Err(e) = write(&mut writer) {
             writer.abandon();
             return Err(e);
@@ -81,19 +106,20 @@ impl Store {
         let mut attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
         options.keep(&mut attributes);
         describe(&mut attributes);
-        let mut expect = vec![Expect::Free(key.to_vec())];
+        expect.push(Expect::Free(key.to_vec()));
         if options.create_new {
             expect.push(Expect::Absent(key.to_vec()));
         }
         let length = writer.offset;
         let extents = writer.extents.clone();
         let (want, staged) = (writer.want(), writer.staged);
-        let edit = Edit::Put { key: key.to_vec(), object, length, want, attributes, staged, extents };
+        let mut edits = vec![Edit::Put { key: key.to_vec(), object, length, want, attributes, staged, extents }];
+        edits.append(&mut then);
         terrace_system::fail::point("put:written");
-        if writer.owed > 0 && options.says_how() {
+        if writer.owed > 0 && (options.says_how() || ruled_by != key) {
             engine.mover.remember(object, policy.wanted);
         }
-        let commit = match engine.catalog.commit(Change { expect, edits: vec![edit] }) {
+        let commit = match engine.catalog.commit(Change { expect, edits }) {
             Ok(commit) => commit,
             Err(e) => {
                 writer.abandon();
@@ -196,7 +222,7 @@ impl Store {
         Ok(receipt)
     }
 
-    fn wait_if_asked(&self, receipt: &mut Receipt, ack: Ack) -> Result<()> {
+    pub(super) fn wait_if_asked(&self, receipt: &mut Receipt, ack: Ack) -> Result<()> {
         if ack > Ack::Placed { self.wait(receipt, ack) } else { Ok(()) }
     }
 

@@ -95,6 +95,11 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// Plans replicas as for another key.
+    pub(crate) fn plan_as(&mut self, key: &'a [u8], policy: &Policy, element: Option<Element>) {
+        self.placer = self.writer.planning.placer(key, element, policy.wanted);
+    }
+
     /// Writes all of `source`. Its holes get no extents.
     pub(crate) fn fill(&mut self, source: &mut impl ReadHoles) -> Result<()> {
         let length = self.writer.block;

@@ -42,12 +42,16 @@ fn contents(store: &Store) -> terrace::Result<Model> {
     // The power may have gone before they were removed, or the removal may be lost.
     store.remove_expired(usize::MAX)?;
     let objects = store.list(b"", None, 100)?.into_iter();
+    // Parts of uploads, too, have their bytes.
     let read = |(key, object): (Vec<u8>, Object)| {
         let bytes = store.get(&key)?;
         common::check_digest(&object, &bytes);
         Ok((key, bytes))
     };
-    objects.map(read).collect()
+    let all: terrace::Result<Model> = objects.map(read).collect();
+    let mut all = all?;
+    all.retain(|key, _| !terrace::key::below(key, terrace::key::RESERVED_FOLDER));
+    Ok(all)
 }
 
 /// Whether the store holds all up to the last sync, what was durable of later operations, and any of the others.

@@ -27,6 +27,8 @@ pub enum Kind {
     Remove,
     Rename,
     Copy,
+    /// An upload of two parts; something else may happen before it is completed.
+    Upload,
     /// Puts an object that has expired already, and removes it.
     Expire,
     Sync,
@@ -37,7 +39,7 @@ pub enum Kind {
 }
 
 /// All of them.
-pub const ALL_KINDS: [Kind; 12] = [
+pub const ALL_KINDS: [Kind; 13] = [
     Kind::Put,
     Kind::Write,
     Kind::Cut,
@@ -45,6 +47,7 @@ pub const ALL_KINDS: [Kind; 12] = [
     Kind::Remove,
     Kind::Rename,
     Kind::Copy,
+    Kind::Upload,
     Kind::Expire,
     Kind::Sync,
     Kind::Evict,
@@ -130,7 +133,7 @@ pub fn run(opened: &mut Option<Store>, home: &Path, operation: &Operation) -> Ou
     if operation.kind == Kind::Reopen {
         drop(opened.take());
     }
-    let store = &*opened.get_or_insert_with(|| Store::open(home).unwrap());
+    let store = opened.get_or_insert_with(|| Store::open(home).unwrap()).clone();
     let ack = if operation.durable { Ack::Durable } else { Ack::Placed };
     let options = PutOptions { ack: Some(ack), ..PutOptions::default() };
     let Operation { key, other, at, bytes, .. } = operation;
@@ -143,12 +146,17 @@ pub fn run(opened: &mut Option<Store>, home: &Path, operation: &Operation) -> Ou
         }
         Kind::Write => store.write_at(key, *at, bytes, &options).map(|_| ()),
         Kind::Cut => store.set_length(key, *at),
-        Kind::Clear => common::clear(store, key, *at, bytes.len() as u64),
+        Kind::Clear => common::clear(&store, key, *at, bytes.len() as u64),
         Kind::Remove => store.remove(key),
         Kind::Rename => store.rename(key, other),
         Kind::Copy => {
             let copied = store.copy(key, other);
             if operation.durable { copied.and_then(|()| store.make_durable(other)) } else { copied }
+        }
+        Kind::Upload => {
+            // No other clone keeps it open where it is opened again in between.
+            drop(store);
+            upload(opened, home, operation, &describe(operation.expiry))
         }
         Kind::Sync => store.sync(),
         Kind::Evict => store.evict(b"", "ram").map(|_| ()),
@@ -163,10 +171,41 @@ pub fn run(opened: &mut Option<Store>, home: &Path, operation: &Operation) -> Ou
     }
 }
 
+fn upload(opened: &mut Option<Store>, home: &Path, operation: &Operation, options: &PutOptions) -> terrace::Result<()> {
+    let Operation { key, at, bytes, .. } = operation;
+    let (first, second) = bytes.split_at(bytes.len().min(*at as usize));
+    let store = opened.get_or_insert_with(|| Store::open(home).unwrap());
+    // Digests are given with the bytes; all else with the upload.
+    let whole = options.attributes.clone().unwrap_or_default();
+    let mut begun = whole.clone();
+    begun.remove_digests();
+    let options = PutOptions { attributes: None, ..options.clone() };
+    let upload = store.begin_upload(key, &PutOptions { attributes: Some(begun), ..options.clone() }, None)?;
+    let put = |store: &Store, number, bytes: &[u8]| {
+        let digest = common::described(bytes, None);
+        store.put_part(upload, number, bytes, &options, |attributes| attributes.take_digests(&digest))
+    };
+    put(store, 2, first)?;
+    match at % 5 {
+        0 => store.sync()?,
+        1 => drop(store.evict(b"", "ram")?),
+        2 => store.compact()?,
+        3 => {
+            drop(opened.take());
+            *opened = Some(Store::open(home)?);
+        }
+        _ => {}
+    }
+    let store = opened.get_or_insert_with(|| Store::open(home).unwrap());
+    let parts = [put(store, 1, first)?, put(store, 2, second)?];
+    let parts = parts.map(|part| (part.number, part.object.etag()));
+    store.complete_upload(upload, &parts, &options, |attributes| attributes.take_digests(&whole)).map(drop)
+}
+
 /// Whether it survives, once it has returned, whatever becomes of what came before.
 pub fn is_durable(operation: &Operation) -> bool {
     match operation.kind {
-        Kind::Put => operation.durable,
+        Kind::Put | Kind::Upload => operation.durable,
         // A write of no bytes waits for nothing.
         Kind::Write => operation.durable && !operation.bytes.is_empty(),
         Kind::Copy => operation.durable && operation.copied.is_some(),
@@ -187,7 +226,7 @@ impl Operation {
 pub fn apply(model: &mut Model, operation: &Operation) {
     let Operation { key, other, at, bytes, .. } = operation;
     match operation.kind {
-        Kind::Put => {
+        Kind::Put | Kind::Upload => {
             model.insert(key.clone(), bytes.clone());
         }
         Kind::Write => {
