@@ -118,7 +118,13 @@ impl Plain {
             sync(self.bytes(file))?;
             sync(self.headers(file))?;
         }
-        if files.is_empty() { Ok(()) } else { File::open(self.root.join(BYTES_FOLDER))?.sync_all() }
+        // A target that never had a plain file has no folder for them.
+        match File::open(self.root.join(BYTES_FOLDER)) {
+            _ if files.is_empty() => Ok(()),
+            Ok(folder) => folder.sync_all(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        }
     }
 
     /// Deletes a file by its number. Its bytes are gone when its name under `files/` is removed as well.
