@@ -18,6 +18,7 @@ pub mod peers;
 pub mod python;
 pub mod rebuild;
 pub mod regret;
+pub mod remote;
 pub mod replicas;
 pub mod served;
 pub mod shares;
@@ -177,6 +178,12 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         "put and get of 4 KiB and 1 MiB from Python, beside plain files and fsspec's local ones",
         python::run,
         python::PAGE_ROWS,
+    ),
+    limits(
+        "remote",
+        "a target of another node on loopback, beside a bare copy through one socket, in pairs",
+        remote::run,
+        &[],
     ),
     limits("throttle", "an emulated device's speed against what was set", throttle::run, &[]),
     limits("views", "conversion between layouts, as a share of memcpy's speed", views::run, &[]),

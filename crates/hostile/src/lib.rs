@@ -9,6 +9,7 @@ mod catalog;
 mod dump;
 mod frame;
 mod nine;
+mod remote;
 mod stream;
 mod text;
 
@@ -23,13 +24,14 @@ pub struct Parser {
 }
 
 /// All parsers.
-pub const ALL_PARSERS: [Parser; 9] = [
+pub const ALL_PARSERS: [Parser; 10] = [
     Parser { name: "frame", samples: frame::samples, parse: frame::parse },
     Parser { name: "log", samples: catalog::log_samples, parse: catalog::parse_log },
     Parser { name: "snapshot", samples: catalog::snapshot_samples, parse: catalog::parse_snapshot },
     Parser { name: "stream", samples: stream::samples, parse: stream::parse },
     Parser { name: "dump", samples: dump::samples, parse: dump::parse },
     Parser { name: "nine", samples: nine::samples, parse: nine::parse },
+    Parser { name: "remote", samples: remote::samples, parse: remote::parse },
     Parser { name: "key", samples: text::key_samples, parse: text::parse_key },
     Parser { name: "configuration", samples: text::configuration_samples, parse: text::parse_configuration },
     Parser { name: "declaration", samples: text::declaration_samples, parse: text::parse_declaration },

@@ -114,12 +114,20 @@ pub struct ByteLocks(File);
 impl ByteLocks {
     /// Opens the file at `path`, and creates it if it is missing.
     pub fn open(path: &Path) -> io::Result<ByteLocks> {
-        File::options().create(true).truncate(false).write(true).mode(0o600).open(path).map(ByteLocks)
+        File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(path).map(ByteLocks)
     }
 
     /// Locks a byte. Returns false if another opening of the file has it locked.
     pub fn try_lock(&self, byte: i64) -> io::Result<bool> {
         match lock_byte(&self.0, libc::F_WRLCK, byte) {
+            Err(e) if is_held(&e) => Ok(false),
+            locked => locked.map(|()| true),
+        }
+    }
+
+    /// Locks a byte for this opening and others that share it. False where another opening has it locked alone.
+    pub fn try_share(&self, byte: i64) -> io::Result<bool> {
+        match lock_byte(&self.0, libc::F_RDLCK, byte) {
             Err(e) if is_held(&e) => Ok(false),
             locked => locked.map(|()| true),
         }

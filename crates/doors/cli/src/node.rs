@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process;
 use std::thread;
 
@@ -10,6 +11,7 @@ use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use terrace::config::Time;
+use terrace_node::Targets;
 
 use crate::globals::Globals;
 use crate::opening;
@@ -29,10 +31,54 @@ pub struct Node {
     /// Verify each replica once in this time, and replace bad ones; 0s means never.
     #[arg(long, value_name = "TIME", default_value = "7d")]
     scrub_every: Time,
+    /// Serve the directories that this file describes to the stores of other machines.
+    #[arg(long, value_name = "FILE")]
+    targets: Option<PathBuf>,
+    /// Only serve targets; use no store.
+    #[arg(long, requires = "targets", conflicts_with_all = ["listen", "no_listen", "trust_network", "scrub_every"])]
+    without_store: bool,
+}
+
+/// Prints a line. Its reader may have gone, which is not an error.
+fn say(line: &str) {
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}
+
+/// Waits for a signal, or for the end of the node. The second signal ends the process at once.
+fn wait_for_signal(mut signals: Signals) {
+    if signals.forever().next().is_some() {
+        thread::spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                process::exit(128 + signal);
+            }
+        });
+    }
 }
 
 pub fn node(globals: &Globals, wanted: &Node) -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
+    // Before the store, which may have a tier on a target of this very machine.
+    let targets = wanted.targets.as_deref().map(Targets::begin).transpose()?;
+    if let Some(targets) = &targets {
+        say(&format!("the node {}", targets.describe()));
+    }
+    let done = match wanted.without_store {
+        true => {
+            wait_for_signal(signals);
+            Ok(())
+        }
+        false => keep_store(globals, wanted, signals),
+    };
+    if let Some(targets) = targets {
+        targets.end();
+    }
+    done
+}
+
+/// Runs the daemon of a store until a signal arrives.
+fn keep_store(globals: &Globals, wanted: &Node, signals: Signals) -> Result<()> {
     let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
     let dir = store.dir().to_owned();
     let mut options = terrace_node::Options::default();
@@ -41,18 +87,8 @@ pub fn node(globals: &Globals, wanted: &Node) -> Result<()> {
     options.scrub_interval = (!wanted.scrub_every.0.is_zero()).then_some(wanted.scrub_every.0);
     let waiting = signals.handle();
     let node = terrace_node::Node::begin(store, &options, move || waiting.close())?;
-    let mut out = std::io::stdout();
     let place = node.address().map_or_else(String::new, |address| format!(" at http://{address}/"));
-    // The reader of this line may have gone, which is not an error.
-    let _ = writeln!(out, "the node of {} runs{place}", dir.display());
-    let _ = out.flush();
-    if signals.forever().next().is_some() {
-        // The second signal ends the process at once.
-        thread::spawn(move || {
-            if let Some(signal) = signals.forever().next() {
-                process::exit(128 + signal);
-            }
-        });
-    }
+    say(&format!("the node of {} runs{place}", dir.display()));
+    wait_for_signal(signals);
     Ok(node.end()?)
 }

@@ -27,6 +27,14 @@ pub enum NodeError {
     /// The system refused a thread or a timer.
     #[error("starting a part of the node: {0}")]
     Start(io::Error),
+    /// The file of the targets to serve is wrong, or they cannot be served.
+    #[error("{file}: {reason}")]
+    Targets {
+        /// The file.
+        file: String,
+        /// The reason, with its place.
+        reason: String,
+    },
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] terrace::Error),

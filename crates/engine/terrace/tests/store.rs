@@ -453,7 +453,8 @@ fn a_store_of_a_kind_that_is_not_registered_is_refused_with_the_line_that_names_
     let line = text.lines().position(|line| line.starts_with("kind")).unwrap() + 1;
     fs::write(&config, text.replacen("\"directory\"", "\"tape\"", 1)).unwrap();
     let error = Store::open(&dir.path().join("store")).err().unwrap().to_string();
-    for part in [&format!("terrace.toml: TOML parse error at line {line}, "), "unknown kind \"tape\"", "memory, object"]
+    for part in
+        [&format!("terrace.toml: TOML parse error at line {line}, "), "unknown kind \"tape\"", "memory, node, object"]
     {
         assert!(error.contains(part), "{part:?} is not in: {error}");
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -211,6 +212,37 @@ impl Directory {
         }
     }
 
+    /// Closes a segment to which no thread writes at the moment, so that [`Target::discard`] can delete it. A process that writes for
+    /// others calls this once it knows that none of them may commit a frame in it any more.
+    pub fn release(&self, segment: u64) {
+        for pool in [&self.idle, &self.full] {
+            pool.lock().retain(|open| open.id != segment);
+        }
+    }
+
+    /// Closes all full segments, as [`Directory::release`] does.
+    pub fn release_full(&self) {
+        self.full.lock().clear();
+    }
+
+    /// Calls `found` with the frame headers from this offset of this segment on, and in all later segments, until it breaks.
+    pub fn scan_from(
+        &self,
+        segment: u64,
+        offset: u64,
+        found: &mut dyn FnMut(Place, Header) -> ControlFlow<()>,
+    ) -> io::Result<()> {
+        self.seen()?;
+        for id in self.segments()?.into_iter().filter(|id| *id >= segment) {
+            let Some(file) = self.look_for_any(|| open_regular(&self.path(id)))? else { continue };
+            let from = if id == segment { offset } else { 0 };
+            if self.scan_segment(id, &file, from, found)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn path(&self, segment: u64) -> PathBuf {
         self.root.join(SEGMENTS_FOLDER).join(format!("{segment:016x}"))
     }
@@ -291,9 +323,15 @@ impl Directory {
         self.used.take(bytes, self.capacity, || self.measure()).map_err(full)
     }
 
-    fn scan_segment(&self, id: u64, file: &File, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
+    fn scan_segment(
+        &self,
+        id: u64,
+        file: &File,
+        start: u64,
+        found: &mut dyn FnMut(Place, Header) -> ControlFlow<()>,
+    ) -> io::Result<ControlFlow<()>> {
         let length = file.metadata()?.len();
-        let mut at = 0;
+        let mut at = start.next_multiple_of(FRAME_ALIGNMENT);
         let mut buffer = vec![0; SCAN_READ];
         let (mut from, mut held) = (0, 0);
         while at < length {
@@ -311,13 +349,15 @@ impl Directory {
             match Header::read(bytes, self.store, place) {
                 Ok(header) => {
                     let length = header.frame_len();
-                    found(Place { length: length as u32, ..place }, header);
+                    if found(Place { length: length as u32, ..place }, header).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
                     at = (at + length).next_multiple_of(FRAME_ALIGNMENT);
                 }
                 Err(_) => at += FRAME_ALIGNMENT,
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 }
 
@@ -491,13 +531,10 @@ impl Target for Directory {
     }
 
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
-        self.seen()?;
-        for id in self.segments()? {
-            match self.look_for_any(|| open_regular(&self.path(id)))? {
-                Some(file) => self.scan_segment(id, &file, found)?,
-                None => continue,
-            }
-        }
+        self.scan_from(0, 0, &mut |place, header| {
+            found(place, header);
+            ControlFlow::Continue(())
+        })?;
         self.plain.scan(found)?;
         self.look()
     }

@@ -126,7 +126,9 @@ fn open(path: &Path) -> io::Result<Option<File>> {
 
 /// The byte of a directory, above 0. The boot id tells directories of two machines apart that share a target.
 fn home_byte(home: &Path) -> io::Result<i64> {
-    let metadata = fs::metadata(home)?;
+    // Never `NotFound`, which would speak of a frame.
+    let missing = |e: io::Error| io::Error::new(io::ErrorKind::NotConnected, format!("{}: {e}", home.display()));
+    let metadata = fs::metadata(home).map_err(missing)?;
     // Without an id, directories of two machines are told apart by their numbers alone.
     let boot = boot::read_id().unwrap_or_default();
     let hash = xxh3_64(format!("{} {} {}", boot, metadata.dev(), metadata.ino()).as_bytes());

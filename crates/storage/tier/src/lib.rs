@@ -82,6 +82,15 @@ pub trait Target: Send + Sync {
     /// Fills `out` with the frame's bytes from `skip` on, where the header counts, too. `NotFound` if they do not exist.
     fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()>;
 
+    /// Whether a frame is whole on the target itself, although its bytes arrived damaged. Called after a read whose checksums were
+    /// wrong: a target behind a network asks its other end, so that what was damaged on the way is not taken for a bad replica.
+    ///
+    /// # Errors
+    /// If the other end cannot be asked.
+    fn is_whole(&self, _place: Place) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Makes all bytes in these segments durable, and the names of the segments.
     fn sync(&self, segments: &[u64]) -> io::Result<()>;
 

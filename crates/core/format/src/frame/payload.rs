@@ -97,6 +97,16 @@ fn header(identity: Identity, encoding: Encoding, raw: &[u8], stored: usize, sub
     Header { identity, raw_len: raw.len() as u32, stored_len: stored as u32, encoding, sub_blocks }
 }
 
+/// Whether these are the stored bytes that the header speaks of. Nothing is decoded.
+pub fn is_payload_of(header: &Header, payload: &[u8]) -> bool {
+    let mut start = 0;
+    header.sub_blocks.iter().all(|sub| {
+        let stored = payload.get(start..sub.end as usize);
+        start = sub.end as usize;
+        stored.is_some_and(|stored| xxh3_64(stored) == sub.stored)
+    })
+}
+
 /// Fills `out` with the raw bytes of the frame from `start` on. `fetch(range, into)` reads a range of the payload. Only the
 /// sub-blocks that the request touches are read, verified and decoded.
 pub fn decode_range(

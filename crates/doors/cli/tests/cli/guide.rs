@@ -106,6 +106,25 @@ fn the_guide_to_the_node_works_as_it_says() {
 }
 
 #[test]
+fn the_guide_to_tiers_on_other_nodes_works_as_it_says() {
+    let place = Place::empty();
+    write_runs(&place);
+    for folder in ["etc", "mnt"] {
+        fs::create_dir(place.path(folder)).unwrap();
+    }
+    // As above.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let below = |name: &str| place.path(name).display().to_string();
+    let replaced = [
+        ("/etc/terrace", below("etc")),
+        ("/mnt/", below("mnt/")),
+        ("127.0.0.1:5642", free.to_string()),
+        ("https://127.0.0.1:5642", format!("https://{free}")),
+    ];
+    assert_eq!(run_replaced("remote.md", &place, &replaced, &|_| {}), 14);
+}
+
+#[test]
 fn the_guide_to_mounts_works_as_it_says() {
     let place = Place::new();
     write_runs(&place);

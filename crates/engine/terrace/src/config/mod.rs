@@ -154,6 +154,12 @@ pub struct Rule {
     pub layout: Option<Layout>,
 }
 
+fn read_toml(text: &str, origin: &str) -> Result<Config> {
+    // The only kind that is a crate of its own. It is known before any configuration names it.
+    terrace_remote::register();
+    toml::from_str(text).map_err(|e| Error::Config(format!("{origin}: {e}")))
+}
+
 impl Config {
     /// Returns the length of the longest extent in bytes.
     pub(crate) fn block(&self) -> usize {
@@ -197,7 +203,7 @@ impl Config {
     /// # Errors
     /// [`Error::Config`], with the line and column of text that does not parse, or with the setting that is not valid.
     pub fn parse(text: &str, origin: &str) -> Result<Config> {
-        let mut config: Config = toml::from_str(text).map_err(|e| Error::Config(format!("{origin}: {e}")))?;
+        let mut config = read_toml(text, origin)?;
         for tier in config.tiers.iter_mut().filter(|tier| tier.targets.is_empty()) {
             tier.targets.extend(tier.kind.default_path().map(TargetConfig::at));
         }
@@ -210,8 +216,7 @@ impl Config {
     /// # Errors
     /// [`Error::Config`], with the line and column of text that does not parse.
     pub fn parse_tiers(text: &str, origin: &str) -> Result<Vec<TierConfig>> {
-        let config: Config = toml::from_str(text).map_err(|e| Error::Config(format!("{origin}: {e}")))?;
-        Ok(config.tiers)
+        Ok(read_toml(text, origin)?.tiers)
     }
 
     /// Makes relative paths of directories absolute, from the current directory, so that they mean the same for all
@@ -380,7 +385,7 @@ throttle = { read = "100MB/s", write = "80MB/s", latency = "5ms" }
             (
                 "kind = \"directory\"",
                 "kind = \"tape\"",
-                &["line 18, column 8", "\"tape\"", "directory, memory, object"],
+                &["line 18, column 8", "\"tape\"", "directory, memory, node, object"],
             ),
             ("[store]", "[shop]", &["line 2", "`shop`", "`store`"]),
             ("latency = \"5ms\"", "latency = \"5\"", &["line 26", "1.5s"]),

@@ -21,6 +21,7 @@ use crate::place::Lessons;
 use crate::{Error, Result};
 use terrace_format::frame::{self, Header, header_len};
 use terrace_format::key;
+use terrace_tier::Place;
 
 /// Frames up to this length are read as a whole.
 const MAX_WHOLE_READ_BYTES: u32 = 96 << 10;
@@ -166,8 +167,21 @@ impl Reader {
             });
             scratch.frame = bytes;
             self.lessons.decoded(replica.encoding, std::mem::take(&mut scratch.decoded));
-            read
+            read.map_err(|error| ask_about_damage(device, place, error))
         })
+    }
+}
+
+/// Asks the other end of a network whether a frame is damaged there. What was damaged on the way is no reason to give up the replica,
+/// but the target is set aside.
+fn ask_about_damage(device: &Device, place: Place, error: io::Error) -> io::Error {
+    if !device.capabilities.remote || error.kind() != io::ErrorKind::InvalidData {
+        return error;
+    }
+    match device.target.is_whole(place) {
+        Ok(false) => error,
+        Ok(true) => io::Error::new(io::ErrorKind::ConnectionAborted, format!("damaged on the way here: {error}")),
+        Err(unasked) => unasked,
     }
 }
 

@@ -46,7 +46,8 @@ const OWN_FILES: [&str; 17] = [
 /// Files that identify the store, in the order of their removal. Older versions wrote the second one as `terrace`.
 const LAST_FILES: [&str; 3] = ["terrace", "terrace.toml", "store"];
 /// Names of files that end with a number.
-const NUMBERED_FILES: [&str; 6] = ["emptied-", "names-", "names-due-", "target-", "throttle-", "used-"];
+const NUMBERED_FILES: [&str; 8] =
+    ["emptied-", "incarnation-", "names-", "names-due-", "segments-", "target-", "throttle-", "used-"];
 
 /// One target of the store, as the configuration has it.
 struct Described<'a> {

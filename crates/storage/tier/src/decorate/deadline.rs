@@ -127,6 +127,10 @@ impl Target for Deadline {
         Ok(())
     }
 
+    fn is_whole(&self, place: Place) -> io::Result<bool> {
+        self.run(move |inner| inner.is_whole(place))
+    }
+
     fn sync(&self, segments: &[u64]) -> io::Result<()> {
         let segments = segments.to_vec();
         self.run(move |inner| inner.sync(&segments))

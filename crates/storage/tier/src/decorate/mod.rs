@@ -7,6 +7,11 @@ macro_rules! delegate {
             self.inner.free(places)
         }
     };
+    (@one is_whole) => {
+        fn is_whole(&self, place: $crate::Place) -> std::io::Result<bool> {
+            self.inner.is_whole(place)
+        }
+    };
     (@one discard) => {
         fn discard(&self, segment: u64) -> std::io::Result<bool> {
             self.inner.discard(segment)
