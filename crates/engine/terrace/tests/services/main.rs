@@ -157,7 +157,7 @@ fn blob_names(dir: &Path) -> Vec<String> {
 }
 
 /// HDFS refuses the last step of such an upload where the folder is missing, and OpenDAL takes the answer for success. SFTP shows
-/// what was written of a blob.
+/// a blob while it is written.
 fn a_blob_in_parts_appears_whole(server: &dyn Server) {
     let blobs = Blobs::new(&server.service("parts")).unwrap();
     for (name, hidden) in [("blob", ".blob.part"), ("folder/blob", "folder/.blob.part")] {
