@@ -89,7 +89,7 @@ fn more_targets_than_can_be_planned_for_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let names: Vec<String> = (0..65).map(|number| format!("t{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    refused_config(&common::tier(dir.path(), "disk", &names, ""), "65 targets; at most 64");
+    refused_config(&common::tier(dir.path(), "disk", &names, ""), "there are 65 targets, and a store has at most 64");
     assert!(Config::parse(&common::tier(dir.path(), "disk", &names[..64], ""), "test").is_ok());
     let store = common::store_of(dir.path(), &[common::tier(dir.path(), "disk", &names[..60], "")]);
     let home = store.dir().to_owned();
