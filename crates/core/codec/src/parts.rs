@@ -36,7 +36,8 @@ numbered! {
         /// Delta: the difference of each element from its predecessor with the sign in the lowest bit, followed by
         /// shuffle.
         Delta = 2 "delta",
-        /// Bitshuffle: the first bits of eight elements, then all second bits, and so on.
+        /// Bitshuffle: the lowest bits of the first bytes of all elements, then the second-lowest bits of these bytes, and so on for
+        /// each bit; then those of the second bytes, and so on.
         BitShuffle = 3 "bitshuffle",
     }
 }
@@ -79,7 +80,7 @@ impl Element {
         }
     }
 
-    /// Returns the element that a width without a type means in a name.
+    /// The element that a bare width stands for in a name: 4 in `shuffle4` is F32.
     pub(crate) fn of_width(width: usize) -> Option<Element> {
         match width {
             1 => Some(Element::Bytes),
@@ -103,7 +104,7 @@ numbered! {
         Zstd = 2 "zstd",
         /// Huffman coding only, in Zstandard frames as above.
         Huffman = 3 "huffman",
-        /// Pco, for numbers. The bytes after the last whole number come first, uncompressed.
+        /// Pco, for numbers. The bytes left over behind the last complete element come first, uncompressed.
         Pco = 4 "pco",
         /// LZ4 blocks from a slower compressor; they decode like [`CodecId::Lz4`].
         Lz4Hc = 5 "lz4hc",

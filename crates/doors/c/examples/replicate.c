@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     terrace_options operation = {.requirements = "min_storage", .ack = "replicated"};
     terrace_receipt receipt;
     must(terrace_replicate(store, "field", field, sizeof field, &operation, &receipt));
-    printf("%llu bytes, %u replicas, %llu owed\n", (unsigned long long)receipt.bytes, receipt.have,
+    printf("%llu bytes, %u replicas, %llu pending\n", (unsigned long long)receipt.bytes, receipt.have,
            (unsigned long long)receipt.owed);
 
     double changed[2] = {-1, -2};

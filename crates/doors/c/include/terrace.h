@@ -110,7 +110,7 @@ enum terrace_status terrace_open(const char *directory,
                                  const struct terrace_options *application,
                                  struct terrace_store **store);
 
-// Waits at most a minute until nothing is owed and everything is durable, and then closes the store in any case.
+// Waits at most a minute until no replica is pending and everything is durable, and then closes the store in any case.
 // Closing null does nothing. Closing a store twice is an error that does nothing.
 enum terrace_status terrace_close(struct terrace_store *store);
 
@@ -178,7 +178,7 @@ enum terrace_status terrace_wait(const struct terrace_store *store,
                                  struct terrace_receipt *receipt,
                                  const char *level);
 
-// Waits until nothing is owed and everything is durable.
+// Waits until no replica is pending and everything is durable.
 enum terrace_status terrace_sync(const struct terrace_store *store);
 
 // Explains how the store would place a block of bytes under a key, without writing it. Returns the JSON that `terrace

@@ -97,7 +97,7 @@ pub extern "C" fn terrace_open(
     })
 }
 
-/// Waits at most a minute until nothing is owed and everything is durable, and then closes the store in any case.
+/// Waits at most a minute until no replica is pending and everything is durable, and then closes the store in any case.
 /// Closing null does nothing. Closing a store twice is an error that does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_close(store: *mut Store) -> Status {
@@ -238,7 +238,7 @@ pub extern "C" fn terrace_wait(store: *const Store, receipt: *mut Receipt, level
     })
 }
 
-/// Waits until nothing is owed and everything is durable.
+/// Waits until no replica is pending and everything is durable.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_sync(store: *const Store) -> Status {
     guard(|| Ok(there(store)?.store.sync()?))

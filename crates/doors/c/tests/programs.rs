@@ -94,7 +94,7 @@ fn the_guide_to_c_works_as_it_says() {
 }
 
 const EXPECTED_OUTPUT: &str = "\
-1600000 bytes, 1 replicas, 0 owed
+1600000 bytes, 1 replicas, 0 pending
 no such field: 1
 located: 1
 planned: 1

@@ -49,8 +49,12 @@ pub enum Command {
     /// Dump files of MPI ranks, deduplicated and replicated over the nodes' stores.
     ///
     /// Run it under mpirun. All ranks together write one new version. `dump gc` drops old versions, `dump ls` lists them.
+    ///
+    /// Example: mpirun -n 4 terrace dump run7 state.{rank} --store /local/store
     Dump(Dump),
     /// Restore files that MPI ranks dumped. Run it under mpirun.
+    ///
+    /// Example: mpirun -n 4 terrace restore run7 state.{rank} --store /local/store
     Restore(RestoreFlags),
     /// Mount the store as a file system.
     ///
@@ -59,6 +63,8 @@ pub enum Command {
     /// Example: terrace mount /mnt/store --daemon
     Mount(Mount),
     /// Serve the store over a network protocol.
+    ///
+    /// Example: terrace serve 9p --listen 127.0.0.1:5640
     #[command(subcommand)]
     Serve(Serve),
     /// Run the store's daemon: background work, scrubs, health and metrics.
@@ -78,6 +84,10 @@ pub enum Command {
     /// List the tiers (as `status` does), add new ones, or remove one.
     ///
     /// To remove a tier, empty it with `terrace drain TIER` first.
+    ///
+    /// Example: terrace tiers add archive.toml
+    ///
+    /// Example: terrace tiers remove archive
     Tiers {
         #[command(subcommand)]
         change: Option<Tiers>,
@@ -93,12 +103,20 @@ pub enum Command {
         config: Option<PathBuf>,
     },
     /// Measure the speeds of encodings and tiers on this machine. Takes less than 20 seconds.
+    ///
+    /// Example: terrace profile --data results/
     Profile(Profile),
     /// Simulate policies on a cluster that a file describes.
     ///
     /// Prints the seconds, the bytes in each tier, the cost and the energy of each policy. Nothing is stored.
+    ///
+    /// Example: terrace simulate cluster.toml
     Simulate(Simulate),
     /// Show how well the ratios and speeds of encodings are predicted.
+    ///
+    /// Example: terrace predictor
+    ///
+    /// Example: terrace predictor --take seed.json
     Predictor {
         /// Replace what this store has learned by a file that `profile` or another store wrote.
         #[arg(long, value_name = "FILE")]
@@ -108,6 +126,10 @@ pub enum Command {
     ///
     /// Repairs the log from its copies on the tiers first. Refuses if commits are missing in all copies. No other process may use
     /// the store meanwhile.
+    ///
+    /// Example: terrace rebuild
+    ///
+    /// Example: terrace rebuild --salvage
     Rebuild {
         /// Continue if commits are missing. Keeps what the log still tells, and adds other intact objects on the targets as
         /// salvaged/NUMBER; deleted objects may be among them.
@@ -117,6 +139,8 @@ pub enum Command {
     /// Delete a store: first its files on the tiers, then its own directory.
     ///
     /// Refuses if the store holds objects or a target is away, unless --force is given. Files of other programs stay.
+    ///
+    /// Example: terrace destroy --dry-run --force
     Destroy {
         /// Delete the store with all its objects, and leave its files on targets that are away.
         #[arg(long)]
@@ -126,17 +150,27 @@ pub enum Command {
         dry_run: bool,
     },
     /// Declare datasets and manage their replicas.
+    ///
+    /// Example: terrace dataset add points.dataset
     #[command(subcommand)]
     Dataset(Dataset),
     /// Read and write a dataset in any of its layouts.
+    ///
+    /// Example: terrace view read points aos --output points.bin
     #[command(subcommand)]
     View(View),
     /// Print completions for a shell.
     #[command(hide = true)]
-    Completions { shell: clap_complete::Shell },
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
     /// Write manual pages into a directory.
     #[command(hide = true)]
-    Manual { directory: PathBuf },
+    Manual {
+        /// The directory, which is made if it is missing.
+        directory: PathBuf,
+    },
 }
 
 /// The commands on an open store.
@@ -158,21 +192,34 @@ pub enum StoreCommand {
     /// Example: terrace get runs/7 results/
     Get(Get),
     /// Write an object to standard output.
+    ///
+    /// Example: terrace cat runs/7/log.txt
+    ///
+    /// Example: terrace cat runs/7/log.txt --range 0-1000
     Cat {
+        /// A key.
         key: OsString,
         /// Write bytes A to B only; B itself is left out.
         #[arg(long, value_name = "A-B", value_parser = range)]
         range: Option<Range>,
     },
     /// List keys at and below a prefix.
+    ///
+    /// Example: terrace ls -l runs/7
     Ls {
+        /// A key, or the prefix of many keys [default: all keys].
         prefix: Option<OsString>,
         /// Show kinds, modes, lengths, times (UTC) and numbers of replicas, too.
         #[arg(short, long)]
         long: bool,
     },
     /// Delete an object.
+    ///
+    /// Example: terrace rm runs/7/log.txt
+    ///
+    /// Example: terrace rm -r runs/7 --dry-run
     Rm {
+        /// A key.
         key: OsString,
         /// Delete everything at and below the key.
         #[arg(short, long)]
@@ -182,21 +229,41 @@ pub enum StoreCommand {
         dry_run: bool,
     },
     /// Rename an object, or a directory with all keys below it. No bytes are copied.
-    Mv { from: OsString, to: OsString },
+    ///
+    /// Example: terrace mv runs/7 runs/8
+    Mv {
+        /// A key, or a directory of many keys.
+        from: OsString,
+        /// The new key, which replaces an object of that key.
+        to: OsString,
+    },
     /// Copy an object to another key, inside the store. Both share the stored bytes until one of them changes.
     ///
     /// No bytes are copied, except where one of the keys has plain files.
-    Cp { from: OsString, to: OsString },
+    ///
+    /// Example: terrace cp runs/7/run.h5 best.h5
+    Cp {
+        /// A key.
+        from: OsString,
+        /// The key of the copy, which replaces an object of that key.
+        to: OsString,
+    },
     /// Compare files with the objects in the store.
     ///
     /// Exits with 1 if a file is missing in the store or differs.
+    ///
+    /// Example: terrace check results/ runs/7
     Check {
+        /// A file, or a directory.
         source: PathBuf,
+        /// The key of the file, or the prefix of the directory's keys.
         prefix: OsString,
         #[command(flatten)]
         filter: Filter,
     },
     /// Wait until all replicas are made and everything is durable.
+    ///
+    /// Example: terrace sync
     Sync,
     /// Deliver files or requests to a destination as they arrive, exactly once.
     ///
@@ -208,30 +275,56 @@ pub enum StoreCommand {
     /// Example: terrace flush /var/log/app --tail --to s3://logs/app
     Flush(Flush),
     /// Show where an object's replicas are and how they are encoded.
-    Locate { key: OsString },
+    ///
+    /// Example: terrace locate runs/7/run.h5
+    Locate {
+        /// A key.
+        key: OsString,
+    },
     /// Explain the choice of tiers and encodings for an object or a file.
+    ///
+    /// Prints, for each replica of the first extent, the three cheapest encodings on each tier, with their expected size and cost, and
+    /// which one was chosen, or why not. With --what-if or other requirements, it first compares the choice as things are with the
+    /// choice as supposed.
+    ///
+    /// Example: terrace explain runs/7/run.h5
     ///
     /// Example: terrace explain data.f32 --what-if tier.nvme.capacity=2TiB
     Explain(Explain),
     /// Show the ranges of objects that are read most, hottest first.
+    ///
+    /// Example: terrace hot runs/7 -n 5
     Hot {
+        /// A key, or the prefix of many keys [default: all keys].
         prefix: Option<OsString>,
         /// Show at most this many ranges.
         #[arg(short = 'n', long, default_value_t = 20)]
         limit: usize,
     },
     /// Encode objects that are rarely read more densely, on the tier where they are.
+    ///
+    /// Example: terrace tune runs/7
     Tune {
+        /// A key, or the prefix of many keys [default: all keys].
         prefix: Option<OsString>,
         /// Include objects that are read often.
         #[arg(long)]
         all: bool,
     },
     /// Show an object's attributes.
-    Stat { key: OsString },
+    ///
+    /// Example: terrace stat runs/7/run.h5
+    Stat {
+        /// A key.
+        key: OsString,
+    },
     /// Show the state of the store and its tiers.
+    ///
+    /// Example: terrace status
     Status,
     /// Show the state of the store and its tiers, again and again.
+    ///
+    /// Example: terrace top --interval 5
     Top {
         /// Seconds between two updates.
         #[arg(long, default_value_t = 1.0)]
@@ -244,7 +337,9 @@ pub enum StoreCommand {
     ///
     /// Example: terrace stage runs/7 --tier nvme
     Stage {
+        /// A key, or the prefix of many keys.
         prefix: OsString,
+        /// The tier to copy to.
         #[arg(long)]
         tier: String,
     },
@@ -252,20 +347,33 @@ pub enum StoreCommand {
     ///
     /// Replicas are made on other tiers first, so that objects keep as many as they should have. If no other failure domain has
     /// room, they have fewer; the command says so.
+    ///
+    /// Example: terrace evict runs/7 --tier nvme
     Evict {
+        /// A key, or the prefix of many keys.
         prefix: OsString,
+        /// The tier to remove them from.
         #[arg(long)]
         tier: String,
     },
     /// Move all replicas off a tier, so that it can be removed.
     ///
     /// If no other failure domain has room, objects have fewer replicas than they should; the command says so.
-    Drain { tier: String },
+    ///
+    /// Example: terrace drain archive
+    Drain {
+        /// The tier to empty.
+        tier: String,
+    },
     /// Read every replica and verify its checksums.
     ///
-    /// Exits with 1 if a replica is bad or missing. To scrub a large store in seven nights, run one part each:
-    /// terrace scrub --subset 1/7
+    /// Exits with 1 if a replica is bad or missing. To scrub a large store in seven nights, run one part each.
+    ///
+    /// Example: terrace scrub runs/7
+    ///
+    /// Example: terrace scrub --subset 1/7
     Scrub {
+        /// A key, or the prefix of many keys [default: all keys].
         prefix: Option<OsString>,
         /// Replace bad and missing replicas.
         #[arg(long)]
@@ -275,8 +383,15 @@ pub enum StoreCommand {
         subset: Option<(u64, u64)>,
     },
     /// Verify every replica, and replace bad and missing ones.
-    Repair { prefix: Option<OsString> },
+    ///
+    /// Example: terrace repair
+    Repair {
+        /// A key, or the prefix of many keys [default: all keys].
+        prefix: Option<OsString>,
+    },
     /// Free space that no object uses, which killed writers left behind.
+    ///
+    /// Example: terrace prune
     Prune {
         /// Free it even if it is more than 64 MiB and 1 % of a target.
         #[arg(long)]
@@ -288,6 +403,7 @@ pub enum StoreCommand {
 pub enum Tiers {
     /// Add tiers from a file with `[[tier]]` sections.
     Add {
+        /// The file.
         #[arg(value_name = "FILE")]
         config: PathBuf,
         /// Insert them before this tier, which is slower [default: last].
@@ -295,7 +411,10 @@ pub enum Tiers {
         before: Option<String>,
     },
     /// Remove a tier that `terrace drain` has emptied, with the store's files on it. Files of other programs stay.
-    Remove { tier: String },
+    Remove {
+        /// The emptied tier.
+        tier: String,
+    },
     /// Accept a tier's empty directories or empty bucket in place of lost ones, and make its replicas again.
     Renew {
         /// The tier whose content was lost.
@@ -360,10 +479,11 @@ pub struct Explain {
     /// Explain the file as if it were stored under this key.
     #[arg(long = "as", value_name = "KEY")]
     pub key: Option<OsString>,
-    /// Assume another property of a tier, such as tier.nvme.capacity=2TiB; also read, write, latency, persistent, watts.
-    #[arg(long, value_name = "WHAT=VALUE")]
+    /// Assume another property of a tier, such as tier.nvme.capacity=2TiB. PROPERTY is capacity, read, write, latency, persistent or
+    /// watts. Can be repeated.
+    #[arg(long, value_name = "tier.TIER.PROPERTY=VALUE")]
     pub what_if: Vec<WhatIf>,
-    /// Show all encodings instead of the cheapest one of each tier.
+    /// Show all encodings instead of the three cheapest of each tier.
     #[arg(long)]
     pub all: bool,
     /// Number of replicas.

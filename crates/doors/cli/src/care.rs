@@ -94,7 +94,7 @@ pub fn sync(store: &Store, show: Show) -> Result<bool> {
         good = false;
         complain(&format!("the dataset {dataset}: {why}"));
     }
-    let bar = show.steps(0).with_message("owed replicas made");
+    let bar = show.steps(0).with_message("pending replicas made");
     let mut most = 0;
     store.sync_with(|owed| {
         most = most.max(owed);
@@ -102,7 +102,7 @@ pub fn sync(store: &Store, show: Show) -> Result<bool> {
         bar.set_position(most - owed);
     })?;
     bar.finish_and_clear();
-    show.result(&json!({"owed": 0}), "nothing is owed, and all is durable")?;
+    show.result(&json!({"owed": 0}), "no replica is pending, and all is durable")?;
     Ok(good)
 }
 

@@ -38,6 +38,8 @@ pub fn command() -> Command {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
     #[test]
@@ -49,5 +51,38 @@ mod tests {
         named.sort_unstable();
         grouped.sort_unstable();
         assert_eq!(grouped, named);
+    }
+
+    /// Calls `check` with each command and its path, such as "terrace dataset add".
+    fn walk(command: &Command, path: &str, check: &mut dyn FnMut(&Command, &str)) {
+        check(command, path);
+        for inner in command.get_subcommands() {
+            walk(inner, &format!("{path} {}", inner.get_name()), check);
+        }
+    }
+
+    #[test]
+    fn each_argument_has_a_help_text() {
+        walk(&Arguments::command(), "terrace", &mut |command, path| {
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                assert!(argument.get_help().is_some(), "{path}: {}", argument.get_id());
+            }
+        });
+    }
+
+    /// An example that has a wrong flag or lacks an argument does not parse.
+    #[test]
+    fn each_command_has_examples_that_parse() {
+        for command in Arguments::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let help = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+            let examples: Vec<&str> = help.lines().filter_map(|line| line.strip_prefix("Example: ")).collect();
+            assert!(!examples.is_empty(), "{} has no example", command.get_name());
+            for example in examples {
+                let words = example.split(' ').skip_while(|word| *word != "terrace");
+                if let Err(error) = Arguments::try_parse_from(words) {
+                    panic!("{example}: {error}");
+                }
+            }
+        }
     }
 }

@@ -107,7 +107,7 @@ pub fn locate(store: &Store, key: &OsStr, show: Show) -> Result<bool> {
             let ratio = extent.length as f64 / replica.stored.max(1) as f64;
             let (encoding, stored, ratio) = match replica.state {
                 ReplicaState::Present => (replica.encoding.clone(), replica.stored.to_string(), format!("{ratio:.2}")),
-                ReplicaState::Owed => ("owed".into(), String::new(), String::new()),
+                ReplicaState::Owed => ("pending".into(), String::new(), String::new()),
             };
             let place = match (&replica.file, replica.position) {
                 (Some(file), Some(position)) => format!("{}@{position}", file.display()),
@@ -231,5 +231,5 @@ fn glance(status: &Status) -> String {
             format!("; the rules have changed: replanned up to {}", name(key.as_bytes()))
         }
     };
-    format!("{}, {} owed{replanning}\n{rows}", count(status.objects, "object"), count(status.owed, "replica"))
+    format!("{}, {}{replanning}\n{rows}", count(status.objects, "object"), count(status.owed, "pending replica"))
 }

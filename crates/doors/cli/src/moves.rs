@@ -50,8 +50,8 @@ pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
         }
         Tiers::Renew { tier } => {
             let owed = Store::renew_tier(dir, tier)?.status()?.owed;
-            let replicas = count(owed, "replica");
-            let words = format!("tier {tier} renewed; {replicas} owed, and `terrace sync` makes them");
+            let pending = count(owed, "pending replica");
+            let words = format!("tier {tier} renewed; {pending}, which `terrace sync` makes");
             show.result(&json!({"renewed": tier, "owed": owed}), &words)?;
         }
     }

@@ -107,7 +107,7 @@ impl Receipt {
         self.now().owed
     }
 
-    /// Returns the tier, the target and the number of replicas of each.
+    /// For each target with pending replicas: its tier, its path, and their number.
     #[getter]
     fn owed_to(&self) -> Vec<(String, String, u64)> {
         self.now().owed_to.into_iter().map(|to| (to.tier, to.target, to.replicas)).collect()
@@ -127,6 +127,9 @@ impl Receipt {
         let of = self.now();
         let durable = if of.durable { ", durable" } else { "" };
         let key = shown(of.key);
-        format!("<Receipt {key:?}: {} bytes, {} of {} replicas, {} owed{durable}>", of.bytes, of.have, of.want, of.owed)
+        format!(
+            "<Receipt {key:?}: {} bytes, {} of {} replicas, {} pending{durable}>",
+            of.bytes, of.have, of.want, of.owed
+        )
     }
 }

@@ -95,7 +95,7 @@ def test_pending_replicas_can_be_waited_for(store: terrace.Store) -> None:
     receipt = store.put("a", os.urandom(3 << 20))
     store.wait(receipt, "durable")
     assert receipt.durable and receipt.have == receipt.want == 2 and receipt.owed == 0 and receipt.owed_to == []
-    assert "2 of 2 replicas, 0 owed, durable" in repr(receipt)
+    assert "2 of 2 replicas, 0 pending, durable" in repr(receipt)
     store.sync()
     assert store.status()["owed"] == 0
 

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use crate::attempt::attempts;
-use crate::attempt::{Attempt, AttemptError};
+use crate::attempt::{Attempt, AttemptError, attempts};
 use crate::dataset::Dataset;
 use crate::loaded::{Loaded, Projection};
 use crate::owed::Owed;
@@ -60,7 +59,7 @@ impl Dataset {
                             alone.push((number, bytes));
                         }
                     }
-                    // Another process replaced the object since, with a new copy that needs no repair.
+                    // Another process has since removed the object, or replaced it with a copy that needs no repair.
                     Err(terrace::Error::NotFound { .. } | terrace::Error::Replaced { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -86,8 +85,8 @@ impl Dataset {
 
 impl Shared {
     /// Records unreadable bytes of a file as owed where other replicas have them, so that an update rebuilds them.
-    /// Bytes that no other replica has are not recorded: they are readable again when their device comes back. Returns
-    /// the file's replica if the others have all of the bytes.
+    /// Bytes that no other replica has are not recorded: they may become readable again if only their device is away.
+    /// Returns the number of the replica that holds the file, if other replicas have all of these bytes.
     pub fn mark_damaged(&self, file: usize, bytes: Range<u64>) -> Result<Option<usize>> {
         self.commit_owed_change(|writer| {
             let (loaded, state) = (writer.loaded, writer.state);

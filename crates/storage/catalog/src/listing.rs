@@ -13,9 +13,10 @@ use crate::Result;
 pub struct NameListing<'a> {
     /// List only names that begin with these bytes.
     pub prefix: &'a [u8],
-    /// List names that hold these bytes behind the prefix as one common prefix, which ends with them. Empty: list each name.
+    /// Names with this delimiter behind the prefix are listed once, as the common prefix up to and with the delimiter. Empty: each
+    /// name is listed.
     pub delimiter: &'a [u8],
-    /// List only names and common prefixes above this one, the last of the page before.
+    /// List only names and common prefixes that are greater, in byte order, than this, the last of the page before.
     pub after: Option<&'a [u8]>,
     /// List at most this many names and common prefixes.
     pub limit: usize,
@@ -77,7 +78,7 @@ impl NameListing<'_> {
 
 impl Catalog {
     /// A page of the names of files in `space` that have not expired at `now` (nanoseconds since 1970). Directories and symbolic
-    /// links are not listed, nor keys that belong to no name.
+    /// links are not listed, nor keys that are no escape of a name (docs/keys.md).
     pub fn list_names(&self, space: &KeySpace, listing: &NameListing<'_>, now: u64) -> Result<NamePage> {
         let mut page = NamePage::default();
         let Some(mut start) = listing.start(space).filter(|_| listing.limit > 0) else { return Ok(page) };

@@ -26,11 +26,11 @@ pub const MARKER_FILE: &str = "terrace-target";
 /// The folder of segments.
 pub(super) const SEGMENTS_FOLDER: &str = "segments";
 /// A segment of this length takes no more frames.
-const SEGMENT_FULL: u64 = 256 << 20;
+const FULL_SEGMENT_BYTES: u64 = 256 << 20;
 /// The most files kept open for reading.
-const OPEN_FILES: usize = 256;
+const MAX_OPEN_FILES: usize = 256;
 /// A scan reads this many bytes at once, which holds a frame's header in one piece.
-const SCAN_READ: usize = 1 << 20;
+const SCAN_READ_BYTES: usize = 1 << 20;
 
 /// Says when an empty directory may become the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,12 +68,12 @@ pub struct Directory {
     full: Mutex<Vec<Segment>>,
     readers: Mutex<HashMap<u64, Arc<File>>>,
     used: Used,
-    header: thread_buffer::Pool,
+    headers: header_buffers::Pool,
     plain: Plain,
 }
 
-/// Buffers for headers, to be reused.
-mod thread_buffer {
+/// A pool of buffers for headers, which the threads share.
+mod header_buffers {
     use rustix_futex_sync::Mutex;
 
     #[derive(Default)]
@@ -150,7 +150,7 @@ impl Directory {
             full: Mutex::default(),
             readers: Mutex::default(),
             used: owner.used(),
-            header: thread_buffer::Pool::default(),
+            headers: header_buffers::Pool::default(),
             plain: Plain::new(root, owner.store),
         }
     }
@@ -266,7 +266,7 @@ impl Directory {
         let oldest = self.ids.oldest();
         for id in self.segments()?.into_iter().rev().take_while(|id| *id >= oldest).take(16) {
             let path = self.path(id);
-            if fs::metadata(&path).is_ok_and(|m| m.len() < SEGMENT_FULL)
+            if fs::metadata(&path).is_ok_and(|m| m.len() < FULL_SEGMENT_BYTES)
                 && let Ok(Some(segment)) = Segment::claim(&path, id)
                 // Asked while the segment is locked: all frames of earlier writers are committed by now, or never will be. If
                 // the file is shorter than the catalog says, places behind its end are taken, and must not be reused.
@@ -302,7 +302,7 @@ impl Directory {
         }
         let file = Arc::new(self.look_for(|| open_regular(&self.path(segment)))?);
         let mut readers = self.readers.lock();
-        if readers.len() >= OPEN_FILES {
+        if readers.len() >= MAX_OPEN_FILES {
             readers.clear();
         }
         readers.insert(segment, file.clone());
@@ -332,7 +332,7 @@ impl Directory {
     ) -> io::Result<ControlFlow<()>> {
         let length = file.metadata()?.len();
         let mut at = start.next_multiple_of(FRAME_ALIGNMENT);
-        let mut buffer = vec![0; SCAN_READ];
+        let mut buffer = vec![0; SCAN_READ_BYTES];
         let (mut from, mut held) = (0, 0);
         while at < length {
             if at < from || (at + MAX_HEADER as u64 > from + held && from + held < length) {
@@ -420,16 +420,16 @@ impl Target for Directory {
                 return Err(e);
             }
         };
-        let mut header = self.header.take();
+        let mut header = self.headers.take();
         frame.header.write(self.store, place, &mut header);
         let written = segment.write(place, &header, frame.payload);
-        self.header.give(header);
+        self.headers.give(header);
         if let Err(e) = written {
             self.used.is_stale();
             self.take_back(segment, before);
             return Err(e);
         }
-        let pool = if segment.end < SEGMENT_FULL { &self.idle } else { &self.full };
+        let pool = if segment.end < FULL_SEGMENT_BYTES { &self.idle } else { &self.full };
         pool.lock().push(segment);
         Ok(place)
     }

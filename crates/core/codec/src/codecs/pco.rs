@@ -1,4 +1,4 @@
-//! Pco: the numeric codec. The bytes after the last whole number come first, uncompressed. With a wrong length, the
+//! Pco: the numeric codec. The bytes left over behind the last complete element come first, uncompressed. With a wrong length, the
 //! decoder therefore does not find pco's magic number.
 
 use bytemuck::{Pod, cast_slice_mut, try_cast_slice, try_cast_slice_mut};

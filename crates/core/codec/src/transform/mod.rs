@@ -1,5 +1,5 @@
-//! Transforms, on blocks that fit the first-level cache. Bytes after the last whole element (for bitshuffle, after the
-//! last whole eight elements) stay unchanged.
+//! Transforms, on blocks that fit the first-level cache. Bytes left over behind the last complete element (for
+//! bitshuffle, behind the last complete group of eight elements) stay unchanged.
 
 mod bits;
 mod delta;

@@ -29,7 +29,7 @@ struct Done {
     /// If fewer replicas than requested are possible: the number made, requested, and possible.
     fewer: Option<(u8, u8, u8)>,
     /// The number of objects over the budget, and the largest ratio of stored bytes to bytes.
-    dear: (u64, f64),
+    over_budget: (u64, f64),
     /// The number of objects whose first replica is on a target above the requested latency.
     slow: u64,
     /// The number of stored objects with pending replicas. After the first, the command waits for no further object's replicas.
@@ -77,7 +77,7 @@ impl Done {
         });
         let times = stored as f64 / bytes.max(1) as f64;
         if times > most {
-            self.dear = (self.dear.0 + 1, self.dear.1.max(times));
+            self.over_budget = (self.over_budget.0 + 1, self.over_budget.1.max(times));
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Done {
     }
 
     fn report(self, dry_run: bool, show: Show) -> Result<bool> {
-        let Done { written, unchanged, failed, bytes, would_write, fewer, dear, slow, late } = self;
+        let Done { written, unchanged, failed, bytes, would_write, fewer, over_budget, slow, late } = self;
         if dry_run {
             for key in &would_write {
                 show.line(&format!("would write {}", name(key)))?;
@@ -110,7 +110,7 @@ impl Done {
             };
             show.line(&format!("{replicas} each, not {asked}: {why}"))?;
         }
-        if let (objects @ 1.., times) = dear {
+        if let (objects @ 1.., times) = over_budget {
             let objects = count(objects, "object");
             show.line(&format!("{objects} above the budget, up to {times:.2}x: one replica takes as much"))?;
         }

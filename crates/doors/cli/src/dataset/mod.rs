@@ -39,6 +39,7 @@ pub enum DeclarationCommand {
     },
     /// Format declarations in place. With -, format standard input to standard output.
     Fmt {
+        /// Files with declarations; - is standard input.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         /// Only list files that are not formatted.

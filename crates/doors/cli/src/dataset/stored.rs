@@ -15,6 +15,7 @@ use crate::output::{Show, complain, count, note};
 pub enum Stored {
     /// Add the dataset that a file declares to the store, filled with zeros.
     Add {
+        /// A file with a declaration.
         #[arg(value_name = "FILE")]
         file: PathBuf,
         /// Name of the dataset [default: the file's name without its extension].
@@ -23,7 +24,9 @@ pub enum Stored {
     },
     /// Replace the declared views and replicas of a dataset. New replicas are made from those that stay.
     Edit {
+        /// The dataset.
         name: String,
+        /// A file with the new declaration.
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
@@ -31,6 +34,7 @@ pub enum Stored {
     Ls,
     /// Show a dataset: the places of its bytes, and which replicas are not up to date.
     Show {
+        /// The dataset.
         name: String,
         /// Print its declaration only.
         #[arg(long)]
@@ -38,13 +42,17 @@ pub enum Stored {
     },
     /// Rebuild the damaged, deleted and pending bytes of a dataset's replicas from its other replicas.
     Repair {
+        /// The dataset.
         name: String,
         /// Replace bytes that no replica has any more by zeros.
         #[arg(long)]
         accept_loss: bool,
     },
     /// Remove a dataset with all its replicas.
-    Rm { name: String },
+    Rm {
+        /// The dataset.
+        name: String,
+    },
 }
 
 /// Runs a command on an open store.

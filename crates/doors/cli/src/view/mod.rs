@@ -32,6 +32,7 @@ pub enum StoredView {
     Read {
         /// A dataset, or a file with its declaration; the dataset is added if the store does not have it.
         dataset: String,
+        /// The view.
         view: String,
         /// Read bytes A to B only; B itself is left out.
         #[arg(long, value_name = "A-B", value_parser = range)]
@@ -44,6 +45,7 @@ pub enum StoredView {
     Write {
         /// A dataset, or a file with its declaration; the dataset is added if the store does not have it.
         dataset: String,
+        /// The view.
         view: String,
         /// Read the bytes from this file [default: -, standard input].
         file: Option<PathBuf>,
@@ -53,8 +55,11 @@ pub enum StoredView {
     },
     /// Export a view to a file that other tools read.
     Export {
+        /// A dataset, or a file with its declaration; the dataset is added if the store does not have it.
         dataset: String,
+        /// The view.
         view: String,
+        /// The format of the file.
         #[arg(value_enum)]
         format: Format,
         /// The file to create, or the folder for Zarr.

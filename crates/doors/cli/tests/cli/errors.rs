@@ -39,7 +39,7 @@ fn a_configuration_with_a_mistake_is_refused_with_its_place() {
     let twice = format!("{tier}{}", tier.replace("name = 'a'", "name = 'b'"));
     let cases: [(&[u8], &[&str]); 6] = [
         (b"[[tier]]\nname = 'a'\nkind = 'directory'\ncapasity = '1GiB'\n", &["line 4", "`capasity`", "`capacity`"]),
-        (b"[[tier]]\nname = 'a'\nkind = 'tape'\n", &["line 3", "\"tape\"", "directory, memory, node, object"]),
+        (b"[[tier]]\nname = 'a'\nkind = 'tape'\n", &["line 3", "\"tape\"", "directory", "memory", "node", "object"]),
         (b"[[tier]]\nname = 'a'\nkind = 'directory'\ntargets = ['a']\ncapacity = '1 lot'\n", &["line 5", "64KiB"]),
         (b"[[tier]\n", &["line 1"]),
         (b"# ok\n[[tier]]\nname = 'caf\xe9'\n", &["line 3 is not UTF-8", "save the file as UTF-8"]),

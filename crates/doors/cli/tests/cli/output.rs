@@ -138,7 +138,7 @@ fn nothing_but_results_goes_into_a_pipe() {
     assert_eq!(place.good(["put", "tree", "d", "--quiet"]), "");
     assert_eq!(place.good(["get", "d", "out", "-q"]), "");
     assert!(place.good(["cat", "d/a"]).len() > 1_000_000);
-    assert_eq!(place.good(["sync"]), "nothing is owed, and all is durable\n");
+    assert_eq!(place.good(["sync"]), "no replica is pending, and all is durable\n");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn a_lost_tier_is_renewed() {
     assert_eq!(state(&place), "away");
     place.run(["check", "a", "a"]);
     let words = place.run(["tiers", "renew", "disk"]).out;
-    assert_eq!(words, "tier disk renewed; 2 replicas owed, and `terrace sync` makes them\n");
+    assert_eq!(words, "tier disk renewed; 2 pending replicas, which `terrace sync` makes\n");
     place.good(["sync"]);
     assert_eq!((state(&place), tiers_of(&place, "a")), (json!("ok"), vec!["ram".to_owned(), "disk".to_owned()]));
     assert_eq!(place.run(["scrub"]).code, 0);
@@ -79,7 +79,7 @@ fn a_lost_tier_is_renewed() {
 #[test]
 fn top_looks_once_where_nobody_watches() {
     let place = Place::new();
-    assert_eq!(place.good(["top"]).matches("0 objects, 0 replicas owed").count(), 1);
+    assert_eq!(place.good(["top"]).matches("0 objects, 0 pending replicas").count(), 1);
     assert_eq!(place.good(["top", "--count", "3", "--interval", "0.01"]).matches("0 objects").count(), 3);
     assert_eq!(place.json(["top"]).0["objects"], 0);
     place.bad(["top", "--interval=-1"], &["--interval -1", "such as 0.5"]);

@@ -66,7 +66,7 @@ class Receipt:
         """The number of pending replicas."""
     @property
     def owed_to(self) -> list[tuple[str, str, int]]:
-        """The tier, target and number of pending replicas."""
+        """For each target with pending replicas: its tier, its path, and their number."""
     @property
     def bytes(self) -> int:
         """The number of bytes written, before encoding and replication."""
@@ -108,7 +108,7 @@ class Store:
     def block(self) -> int:
         """The number of bytes that are planned at a time."""
     def close(self) -> None:
-        """Waits at most a minute until nothing is owed and everything is durable, and closes the store."""
+        """Waits at most a minute until no replica is pending and everything is durable, and closes the store."""
     def put(
         self,
         key: Key,
@@ -157,7 +157,7 @@ class Store:
     def wait(self, receipt: Receipt, level: Ack) -> None:
         """Waits until a write has reached a level, and updates the receipt."""
     def sync(self) -> None:
-        """Waits until nothing is owed and everything is durable."""
+        """Waits until no replica is pending and everything is durable."""
     def locate(self, key: Key) -> dict[str, Any]:
         """Returns the position and the encoding of each extent, as `terrace locate --json` prints them."""
     def status(self) -> dict[str, Any]:

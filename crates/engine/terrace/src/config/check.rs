@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn an_unknown_kind_is_refused_with_its_place_and_the_kinds_that_there_are() {
         let text = format!("{}[[tier]]\nname = 'b'\nkind = 'disc'\n", tier("a", "targets = ['/mnt/a']"));
-        refused(&text, &["line 7, column 8", "unknown kind \"disc\"", "directory, memory, node, object"]);
+        refused(&text, &["line 7, column 8", "unknown kind \"disc\"", "directory", "memory", "node", "object"]);
     }
 
     fn object(rest: &str) -> String {

@@ -385,7 +385,7 @@ throttle = { read = "100MB/s", write = "80MB/s", latency = "5ms" }
             (
                 "kind = \"directory\"",
                 "kind = \"tape\"",
-                &["line 18, column 8", "\"tape\"", "directory, memory, node, object"],
+                &["line 18, column 8", "\"tape\"", "directory", "memory", "node", "object"],
             ),
             ("[store]", "[shop]", &["line 2", "`shop`", "`store`"]),
             ("latency = \"5ms\"", "latency = \"5\"", &["line 26", "1.5s"]),

@@ -18,9 +18,9 @@ use crate::config::{TargetConfig, TierConfig};
 use crate::{Error, Result};
 
 /// The assumed speed of an unused device without a throttle, in bytes per second.
-const MEMORY_SPEED: f64 = 2.5e9;
-const DISK_SPEED: f64 = 5e8;
-const SERVICE_SPEED: f64 = 1e8;
+const MEMORY_BYTES_PER_SECOND: f64 = 2.5e9;
+const DISK_BYTES_PER_SECOND: f64 = 5e8;
+const SERVICE_BYTES_PER_SECOND: f64 = 1e8;
 
 /// The values that all targets of a store share.
 pub struct Opener<'a> {
@@ -54,10 +54,10 @@ impl Opener<'_> {
             target = Arc::new(Deadline::new(target, limit.0));
         }
         let usual = match capabilities {
-            Capabilities { remote: true, .. } => SERVICE_SPEED,
-            Capabilities { volatile: true, .. } => MEMORY_SPEED,
-            _ if is_in_memory(&path) => MEMORY_SPEED,
-            _ => DISK_SPEED,
+            Capabilities { remote: true, .. } => SERVICE_BYTES_PER_SECOND,
+            Capabilities { volatile: true, .. } => MEMORY_BYTES_PER_SECOND,
+            _ if is_in_memory(&path) => MEMORY_BYTES_PER_SECOND,
+            _ => DISK_BYTES_PER_SECOND,
         };
         let profiled = self.profiled.get(&tier.name);
         let latency = limits.as_ref().map_or(Duration::ZERO, |l| l.latency);

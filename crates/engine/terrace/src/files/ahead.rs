@@ -95,7 +95,7 @@ impl Ahead {
         let object = Arc::new((key.to_vec(), object));
         for extent in extents.into_iter().filter(|extent| extent.offset >= from) {
             course.asked = course.asked.max(extent.end());
-            if engine.reader.is_dear(&extent)? && engine.reader.fetched.queue(&extent) {
+            if engine.reader.is_costly(&extent)? && engine.reader.fetched.queue(&extent) {
                 course.names.push(extent.frame());
                 self.send(Job { store: store.clone(), object: object.clone(), extent });
             }

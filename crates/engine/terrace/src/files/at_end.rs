@@ -44,7 +44,7 @@ impl File {
         }
     }
 
-    /// Writes buffered bytes that were not appended. Returns the offset at which the next appended byte is expected.
+    /// Flushes bytes that were buffered for an offset, so that appended ones can be buffered. Returns the offset at which the next appended byte is expected.
     fn tail(&self, state: &mut State) -> FileResult<u64> {
         if !state.appends {
             self.shared.flush(&self.open, state)?;

@@ -92,7 +92,7 @@ pub(crate) struct ReplicaPlan {
 /// The replicas of an extent to make. The first one is written first, and read first.
 pub(crate) type ReplicaPlans = SmallVec<[ReplicaPlan; 3]>;
 
-/// The plan for the first bytes of a run.
+/// The plan for the first of the bytes given.
 #[derive(Debug, Default)]
 pub(crate) struct ExtentPlan {
     /// The number of bytes that it covers.
@@ -103,7 +103,7 @@ pub(crate) struct ExtentPlan {
 }
 
 impl<'a> Placer<'a> {
-    /// Plans the replicas of `raw`, the object's bytes from `offset` on, or of as many of the first bytes as go to the same
+    /// Plans the replicas of `raw`, the object's bytes from `offset` on, or of its first part if the rest must go to other
     /// targets. The plan is empty if no target has room.
     pub fn place(&self, offset: u64, raw: &[u8]) -> ExtentPlan {
         let reads = self.reads(offset, raw.len());
@@ -143,7 +143,7 @@ impl<'a> Placer<'a> {
         placement
     }
 
-    /// Returns the number of replicas that an extent gets if the plan has `planned` ones: under a budget, as many as fit.
+    /// The replicas that an extent gets: the wanted number; under a budget, the planned number, at least 1.
     pub fn count(&self, planned: usize) -> usize {
         let wanted = usize::from(self.wanted.replicas);
         if self.wanted.budget.is_some() { planned.clamp(1, wanted) } else { wanted }
@@ -264,7 +264,7 @@ impl<'a> Placer<'a> {
         self.wanted.budget.is_none_or(|Budget(times)| all + f64::from(stored) <= times * f64::from(extent.raw_len))
     }
 
-    /// Returns the replicas in memory that exceed the budget together with a new persistent replica of `stored` bytes.
+    /// The replicas in memory to drop so that the budget also pays for a new persistent replica of `stored` bytes.
     pub fn replicas_over_budget<'e>(&self, extent: &'e Extent, stored: u32) -> impl Iterator<Item = &'e Replica> {
         let fleeting = |replica: &&Replica| {
             self.planning.tiers.device(replica.target).is_ok_and(|device| !self.planning.tiers.tier(device).persistent)

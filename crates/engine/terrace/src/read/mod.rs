@@ -83,9 +83,9 @@ impl Reader {
         let mut tried = Vec::new();
         for replica in nearest(&self.tiers, extent)? {
             let device = self.tiers.device(replica.target)?;
-            let dear = is_dear(device, &replica);
+            let costly = is_costly(device, &replica);
             let read = |skip, out: &mut [u8]| self.read_replica(device, object.id, extent, &replica, skip, out);
-            let filled = match dear {
+            let filled = match costly {
                 true => self.cache.fill(extent, replica.encoding, skip, out, read),
                 false => read(skip, out),
             };
@@ -109,9 +109,9 @@ impl Reader {
     }
 
     /// Returns whether it pays to fetch an extent ahead of its reader.
-    pub fn is_dear(&self, extent: &Extent) -> Result<bool> {
+    pub fn is_costly(&self, extent: &Extent) -> Result<bool> {
         match nearest(&self.tiers, extent)?.first() {
-            Some(replica) => Ok(is_dear(self.tiers.device(replica.target)?, replica)),
+            Some(replica) => Ok(is_costly(self.tiers.device(replica.target)?, replica)),
             None => Ok(false),
         }
     }
@@ -186,7 +186,7 @@ fn ask_about_damage(device: &Device, place: Place, error: io::Error) -> io::Erro
 }
 
 /// Returns whether a replica is worth caching: raw bytes on a fast device are as near as any cache.
-fn is_dear(device: &Device, replica: &Replica) -> bool {
+fn is_costly(device: &Device, replica: &Replica) -> bool {
     replica.encoding != Encoding::NONE || !device.quick
 }
 

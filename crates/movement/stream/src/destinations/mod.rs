@@ -51,8 +51,8 @@ pub trait Destination: Send + Sync {
         false
     }
 
-    /// Prepares a name before the first write of a run. Bytes of requests after `done` come from a run that ended before it recorded
-    /// them; these requests are delivered again.
+    /// Prepares a name before this process writes to it for the first time. Bytes of requests after `done` come from a process that
+    /// ended before it recorded them; these requests are delivered again.
     fn resume(&self, _name: &[u8], _done: Position) -> Outcome<()> {
         Ok(())
     }
@@ -62,8 +62,9 @@ pub trait Destination: Send + Sync {
     fn write(&self, name: &[u8], first: Position, runs: &[Run]) -> Outcome<()>;
 
     /// Writes the next part of a file. Parts arrive in order from the first byte on; after a failure they restart from the first byte.
-    /// The last part carries the file's final state in `end`. Until it is written, nobody must take the parts for the whole file: the
-    /// process may end before, and the file may then be renamed or removed. Attributes are set where the destination supports them.
+    /// The last part carries the file's final state in `end`. Until it is written, nobody must take the parts for the whole file: if
+    /// the process ends first, and the source file is then renamed or removed, no last part ever comes. Attributes are set where the
+    /// destination supports them.
     fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
         if !runs.is_empty() {
             self.write(name, Position::default(), runs)?;

@@ -158,7 +158,7 @@ fn every_complement_applies_in_full_and_is_reported() {
     );
 }
 
-/// With another acknowledgement asked for, `max_durability` put replica 0 into memory.
+/// Regression: `max_durability` with another acknowledgement put replica 0 into memory.
 #[test]
 fn max_durability_keeps_to_persistent_targets_whenever_a_write_returns() {
     let durable = asks(&["max_durability=2"]);
@@ -168,7 +168,7 @@ fn max_durability_keeps_to_persistent_targets_whenever_a_write_returns() {
         assert_eq!((policy.ack, policy.replicas, policy.is_all_persistent()), (Ack::Placed, 2, true));
     }
     assert!(!resolved([&["min_storage"], &["max_durability"], &[]]).0.is_all_persistent());
-    // A rule that allows memory outright does so against the store's requirements, and not against the operation's.
+    // A rule that allows memory outright overrides the store's requirements, but not the operation's.
     let volatile = Ask { volatile: Some(true), ack: Some(Ack::Placed), ..none.clone() };
     assert!(!resolve(&none, &volatile, &durable, range).0.is_all_persistent());
     assert!(resolve(&durable, &volatile, &none, range).0.is_all_persistent());
