@@ -53,8 +53,11 @@ fn serve(store: &Store, names: &KeySpace, mut client: TcpStream) -> Result<(), B
         let mut line = Vec::new();
         requests.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
         let Some(request) = line.strip_suffix(b"\n") else { return Ok(()) };
-        let reply = answer(store, names, request, &mut requests);
-        client.write_all(&reply.unwrap_or_else(|error| format!("error: {error}\n").into_bytes()))?;
+        match answer(store, names, request, &mut requests) {
+            Ok(reply) => client.write_all(&reply)?,
+            // The connection ends: bytes of the refused request may follow, which must not be taken for requests.
+            Err(error) => return Ok(writeln!(client, "error: {error}")?),
+        }
     }
 }
 
