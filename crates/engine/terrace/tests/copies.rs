@@ -52,9 +52,9 @@ fn two_copies_of_a_store_are_not_used_at_the_same_time() {
         // It is the targets of the one that is open that would be emptied.
         match Store::destroy(&copy, force) {
             Ok(remains) => {
-                assert!(force && remains.targets.iter().all(|target| target.reason.contains("another copy")))
+                assert!(force && remains.targets.iter().all(|target| target.reason.contains("copy of the store")))
             }
-            Err(refused) => assert!(!force && refused.to_string().contains("another copy"), "{refused}"),
+            Err(refused) => assert!(!force && refused.to_string().contains("copy of the store"), "{refused}"),
         }
         assert_eq!(copy.exists(), !force);
     }
@@ -120,4 +120,31 @@ fn a_copy_that_is_made_of_a_store_in_use_holds_what_its_log_does() {
     for n in (0..40).filter(|n| *n != 3) {
         assert!(store.get(n.to_string().as_bytes()).unwrap() == noise(5_000, n), "object {n}");
     }
+}
+
+/// A backup of the directory was destroyed, and with it all that the idle original had on its targets.
+#[test]
+fn to_destroy_a_copy_leaves_the_data_of_the_original() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], "")]);
+    let home = store.dir().to_owned();
+    drop(store);
+    let copy = copy_of(&home);
+    let store = Store::open(&home).unwrap();
+    let bytes = noise(100_000, 5);
+    store.put_bytes(b"k", &bytes, &PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() }).unwrap();
+    drop(store);
+
+    let refused = Store::destroy(&copy, false).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("copy of the store"), "{refused}");
+    let remains = Store::destroy(&copy, true).unwrap();
+    assert!(remains.targets.iter().all(|target| target.reason.contains("copy of the store")));
+    assert!(!copy.exists());
+    assert!(Store::open(&home).unwrap().get(b"k").unwrap() == bytes);
+
+    // One that was moved is the store itself.
+    let moved = home.with_extension("moved");
+    fs::rename(&home, &moved).unwrap();
+    Store::destroy(&moved, true).unwrap();
+    assert!(!moved.exists() && !dir.path().join("a/segments").exists());
 }

@@ -11,6 +11,7 @@ mod locks;
 mod machine;
 mod mounts;
 mod node_local;
+mod original;
 mod place_check;
 mod rules;
 mod sole;
@@ -24,6 +25,7 @@ pub use identity::{
 pub use leases::Leases;
 pub use lock::{StoreLock, lock_new_store, lock_store};
 pub use locks::Locks;
+pub use original::{find_original, note_place};
 pub use place_check::check_place;
 pub use rules::Rules;
 pub use sole::{Sole, take_sole};

@@ -15,7 +15,9 @@ use terrace_tier::{Ids, TargetFound, TargetOwner};
 use super::Store;
 use crate::care::Discard;
 use crate::config::{Config, TargetConfig, TierConfig};
-use crate::home::{DESTROYED_LINE, FORMAT_VERSION, boot, lock_store, read_config, read_state, refuse, write_file};
+use crate::home::{
+    DESTROYED_LINE, FORMAT_VERSION, boot, find_original, lock_store, read_config, read_state, refuse, write_file,
+};
 use crate::report::{RemainState, Remains, TargetRemains};
 use crate::{Error, Result, key};
 
@@ -24,12 +26,13 @@ const OWN_FOLDERS: [&str; 5] = ["catalog", "dumps", "keepers", "leases", "stream
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 /// Files, except those that identify the store.
-const OWN_FILES: [&str; 17] = [
+const OWN_FILES: [&str; 18] = [
     RESERVE_FILE,
     "boot",
     "log-reach",
     "mover",
     "node",
+    "place",
     "scrubbed",
     "copies",
     "appends",
@@ -63,7 +66,7 @@ impl Store {
     /// If there is no store.
     pub fn remains(dir: &Path) -> Result<Remains> {
         let (id, is_begun) = read_state(dir)?;
-        let store = if is_begun { None } else { Some(Store::open(dir)) };
+        let store = if is_begun { None } else { Some(check_original(dir, id).and_then(|()| Store::open(dir))) };
         look(dir, id, store.as_ref().map(Result::as_ref))
     }
 
@@ -109,7 +112,7 @@ fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
         terrace_system::fail::point("destroy:begun");
         Ok(remains)
     };
-    match check_catalog(dir).and_then(|()| Store::open(dir)) {
+    match check_original(dir, id).and_then(|()| check_catalog(dir)).and_then(|()| Store::open(dir)) {
         // No other process has it open, so the count includes everything that is removed.
         Ok(store) => store.alone(|_| begin(Ok(&store))),
         Err(error) => {
@@ -204,7 +207,17 @@ impl Described<'_> {
     fn look(&self, dir: &Path, store: u64) -> TargetRemains {
         let owner = self.owner(dir, store);
         let was_made = self.tier.persistent && owner.was_made();
-        let (state, used, reason) = match self.tier.kind.find(&self.tier.settings(self.at), &owner) {
+        let original = find_original(dir, store);
+        let (state, used, reason) = match original.map(|original| describe_copy(&original)) {
+            Some(is_copy) => (RemainState::Away, 0, is_copy),
+            None => self.find(&owner, was_made),
+        };
+        let target = self.tier.place_name(self.at).display().to_string();
+        TargetRemains { tier: self.tier.name.clone(), target, used, state, reason }
+    }
+
+    fn find(&self, owner: &TargetOwner, was_made: bool) -> (RemainState, u64, String) {
+        match self.tier.kind.find(&self.tier.settings(self.at), owner) {
             Ok(TargetFound::Own { used }) => (RemainState::Present, used, String::new()),
             Ok(TargetFound::Nothing) if was_made => (RemainState::Away, 0, "the target's marker is missing".to_owned()),
             Ok(TargetFound::Nothing) => (RemainState::Nothing, 0, String::new()),
@@ -213,15 +226,25 @@ impl Described<'_> {
                 (RemainState::Away, 0, format!("it belongs to another store or target ({whose})"))
             }
             Err(e) => (RemainState::Away, 0, e.to_string()),
-        };
-        let target = self.tier.place_name(self.at).display().to_string();
-        TargetRemains { tier: self.tier.name.clone(), target, used, state, reason }
+        }
     }
 
     /// Removes the store's files on this target. Returns the files of other programs, which stay.
     fn remove(&self, dir: &Path, store: u64) -> io::Result<Vec<PathBuf>> {
         self.tier.kind.remove(&self.tier.settings(self.at), &self.owner(dir, store))
     }
+}
+
+/// Refuses a copy, which must not be opened: to it, everything that the original has written since is garbage.
+fn check_original(dir: &Path, id: u64) -> Result<()> {
+    find_original(dir, id).map_or(Ok(()), |original| Err(refuse(dir, &describe_copy(&original))))
+}
+
+fn describe_copy(original: &Path) -> String {
+    format!(
+        "this directory is a copy of the store in {}, which is still there and keeps its targets",
+        original.display()
+    )
 }
 
 /// For targets that are emptied, which need no numbers for new frames.

@@ -17,7 +17,7 @@ use super::engine::{Engine, Held};
 use super::{Last, Store, destroy};
 use crate::care::Survey;
 use crate::config::Config;
-use crate::home::{Rules, Trust, boot, lock_store, read_identity, take_sole};
+use crate::home::{Rules, Trust, boot, lock_store, note_place, read_identity, take_sole};
 use crate::{Error, Result};
 
 /// The stores that this process has open: LMDB's environment can be opened only once in a process. Locked under `fork::hold`
@@ -91,6 +91,7 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     if !boot::read_mark(dir)?.is_trusted() || !boot::has_catalog(dir) {
         Reserve::new(dir).prepare();
     }
+    note_place(dir, id);
     let trust = Trust::open(dir);
     // Read before the catalog's end: a sync by another process moves both on.
     let reach = Survey::read_reach(dir, &config, id);
