@@ -21,4 +21,12 @@ pub trait Ids: Send + Sync {
     fn named_end(&self, _target: u16, _segment: u64) -> io::Result<u64> {
         Ok(0)
     }
+
+    /// Returns the least number of frames that must be in a segment, if it is known: those that the catalog names.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn named_frames(&self, _target: u16, _segment: u64) -> io::Result<u64> {
+        Ok(0)
+    }
 }

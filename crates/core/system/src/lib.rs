@@ -1,10 +1,11 @@
 //! The parts of the operating system that Terrace uses: clocks, the boot id, file locks, forks, words that processes share,
-//! and files that are replaced as a whole. Also the hooks with which tests make a process fail.
+//! files that are replaced as a whole, and syncs that failed. Also the hooks with which tests make a process fail.
 
 pub mod boot;
 pub mod clock;
 #[doc(hidden)]
 pub mod fail;
+pub mod failed_sync;
 pub mod fork;
 pub mod lock;
 mod regular;

@@ -354,6 +354,11 @@ impl terrace_format::Ids for Catalog {
         Ok(known.map_or(0, |live| live.end))
     }
 
+    fn named_frames(&self, target: TargetId, segment: u64) -> std::io::Result<u64> {
+        let known = self.segment(target, segment).map_err(|e| std::io::Error::other(e.to_string()))?;
+        Ok(known.map_or(0, |live| live.frames))
+    }
+
     fn oldest(&self) -> u64 {
         let read = || -> Result<u64> {
             let env = self.env()?;

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
-use terrace_system::open_regular;
+use terrace_system::{failed_sync, open_regular};
 
+use super::again::{lost, open_to_write, write_again};
 use super::home_lock::HomeLock;
 use super::plain::Plain;
 use super::segment::{self, Segment};
@@ -323,6 +324,34 @@ impl Directory {
         self.used.take(bytes, self.capacity, || self.measure()).map_err(full)
     }
 
+    /// Writes the frames of a segment again, because a sync of it failed. Returns the file, which is to be synced.
+    ///
+    /// Another process may append to the segment meanwhile. A frame that it has only begun counts as lost here: then this
+    /// sync fails, and the next one looks again.
+    fn write_again(&self, id: u64) -> io::Result<File> {
+        let path = self.path(id);
+        let file = open_to_write(&path)?;
+        // Asked before the frames are read: those that are committed later are not the concern of this sync.
+        let named = self.ids.named_frames(self.number, id)?;
+        let (mut whole, mut failed) = (0, None);
+        let scanned = self.scan_segment(id, &file, 0, &mut |place, header| {
+            let payload_at = place.offset + header.written_len() as u64;
+            failed = match write_again((&file, place.offset), (&file, payload_at), self.store, place, &header) {
+                Ok(true) => None,
+                Ok(false) => Some(lost(&path)),
+                Err(e) => Some(e),
+            };
+            whole += 1;
+            if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        // Frames whose headers are lost were not found.
+        if scanned.is_break() || whole < named {
+            return Err(failed.unwrap_or_else(|| lost(&path)));
+        }
+        failed_sync::forget(&file)?;
+        Ok(file)
+    }
+
     fn scan_segment(
         &self,
         id: u64,
@@ -456,8 +485,9 @@ impl Target for Directory {
         self.plain.sync(&files)?;
         for id in segments {
             if let Some(file) = self.look_for_any(|| open_regular(&self.path(id)))? {
+                let file = if failed_sync::has_failed(&file)? { self.write_again(id)? } else { file };
                 // The length of a file is synced with its data, so a frame at its end is covered.
-                file.sync_data()?;
+                failed_sync::sync_data(&file)?;
             }
         }
         // The names of new segments.

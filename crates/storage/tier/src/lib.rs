@@ -3,6 +3,7 @@
 //! A [`Target`] is one device, directory or bucket. A [`TargetKind`] opens it by its configuration. Another crate adds a kind of
 //! its own by [`register_kind`]. Throttle, deadline and faults are decorators around any target.
 
+mod again;
 #[cfg(feature = "object")]
 mod blobs;
 mod capabilities;

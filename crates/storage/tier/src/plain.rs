@@ -19,8 +19,10 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
+use terrace_system::failed_sync::{self, FAILED_SYNC_BIT};
 use terrace_system::{open_regular, read_regular};
 
+use super::again::{lost, open_to_write, write_again};
 use super::{FRAME_ALIGNMENT, Place, Whole};
 
 /// The folder of plain files by their keys.
@@ -109,14 +111,18 @@ impl Plain {
     /// Makes files durable, with their headers and the names in `plain/`. Names in `files/` are not synced: the first opener
     /// after a reboot corrects them.
     pub fn sync(&self, files: &[u64]) -> io::Result<()> {
-        let sync = |path: PathBuf| match open_regular(&path) {
-            Ok(file) => file.sync_all(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(e),
-        };
         for &file in files {
-            sync(self.bytes(file))?;
-            sync(self.headers(file))?;
+            let mut opened = Vec::new();
+            for path in [self.bytes(file), self.headers(file)] {
+                match open_regular(&path) {
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                    file => opened.push(file?),
+                }
+            }
+            if opened.iter().map(failed_sync::has_failed).collect::<io::Result<Vec<_>>>()?.contains(&true) {
+                opened = self.write_again(file)?;
+            }
+            opened.iter().try_for_each(failed_sync::sync_all)?;
         }
         // A target that never had a plain file has no folder for them.
         match File::open(self.root.join(BYTES_FOLDER)) {
@@ -125,6 +131,27 @@ impl Plain {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(e),
         }
+    }
+
+    /// Writes the frames of a file again, because a sync of it failed. Returns the files of the bytes and of the headers,
+    /// which are to be synced. Frame by frame, because further frames may be added meanwhile.
+    fn write_again(&self, file: u64) -> io::Result<Vec<File>> {
+        let (bytes, headers) = (open_to_write(&self.bytes(file))?, open_to_write(&self.headers(file))?);
+        let modified = bytes.metadata()?.modified()?;
+        let mut outcome = Ok(());
+        self.scan_file(file, &mut |place, header| {
+            let payload = (&bytes, header.identity.offset);
+            let written = write_again((&headers, place.offset), payload, self.store, place, &header);
+            if outcome.is_ok() {
+                outcome = written.and_then(|is_whole| if is_whole { Ok(()) } else { Err(lost(&self.bytes(file))) });
+            }
+        })?;
+        outcome?;
+        // Users see this file, with its object's time.
+        bytes.set_modified(modified)?;
+        failed_sync::forget(&bytes)?;
+        failed_sync::forget(&headers)?;
+        Ok(vec![bytes, headers])
     }
 
     /// Deletes a file by its number. Its bytes are gone when its name under `files/` is removed as well.
@@ -176,23 +203,25 @@ impl Plain {
 
     /// Calls `found` with each whole header.
     pub fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
-        for file in self.all()? {
-            let bytes = match read_regular(&self.headers(file)) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                bytes => bytes?,
+        self.all()?.into_iter().try_for_each(|file| self.scan_file(file, found))
+    }
+
+    fn scan_file(&self, file: u64, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
+        let bytes = match read_regular(&self.headers(file)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            bytes => bytes?,
+        };
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let place = Place { segment: file, offset: at as u64, length: 0 };
+            at += match Header::read(&rest[..rest.len().min(MAX_HEADER)], self.store, place) {
+                Ok(header) => {
+                    let length = header.written_len().next_multiple_of(FRAME_ALIGNMENT as usize);
+                    found(Place { length: header.frame_len() as u32, ..place }, header);
+                    length
+                }
+                Err(_) => FRAME_ALIGNMENT as usize,
             };
-            let mut at = 0;
-            while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-                let place = Place { segment: file, offset: at as u64, length: 0 };
-                at += match Header::read(&rest[..rest.len().min(MAX_HEADER)], self.store, place) {
-                    Ok(header) => {
-                        let length = header.written_len().next_multiple_of(FRAME_ALIGNMENT as usize);
-                        found(Place { length: header.frame_len() as u32, ..place }, header);
-                        length
-                    }
-                    Err(_) => FRAME_ALIGNMENT as usize,
-                };
-            }
         }
         Ok(())
     }
@@ -250,7 +279,8 @@ impl Plain {
             Ordering::Equal => {}
         }
         // The owner, and so the store, must be able to read the file, whatever the object's mode is.
-        bytes.set_permissions(fs::Permissions::from_mode(whole.mode & 0o777 | 0o400))?;
+        let note = bytes.metadata()?.mode() & FAILED_SYNC_BIT;
+        bytes.set_permissions(fs::Permissions::from_mode(whole.mode & 0o777 | 0o400 | note))?;
         bytes.set_modified(time(whole.mtime))?;
         let (folder, name) = self.parent(key, true)?;
         if self.is_named(key, whole.file)? {

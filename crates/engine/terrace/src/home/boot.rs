@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::FlockOperation;
 use terrace_catalog::Catalog;
 use terrace_system::boot::{BOOT_ID_FILE, read_id};
-use terrace_system::{Locked, read_regular};
+use terrace_system::{Locked, failed_sync, open_regular, read_regular};
 
 use super::incarnation::read_incarnation;
 use super::{refuse, write_file};
@@ -226,7 +226,14 @@ pub fn close(dir: &Path, lock: &Locked, catalog: &Catalog) {
         }
         // The process that committed the mark may have ended before it synced the log behind it.
         catalog.log().sync(tail)?;
-        catalog.force_sync()?;
+        // A sync that failed is noted at the file: the next one succeeds although bytes are missing. A catalog with the note
+        // is never clean; one that is made from the log is a new file.
+        let data = dir.join("catalog").join("data.mdb");
+        let data = open_regular(&data).map_err(Error::io(format!("opening {}", data.display())))?;
+        if failed_sync::has_failed(&data).map_err(Error::io("asking for a failed sync of the catalog"))? {
+            return Ok(());
+        }
+        catalog.force_sync().inspect_err(|_| failed_sync::note(&data))?;
         write_file(&dir.join(MARK_FILE), format!("{CLEAN_WORD} {}", boot_id()?).as_bytes())
     };
     if let Err(error) = close() {

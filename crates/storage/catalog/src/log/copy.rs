@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use terrace_system::open_regular;
+use terrace_system::{failed_sync, open_regular};
 
 use super::{Log, Tail, files, name, snapshot, snapshots};
 
@@ -95,9 +95,11 @@ impl Log {
             .open(folder.join(name(file)))?;
         let metadata = copy.metadata()?;
         let mut at = metadata.len().min(end);
-        if !same_before(&source, &copy, at)? {
+        let has_failed = failed_sync::has_failed(&copy)?;
+        if has_failed || !same_before(&source, &copy, at)? {
             // Either a power cut took records from the log that the copy still holds, and the log went on with others, or
-            // the log is damaged. In the second case the copy is needed to mend the log, so it must not be overwritten.
+            // the log is damaged. In the second case the copy is needed to mend the log, so it must not be overwritten. Or a
+            // sync of the copy failed, and all of it must be written again.
             if !self.is_whole_file(file, end)? {
                 let damaged = format!("{} is damaged; `terrace rebuild` mends it", self.path(file).display());
                 return Err(io::Error::new(io::ErrorKind::InvalidData, damaged));
@@ -106,8 +108,11 @@ impl Log {
         }
         copy_range(&source, &copy, at, end)?;
         if durable {
+            if has_failed {
+                failed_sync::forget(&copy)?;
+            }
             // A durable acknowledgement and a sync mark wait for this: the copy serves if the store's own log is lost.
-            copy.sync_data()?;
+            failed_sync::sync_data(&copy)?;
         }
         if file == tail.file {
             let (path, inode) = (folder.join(name(file)), (metadata.dev(), metadata.ino()));
@@ -128,7 +133,8 @@ impl Log {
     }
 }
 
-fn copy_range(from: &File, to: &File, start: u64, end: u64) -> io::Result<()> {
+/// Copies bytes to the same place in another file, or writes them again in the same one.
+pub(super) fn copy_range(from: &File, to: &File, start: u64, end: u64) -> io::Result<()> {
     let mut buffer = vec![0; (end - start).min(1 << 20) as usize];
     let mut at = start;
     while at < end {

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix_futex_sync::Mutex;
 use serde::{Deserialize, Serialize};
 use terrace_format::Edit;
+use terrace_system::failed_sync;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{Error, Result};
@@ -202,7 +203,13 @@ impl Log {
             match File::open(self.path(file)) {
                 // Another process deleted it, because a durable snapshot covers it.
                 Err(e) if e.kind() == io::ErrorKind::NotFound && file != tail.file => {}
-                opened => opened.and_then(|opened| opened.sync_data()).map_err(Error::io(context()))?,
+                opened => {
+                    let mut opened = opened.map_err(Error::io(context()))?;
+                    if failed_sync::has_failed(&opened).map_err(Error::io(context()))? {
+                        opened = self.write_again(file, tail)?;
+                    }
+                    failed_sync::sync_data(&opened).map_err(Error::io(context()))?;
+                }
             }
         }
         // A new file's name: without it, a power cut takes the file with all its records.
@@ -211,6 +218,27 @@ impl Log {
         self.durable.fetch_max(tail.sequence, Ordering::AcqRel);
         self.durable_before.fetch_max(tail.file, Ordering::AcqRel);
         Ok(())
+    }
+}
+
+impl Log {
+    /// Writes a file's records again, because a sync of it failed. Returns the file, which is to be synced.
+    fn write_again(&self, file: u64, tail: Tail) -> Result<File> {
+        let path = self.path(file);
+        let context = || format!("writing {} again after a sync of it failed", path.display());
+        let opened = OpenOptions::new().read(true).write(true).open(&path).map_err(Error::io(context()))?;
+        // Never bytes behind the tail, where another process may be writing.
+        let length = opened.metadata().map_err(Error::io(context()))?.len();
+        let end = if file == tail.file { tail.position } else { length };
+        if !self.is_whole_file(file, end).map_err(Error::io(context()))? {
+            let path = path.display();
+            return Err(Error::LogDamaged(format!(
+                "bytes of {path} did not reach the disk when an earlier sync failed"
+            )));
+        }
+        let written = copy::copy_range(&opened, &opened, 0, end).and_then(|()| failed_sync::forget(&opened));
+        written.map_err(Error::io(context()))?;
+        Ok(opened)
     }
 }
 
