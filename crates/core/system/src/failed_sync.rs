@@ -1,10 +1,11 @@
 //! Syncs that failed, noted at the file itself.
 //!
 //! When a device refuses bytes (a full thin volume, a passing error), `fsync` fails once. The kernel then marks the pages as
-//! clean, and the next `fsync` succeeds although the bytes are not on the disk. So every process that syncs a file asks first whether
-//! an earlier sync of it failed, and writes the file's bytes again before it takes a success for durability. The note is
-//! the sticky bit of the file's mode, which has no meaning on files: all processes see it, it outlives them, and it needs no
-//! space on the device. In a power cut it may be lost, together with the pages that it tells of.
+//! clean, and the next `fsync` succeeds although the bytes are not on the disk. So every process that syncs a file asks
+//! first whether an earlier sync of it failed, and writes the file's bytes again before it takes a success for durability.
+//! The note is the sticky bit of the file's mode, which has no meaning on files: all processes see it, it outlives them, and
+//! it needs no space on the device. In a power cut it may be lost, together with the pages that it tells of; a recovery then
+//! verifies what the last sync mark does not cover.
 
 use std::fs::{File, Permissions};
 use std::io;
