@@ -15,7 +15,7 @@ use super::identity::read_state;
 /// Holds the path of the store's directory. A copy holds that of the original.
 const PLACE_FILE: &str = "place";
 
-/// Returns the directory of which `dir` is a copy, if that still holds the store with this id.
+/// Returns the directory that `dir` was copied from, if it still holds the store with this id.
 pub fn find_original(dir: &Path, id: u64) -> Option<PathBuf> {
     let noted = read_regular(&dir.join(PLACE_FILE)).ok()?;
     let original = PathBuf::from(OsStr::from_bytes(&noted));
