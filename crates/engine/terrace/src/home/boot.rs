@@ -115,12 +115,9 @@ fn boot_and_incarnation(dir: &Path) -> Result<String> {
 
 /// Returns whether two names are of the same boot and incarnation. An unknown incarnation may be any.
 fn is_same_incarnation(one: &str, other: &str) -> bool {
-    match (one.split_once(INCARNATION_SEPARATOR), other.split_once(INCARNATION_SEPARATOR)) {
-        (Some(one), Some(other)) => one == other,
-        (one_split, other_split) => {
-            one_split.map_or(one, |(boot, _)| boot) == other_split.map_or(other, |(boot, _)| boot)
-        }
-    }
+    let boot = |name: &str| name.split(INCARNATION_SEPARATOR).next().map(str::to_owned);
+    let are_known = [one, other].iter().all(|name| name.contains(INCARNATION_SEPARATOR));
+    if are_known { one == other } else { boot(one) == boot(other) }
 }
 
 /// Reads the mark of the store in `dir`.
