@@ -11,14 +11,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use common::{
-    check_and_rebuild, hold_mover, live, lose_power, new_store, replicated, shared_frames, store_of, tier, used,
+    check_and_rebuild, hold_mover, in_memory, live, lose_power, new_store, replicated, shared_frames, store_of, tier,
+    used,
 };
 use terrace::{Ack, Attributes, Config, ETAG_DIGEST, Error, Kind, PutOptions, Store, UploadId, UploadPart};
 use terrace_testkit::noise;
-
-fn in_memory() -> PutOptions {
-    PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() }
-}
 
 fn durable() -> PutOptions {
     PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }

@@ -4,13 +4,9 @@
 
 mod common;
 
-use common::{check_and_rebuild, hold_mover, lose_power, new_store, replicated};
+use common::{check_and_rebuild, hold_mover, in_memory, lose_power, new_store, replicated};
 use terrace::{Ack, Error, PutOptions};
 use terrace_testkit::noise;
-
-fn in_memory() -> PutOptions {
-    PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() }
-}
 
 /// A batch wrote one object and removed another, and the power went while both were in memory. Recovery took the bytes of the removed
 /// one for unneeded, as a later commit removes it, and carried out its `put`. Then it found that the batch had lost its bytes, and

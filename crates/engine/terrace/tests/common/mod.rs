@@ -25,6 +25,11 @@ pub fn replicated() -> PutOptions {
     PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() }
 }
 
+/// Returns as soon as one replica is there: in memory, where the first tier is.
+pub fn in_memory() -> PutOptions {
+    PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() }
+}
+
 /// The digest that [`described`] gives to bytes.
 fn digest_of(bytes: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
