@@ -136,12 +136,7 @@ impl Mover {
         let owed = self.catalog.owed_to(&task_of(object, extent, replica))?;
         if !owed.is_empty() {
             // A replica of this frame is already pending. This one can leave once that exists, unless its target takes none.
-            let takes = |target: &TargetId| {
-                self.tiers
-                    .device(*target)
-                    .is_ok_and(|d| d.state() == TierState::Ok && d.free() >= extent.raw_len.into())
-            };
-            return Ok(owed.iter().any(takes));
+            return Ok(owed.iter().any(|target| self.takes(*target, extent)));
         }
         let stay = extent.replicas.iter().filter(|r| *r != replica);
         let beside: Vec<TargetId> = stay.map(|r| r.target).collect();
@@ -156,6 +151,12 @@ impl Mover {
             edits.push(owe(key, Task { target, ..task_of(object, extent, replica) }, extent, Some(replica.target)));
         }
         Ok(place.is_some())
+    }
+
+    /// Returns whether a target works and has room for an extent.
+    pub(super) fn takes(&self, target: TargetId, extent: &Extent) -> bool {
+        let takes = |d: &Device| d.state() == TierState::Ok && d.free() >= extent.raw_len.into();
+        self.tiers.device(target).is_ok_and(takes)
     }
 
     /// Returns whether a replica is on a persistent tier.

@@ -10,6 +10,7 @@ use terrace_plan::policy::Policy as Wanted;
 
 use super::Mover;
 use super::claimed::Claimed;
+use super::request::owe_instead;
 use crate::Result;
 use crate::devices::Device;
 use crate::place::{Placer, PutOptions, element_of};
@@ -219,9 +220,7 @@ impl Mover {
         let Some(target) = placer.place_on(lower, extent.raw_len as usize, &chosen, true) else {
             return Ok(vec![forgive]);
         };
-        let key = serde_bytes::ByteBuf::from(owed.key.clone());
-        // In this order the sync mark still waits for the frame.
-        Ok(vec![Edit::Owe { task: Task { target, ..*task }, key, raw_len: owed.raw_len, then_drop: None }, forgive])
+        Ok(owe_instead(&owed.key, *task, target, owed.raw_len, None).into())
     }
 
     /// Makes a replica pending on another target, if there is one, because its target does not take it.
@@ -238,9 +237,6 @@ impl Mover {
             // A move must not make a persistent replica volatile. It stays where it is until there is room.
             return Ok(None);
         }
-        let key = serde_bytes::ByteBuf::from(owed.key.clone());
-        let owe = Edit::Owe { task: Task { target, ..*task }, key, raw_len: owed.raw_len, then_drop: owed.then_drop };
-        // In this order the sync mark still waits for the frame.
-        Ok(Some(vec![owe, Edit::Forgive { task: *task }]))
+        Ok(Some(owe_instead(&owed.key, *task, target, owed.raw_len, owed.then_drop).into()))
     }
 }

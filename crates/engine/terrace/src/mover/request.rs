@@ -63,8 +63,10 @@ impl Mover {
                 let taken: Vec<TargetId> = taken.chain(chosen.iter().copied()).collect();
                 let placer = self.placer_for(object.id, key);
                 let tiers = placer.allowed(others.clone());
-                let place = if enough { None } else { placer.place_on(tiers, extent.raw_len as usize, &taken, true) };
-                match place {
+                let place = || placer.place_on(tiers, extent.raw_len as usize, &taken, true);
+                // Without another place, this one leaves when a replica exists that is already pending.
+                let pending = || owed.iter().copied().find(|target| self.takes(*target, extent));
+                match if enough { None } else { place().or_else(pending) } {
                     Some(target) => {
                         let task = task_at(object.id, extent, target);
                         edits.push(owe(key, task, extent, Some(replica.target)));
@@ -232,17 +234,34 @@ impl Mover {
             moved.kept += 1;
             return;
         }
-        edits.push(Edit::Forgive { task: task_at(object, left, from) });
-        if let Some(target) = place {
-            edits.push(owe(key, task_at(object, left, target), left, None));
-            chosen.push(target);
-            moved.made += 1;
+        let task = task_at(object, left, from);
+        match place {
+            Some(target) => {
+                edits.extend(owe_instead(key, task, target, left.raw_len, None));
+                chosen.push(target);
+                moved.made += 1;
+            }
+            None => edits.push(Edit::Forgive { task }),
         }
     }
 }
 
 pub(super) fn task_at(object: u64, extent: &Extent, target: TargetId) -> Task {
     extent.task(object, target)
+}
+
+/// The edits that make a pending replica pending on another target instead. In this order, because the sync mark waits for a frame
+/// since its first replica became pending: a frame that was pending nowhere in between would count from now on only, and the
+/// mark could cover the commit of bytes that are in memory only.
+pub(super) fn owe_instead(
+    key: &[u8],
+    task: Task,
+    target: TargetId,
+    raw_len: u32,
+    then_drop: Option<TargetId>,
+) -> [Edit; 2] {
+    let key = serde_bytes::ByteBuf::from(key);
+    [Edit::Owe { task: Task { target, ..task }, key, raw_len, then_drop }, Edit::Forgive { task }]
 }
 
 pub(super) fn owe(key: &[u8], task: Task, extent: &Extent, then_drop: Option<TargetId>) -> Edit {
