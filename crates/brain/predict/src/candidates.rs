@@ -50,7 +50,7 @@ pub static ALL_CANDIDATES: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
         };
         let stand_in = match codec {
             CodecId::Zstd if level > 1 => find(transform, width, CodecId::Zstd, 1),
-            CodecId::Lzma | CodecId::Ppmd => find(Transform::None, 1, CodecId::Zstd, 1),
+            CodecId::Lzma | CodecId::PpmdFit => find(Transform::None, 1, CodecId::Zstd, 1),
             CodecId::Pco if level > 4 => find(Transform::None, width, CodecId::Pco, 4),
             _ => None,
         };
@@ -81,7 +81,7 @@ mod tests {
             ("delta8+zstd-3", "delta8+lz4", Some("delta8+zstd-1")),
             ("pco-f32", "delta4+lz4", Some("pco-f32-4")),
             ("pco-i16-4", "delta2+lz4", None),
-            ("ppmd-6", "lz4", Some("zstd-1")),
+            ("ppmdfit-6", "lz4", Some("zstd-1")),
             ("shuffle32+huffman", "shuffle32+lz4", None),
         ] {
             let candidate = &ALL_CANDIDATES[name(of)];

@@ -49,7 +49,7 @@ const UNTRANSFORMED_ENCODINGS: [Encoding; 9] = [
     plain(CodecId::Zstd, 3),
     plain(CodecId::Zstd, 9),
     plain(CodecId::Lzma, 6),
-    plain(CodecId::Ppmd, 6),
+    plain(CodecId::PpmdFit, 6),
 ];
 
 /// The transforms and codecs for elements of each width.
@@ -109,6 +109,7 @@ pub const RARE_ENCODINGS: &[Encoding] = &[
     plain(CodecId::Brotli, 5),
     plain(CodecId::Bzip2, 9),
     plain(CodecId::Lzo, 0),
+    plain(CodecId::Ppmd, 6),
     plain(CodecId::QuickLz, 1),
     plain(CodecId::QuickLz, 3),
     row(Transform::Delta, Element::Bytes, CodecId::Huffman, 0),

@@ -120,10 +120,12 @@ numbered! {
         Lzma = 10 "lzma",
         /// LZO1X.
         Lzo = 11 "lzo",
-        /// PPMd variant H. The level is the order.
+        /// PPMd variant H with a model of 8 MiB. The level is the order.
         Ppmd = 12 "ppmd",
         /// QuickLZ 1.5. The level is 1 or 3.
         QuickLz = 13 "quicklz",
+        /// PPMd variant H with a model that grows with the block. The level is the order.
+        PpmdFit = 14 "ppmdfit",
     }
 }
 

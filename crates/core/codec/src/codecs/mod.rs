@@ -44,8 +44,9 @@ pub fn encode(encoding: Encoding, source: &[u8], out: &mut Vec<u8>, contexts: &m
         CodecId::Bzip2 => bzip2::encode(source, level, out)?,
         CodecId::Lzma => lzma::encode(source, level, out)?,
         CodecId::Lzo => lzo::encode(source, out)?,
-        CodecId::Ppmd => ppmd::encode(source, level, out)?,
+        CodecId::Ppmd => ppmd::encode(source, level, ppmd::MAX_MODEL_BYTES, out)?,
         CodecId::QuickLz => quicklz::encode(source, level, out)?,
+        CodecId::PpmdFit => ppmd::encode(source, level, ppmd::model_bytes(source.len()), out)?,
     }
     Ok(())
 }
@@ -81,8 +82,9 @@ pub fn decode(encoding: Encoding, stored: &[u8], target: &mut [u8], contexts: &m
         CodecId::Bzip2 => bzip2::decode(stored, target),
         CodecId::Lzma => lzma::decode(stored, target),
         CodecId::Lzo => lzo::decode(stored, target),
-        CodecId::Ppmd => ppmd::decode(stored, encoding.level, target),
+        CodecId::Ppmd => ppmd::decode(stored, encoding.level, ppmd::MAX_MODEL_BYTES, target),
         CodecId::QuickLz => quicklz::decode(stored, target),
+        CodecId::PpmdFit => ppmd::decode(stored, encoding.level, ppmd::model_bytes(target.len()), target),
     }
 }
 
