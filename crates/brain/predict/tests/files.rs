@@ -137,9 +137,17 @@ fn encoded_bytes_have_no_elements() {
         (0..400_000).flat_map(|i| ((f64::from(i) / 900.0).sin() + random() as f64 * 1e-9).to_le_bytes()).collect();
     let (mut out, mut scratch) = (Vec::new(), Scratch::default());
     for raw in [&words, &floats] {
-        for name in
-            ["zstd-3", "zstd-19", "lzma-6", "brotli-5", "deflate-6", "bzip2-9", "ppmdfit-6", "shuffle8+zstd-1", "pco-f64"]
-        {
+        for name in [
+            "zstd-3",
+            "zstd-19",
+            "lzma-6",
+            "brotli-5",
+            "deflate-6",
+            "bzip2-9",
+            "ppmdfit-6",
+            "shuffle8+zstd-1",
+            "pco-f64",
+        ] {
             encode(name.parse().expect("a name"), raw, &mut out, &mut scratch).expect("encodes").expect("shrinks");
             for block in out.chunks_exact(64 << 10) {
                 let analysis = Analysis::of(block, None).expect("analyzes");

@@ -9,7 +9,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use terrace_catalog::log::Log;
-use terrace_catalog::{Attributes, Catalog, Change, Edit, Expect, Extent, NewExtent, Replica, TargetId, Task, Voids};
+use terrace_catalog::{
+    Attributes, Catalog, Change, Edit, Error, Expect, Extent, NewExtent, Replica, TargetId, Task, Voids,
+};
 use terrace_format::Place;
 
 const TARGET_COUNT: TargetId = 3;
@@ -222,6 +224,13 @@ fn check(catalog: &Catalog, model: &Model, after: &Step) {
     catalog.each_shared_frame(|name, _| assert!(!dead.contains(&name.write), "after {after:?}")).unwrap();
 }
 
+/// The expectation with which the engine commits an edit, if it has one that matters here.
+fn expectation(catalog: &Catalog, edit: &Edit) -> Option<Expect> {
+    let Edit::Made { task, .. } = edit else { return None };
+    let owed = catalog.owed(None, 100).unwrap().into_iter().find(|(owed, _)| owed == task);
+    Some(Expect::Owed(*task, owed.unwrap().1.key))
+}
+
 fn open(dir: &Path, name: &str) -> Catalog {
     let log = Log::open(&dir.join("log"), 7).unwrap();
     Catalog::open(&dir.join(name), log).unwrap()
@@ -229,6 +238,17 @@ fn open(dir: &Path, name: &str) -> Catalog {
 
 #[test]
 fn each_byte_is_in_its_frame_and_each_frame_lives_as_long_as_its_bytes() {
+    run(1);
+}
+
+/// As after a lost answer. A replica that was made is registered under the expectation that it is owed.
+#[test]
+fn a_commit_that_is_repeated_at_once_does_no_harm() {
+    run(2);
+}
+
+/// Carries out random steps, each commit this number of times.
+fn run(times: usize) {
     let dir = tempfile::tempdir().unwrap();
     let catalog = open(dir.path(), "catalog");
     let mut model = Model::default();
@@ -237,7 +257,13 @@ fn each_byte_is_in_its_frame_and_each_frame_lives_as_long_as_its_bytes() {
     for _ in 0..3000 {
         let one = strategy.new_tree(&mut runner).unwrap().current();
         for edits in step(&catalog, &mut model, &one) {
-            catalog.commit(Change { expect: Vec::<Expect>::new(), edits }).unwrap();
+            let expect: Vec<Expect> = edits.iter().filter_map(|edit| expectation(&catalog, edit)).collect();
+            let change = Change { expect, edits };
+            catalog.commit(change.clone()).unwrap();
+            for _ in 1..times {
+                let is_refused = matches!(catalog.commit(change.clone()), Err(Error::Conflict { .. }));
+                assert_eq!(is_refused, !change.expect.is_empty(), "after {one:?}");
+            }
         }
         check(&catalog, &model, &one);
     }
@@ -247,7 +273,9 @@ fn each_byte_is_in_its_frame_and_each_frame_lives_as_long_as_its_bytes() {
     for key in model.files.keys() {
         catalog.commit(Edit::Remove { key: key.clone() }.into()).unwrap();
     }
-    catalog.each_shared_frame(|name, frame| panic!("{name:?} stays: {frame:?}")).unwrap();
+    let mut left = Vec::new();
+    catalog.each_shared_frame(|name, frame| left.push((name, frame))).unwrap();
+    assert_eq!(left, []);
     let live = (0..TARGET_COUNT).flat_map(|target| catalog.segments(target).unwrap());
     assert_eq!(live.map(|(_, live)| live.frames).sum::<u64>(), 0);
 }

@@ -87,23 +87,30 @@ impl Applier<'_, '_> {
         }
     }
 
-    /// Adds new extents to an object. They trim the older ones that they cover.
+    /// Adds new extents to an object. They trim the older ones that they cover. A frame that the object has already is left as it is,
+    /// so that a repeated edit does no harm.
     pub(super) fn lay(&mut self, key: &[u8], object: &mut Object, new: &[NewExtent]) -> Result<()> {
-        for NewExtent { extent, owed } in new {
-            for replica in &extent.replicas {
-                self.count(replica)?;
+        for group in extents::near(new.iter().map(|new| &new.extent)) {
+            let all = extents::load(self.records, self.txn, object, group.range.start, group.range.end)?;
+            let known: HashSet<_> = all.iter().map(Extent::frame).collect();
+            let mut added = Vec::with_capacity(group.extents.len());
+            for (index, extent) in group.extents {
+                if known.contains(&extent.frame()) {
+                    continue;
+                }
+                for replica in &extent.replicas {
+                    self.count(replica)?;
+                }
+                for &target in &new[index].owed {
+                    let task = extent.task(object.id, target);
+                    let (key, raw_len) = (key.to_vec(), extent.raw_len);
+                    self.put(&keys::owed(&task), &Owed { key, raw_len, then_drop: None, since: self.sequence })?;
+                }
+                added.push(extent);
             }
-            for &target in owed {
-                let task = extent.task(object.id, target);
-                let owed = Owed { key: key.to_vec(), raw_len: extent.raw_len, then_drop: None, since: self.sequence };
-                self.put(&keys::owed(&task), &owed)?;
-            }
+            self.change_extents(object, all, |all| added.into_iter().for_each(|new| extents::lay(all, new.clone())))?;
         }
-        extents::near(new.iter().map(|new| &new.extent)).into_iter().try_for_each(|group| {
-            self.edit_extents(object, group.range.start, group.range.end, |all| {
-                group.extents.into_iter().for_each(|(_, extent)| extents::lay(all, extent.clone()));
-            })
-        })
+        Ok(())
     }
 
     /// Changes an object's extents around a range, and queues the frames that have no part left as dead places.

@@ -220,6 +220,11 @@ impl<'a, 'env> Applier<'a, 'env> {
 
     fn put_whole(&mut self, key: &[u8], mut object: Object, extents: &[NewExtent]) -> Result<()> {
         let old = self.object(key)?;
+        if old.as_ref().is_some_and(|old| old.id == object.id) {
+            // The edit is repeated. The bytes of the old object are those of the new one, and would be freed.
+            self.records.delete(self.txn, &keys::staged(object.id))?;
+            return Ok(());
+        }
         let old_expiry = old.as_ref().and_then(|old| old.attributes.expiry());
         self.index_expiry(key, old_expiry, object.attributes.expiry())?;
         if let Some(old) = old {
