@@ -178,6 +178,7 @@ soak: python-installed memcheck deny ## the long counts: kills, faults, power lo
 	TERRACE_KILLS=500 TERRACE_REQUESTS=1000000 $(CARGO) test -p terrace-stream --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace-stream --test power -- --nocapture
 	TERRACE_REMOVALS=1000 $(CARGO) test -p terrace-stream --test dropped -- --nocapture
+	TERRACE_RUNS=3000 $(CARGO) test -p terrace-order --test simulation -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	$(PYTEST) -s tests/test_zarr_types.py
 	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py

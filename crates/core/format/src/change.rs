@@ -8,7 +8,7 @@ use crate::Place;
 // A field's meaning is in the variant's documentation.
 #[allow(missing_docs)]
 /// A condition for carrying out a change.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expect {
     /// The key names an object of this generation.
     Generation(Vec<u8>, u64),
@@ -192,7 +192,7 @@ impl Edit {
 pub type Voids = std::collections::HashMap<u64, Vec<u32>>;
 
 /// A list of edits, and the expectations under which they are applied.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The expectations, which are checked before any edit is applied.
     pub expect: Vec<Expect>,

@@ -9,6 +9,7 @@ mod ids;
 pub mod key;
 mod known_attributes;
 mod place;
+mod proposal;
 mod record;
 
 pub use change::{Change, Edit, Expect, NewExtent, Voids};
@@ -16,6 +17,7 @@ pub use ids::Ids;
 pub use key::KeyError;
 pub use known_attributes::{DIGEST_PREFIX, ETAG_DIGEST, EXPIRY_ATTRIBUTE};
 pub use place::{FRAME_ALIGNMENT, PLAIN_SEGMENT_BIT, Place};
+pub use proposal::{Proposal, ProposalError, Step};
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, Source, TargetId, Task, frames};
 
 /// The file, in the store's directory and on each persistent target, that says up to which commit the log was durable.

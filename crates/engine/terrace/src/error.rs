@@ -200,6 +200,7 @@ impl From<terrace_catalog::Error> for Error {
             Cause::Lmdb(reason) => Error::Catalog(reason),
             Cause::Damaged { what, reason } => Error::Damaged { what, reason },
             Cause::LogDamaged(reason) => Error::LogDamaged(reason),
+            Cause::OutOfOrder { .. } => Error::LogDamaged(error.to_string()),
             Cause::Io { context, cause } => Error::Io { context, cause },
         }
     }

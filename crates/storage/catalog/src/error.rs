@@ -47,6 +47,14 @@ pub enum Error {
         /// The fault.
         reason: String,
     },
+    /// A record of a shared log does not follow from what was carried out. Nothing of it was.
+    #[error("record {slot} of the shared log does not follow: {reason}")]
+    OutOfOrder {
+        /// The record's place in the log.
+        slot: u64,
+        /// The record that is missing, or comes twice.
+        reason: String,
+    },
     /// The log lacks commits that it held.
     #[error("the commit log is damaged or lost (nothing was changed): {0}")]
     LogDamaged(String),

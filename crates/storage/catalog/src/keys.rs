@@ -14,11 +14,15 @@ pub const PLAIN_LETTER: u8 = b'h';
 pub const UNFOLLOWED_LETTER: u8 = b't';
 pub const EXPIRY_TIME: u8 = b'x';
 pub const SHARED_LETTER: u8 = b'r';
+pub const SESSION_LETTER: u8 = b'c';
+pub const INCARNATION_LETTER: u8 = b'i';
 
 /// The log's tail.
 pub const TAIL_KEY: &[u8] = b"mt";
 /// The last commit that a sync mark covers.
 pub const SYNCED_KEY: &[u8] = b"ms";
+/// How far a shared log has been carried out.
+pub const FOLLOWED_KEY: &[u8] = b"mf";
 /// The next number of [`terrace_format::Ids`].
 pub const NEXT_ID: &[u8] = b"mi";
 /// The lowest number of a segment that may be appended to.
@@ -77,6 +81,27 @@ pub fn shared(name: &Task) -> Key {
 /// The frame in the key of a shared frame's record, as a task of no target.
 pub fn shared_name(key: &[u8]) -> Option<Task> {
     Some(Task { object: number(key, 1)?, frame_offset: number(key, 9)?, write: number(key, 17)?, target: 0 })
+}
+
+/// A session, and the prefix of the keys of its outcomes.
+pub fn session(session: u64) -> Key {
+    let mut out = with(SESSION_LETTER);
+    out.extend_from_slice(&session.to_be_bytes());
+    out
+}
+
+/// The outcome of a change of a session.
+pub fn outcome(session_number: u64, number: u64) -> Key {
+    let mut out = session(session_number);
+    out.extend_from_slice(&number.to_be_bytes());
+    out
+}
+
+/// The number of the next record of an incarnation.
+pub fn incarnation(incarnation: u64) -> Key {
+    let mut out = with(INCARNATION_LETTER);
+    out.extend_from_slice(&incarnation.to_be_bytes());
+    out
 }
 
 /// The prefix of the keys of all dead places on `target`.

@@ -1,0 +1,147 @@
+//! [`Proposal`]: a record of a log that several nodes share.
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::Change;
+
+const PROPOSAL_MAGIC: [u8; 4] = *b"TRSP";
+const PROPOSAL_VERSION: u8 = 1;
+/// Magic, version, three zeros, and the checksum.
+const PROPOSAL_HEADER_BYTES: usize = 16;
+
+/// A record of a shared log: the steps that one node appends together. Each node that follows the log carries them out in the same way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// The incarnation of the node.
+    pub incarnation: u64,
+    /// The number of the record among those of the incarnation, from 0.
+    pub number: u64,
+    /// The node's time, in seconds since 1970.
+    pub time: u64,
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One step of a proposal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// A client begins. Only then are its changes carried out.
+    Begin {
+        /// The client's session.
+        session: u64,
+    },
+    /// A client's change.
+    Change {
+        /// The client's session.
+        session: u64,
+        /// The number of the change in the session. A repeated number gets the outcome that the first one had.
+        number: u64,
+        /// The change.
+        change: Change,
+    },
+    /// A client has ended. Its later changes are refused.
+    End {
+        /// The client's session.
+        session: u64,
+    },
+}
+
+/// Why bytes are no proposal that this version can carry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProposalError {
+    /// They are not the bytes that were appended.
+    #[error("a record of the shared log is damaged")]
+    Damaged,
+    /// They are whole, and of a newer version.
+    #[error(
+        "a record of the shared log was made by a newer terrace, and this one does not know what it does; use the newer one"
+    )]
+    Newer,
+}
+
+impl Step {
+    /// Returns the number of bytes that it takes in a record.
+    pub fn encoded_len(&self) -> usize {
+        postcard::experimental::serialized_size(self).unwrap_or(usize::MAX)
+    }
+}
+
+impl Proposal {
+    /// Returns the record of the store with this number.
+    pub fn encode(&self, store: u64) -> Vec<u8> {
+        let mut record = Vec::with_capacity(PROPOSAL_HEADER_BYTES);
+        record.extend_from_slice(&PROPOSAL_MAGIC);
+        record.extend_from_slice(&[PROPOSAL_VERSION, 0, 0, 0]);
+        record.extend_from_slice(&[0; 8]);
+        // Encoding into memory fails for types without a known length only, and there are none.
+        let mut record = postcard::to_extend(self, record).unwrap_or_default();
+        let checksum = xxh3_64_with_seed(&record, store);
+        if let Some(place) = record.get_mut(8..PROPOSAL_HEADER_BYTES) {
+            place.copy_from_slice(&checksum.to_le_bytes());
+        }
+        record
+    }
+
+    /// Reads a record of the store with this number.
+    ///
+    /// # Errors
+    /// [`ProposalError::Damaged`] if the checksum is wrong, as it is for another store's record. [`ProposalError::Newer`] if the
+    /// bytes are whole, but hold a version or an edit that is not known here.
+    pub fn decode(record: &[u8], store: u64) -> Result<Proposal, ProposalError> {
+        let (header, body) = record.split_at_checked(PROPOSAL_HEADER_BYTES).ok_or(ProposalError::Damaged)?;
+        let mut zeroed = record.to_vec();
+        zeroed[8..PROPOSAL_HEADER_BYTES].fill(0);
+        if header[..4] != PROPOSAL_MAGIC || header[8..] != xxh3_64_with_seed(&zeroed, store).to_le_bytes() {
+            return Err(ProposalError::Damaged);
+        }
+        if header[4] != PROPOSAL_VERSION {
+            return Err(ProposalError::Newer);
+        }
+        match postcard::take_from_bytes(body) {
+            Ok((proposal, [])) => Ok(proposal),
+            _ => Err(ProposalError::Newer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Edit;
+
+    fn proposal() -> Proposal {
+        let change = Change::from(Edit::Remove { key: b"k".to_vec() });
+        Proposal {
+            incarnation: 3,
+            number: 0,
+            time: 7,
+            steps: vec![Step::Begin { session: 9 }, Step::Change { session: 9, number: 1, change }],
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_back_and_no_other_bytes_are() {
+        let record = proposal().encode(1);
+        assert_eq!(Proposal::decode(&record, 1), Ok(proposal()));
+        assert_eq!(Proposal::decode(&record, 2), Err(ProposalError::Damaged));
+        for at in 0..record.len() {
+            let mut damaged = record.clone();
+            damaged[at] ^= 1;
+            assert_eq!(Proposal::decode(&damaged, 1), Err(ProposalError::Damaged), "byte {at}");
+            assert_eq!(Proposal::decode(&record[..at], 1), Err(ProposalError::Damaged), "{at} bytes");
+        }
+    }
+
+    #[test]
+    fn a_newer_record_is_not_damaged() {
+        for (at, value) in [(4, 2), (PROPOSAL_HEADER_BYTES + 3, 99)] {
+            let mut newer = proposal().encode(1);
+            newer[at] = value;
+            newer[8..PROPOSAL_HEADER_BYTES].fill(0);
+            let checksum = xxh3_64_with_seed(&newer, 1);
+            newer[8..PROPOSAL_HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+            assert_eq!(Proposal::decode(&newer, 1), Err(ProposalError::Newer));
+        }
+    }
+}
