@@ -9,11 +9,18 @@ use terrace_order::Proposer;
 /// The store's number.
 pub const STORE_ID: u64 = 7;
 
-/// Whose step it is: a client, and the number of its change. 0 is the beginning of a session, [`END_NUMBER`] its end.
-pub type Whose = (usize, u64);
-
+/// The number of the step that begins a session. Changes have the numbers from 1 on.
 pub const BEGIN_NUMBER: u64 = 0;
+/// The number of the step that ends it.
 pub const END_NUMBER: u64 = u64::MAX;
+
+/// Whose step it is.
+#[derive(Clone, Copy)]
+pub struct Whose {
+    pub client: usize,
+    pub session: u64,
+    pub number: u64,
+}
 
 pub struct Node {
     folder: PathBuf,

@@ -168,9 +168,9 @@ impl World {
         let Client { node, session, has_begun, number, .. } = self.clients[client];
         let (whose, step) = match &self.clients[client].under_way {
             Some((change, _)) if has_begun => {
-                ((client, number), Step::Change { session, number, change: change.clone() })
+                (Whose { client, session, number }, Step::Change { session, number, change: change.clone() })
             }
-            _ => ((client, BEGIN_NUMBER), Step::Begin { session }),
+            _ => (Whose { client, session, number: BEGIN_NUMBER }, Step::Begin { session }),
         };
         self.propose(node, whose, step);
     }
@@ -269,12 +269,12 @@ impl World {
     }
 
     /// A node tells a client what became of its step.
-    fn tell(&mut self, node: usize, slot: u64, (client, number): Whose) {
+    fn tell(&mut self, node: usize, slot: u64, Whose { client, session, number }: Whose) {
         if self.random.percent(15) {
             return self.counts.note("answers to clients lost");
         }
         let one = &mut self.clients[client];
-        if one.node != node || number == END_NUMBER {
+        if one.node != node || one.session != session || number == END_NUMBER {
             return;
         }
         if number == BEGIN_NUMBER {
@@ -284,8 +284,7 @@ impl World {
         if one.number != number || one.under_way.is_none() {
             return;
         }
-        let session = one.session;
-        // No verdict: the session had ended before the change came, and a new one has the number.
+        // No verdict: the session had ended before the change came.
         let Some(verdict) = self.nodes[node].catalog().verdict(session, number).unwrap() else { return };
         let (_, after) = one.under_way.take().unwrap();
         self.answered = self.answered.max(slot);
@@ -328,11 +327,12 @@ impl World {
         if !has_begun || !self.nodes[node].is_up() {
             return;
         }
-        self.propose(node, (client, END_NUMBER), Step::End { session });
+        self.propose(node, Whose { client, session, number: END_NUMBER }, Step::End { session });
         if self.random.percent(50) {
             // Its last words come after its end.
             let change = self.random_change(client);
-            self.propose(node, (client, number + 1), Step::Change { session, number: number + 1, change });
+            let number = number + 1;
+            self.propose(node, Whose { client, session, number }, Step::Change { session, number, change });
             self.counts.note("changes of ended sessions");
         }
         let node = self.random.below(NODE_COUNT);
@@ -427,14 +427,14 @@ impl World {
     }
 
     /// A step that is said to be in the log is there.
-    fn check_place(&self, slot: u64, step: usize, (client, number): Whose) {
+    fn check_place(&self, slot: u64, step: usize, whose: Whose) {
         let proposal = Proposal::decode(&self.log.all[slot as usize - 1], STORE_ID).unwrap();
         let found = match proposal.steps[step] {
-            Step::Begin { .. } => BEGIN_NUMBER,
-            Step::End { .. } => END_NUMBER,
-            Step::Change { number, .. } => number,
+            Step::Begin { session } => (session, BEGIN_NUMBER),
+            Step::End { session } => (session, END_NUMBER),
+            Step::Change { session, number, .. } => (session, number),
         };
-        assert_eq!(found, number, "of client {client} at {slot}");
+        assert_eq!(found, (whose.session, whose.number), "of client {} at {slot}", whose.client);
     }
 
     /// A step that is said not to be in the log never comes into it.
