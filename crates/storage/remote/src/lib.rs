@@ -4,6 +4,7 @@
 //! `docs/design.md`, section "Targets of other nodes", has the protocol and its rules. Both sides are threads that wait: each
 //! connection belongs to one thread at a time, and no runtime is between.
 
+mod buffers;
 mod connection;
 mod kind;
 mod options;

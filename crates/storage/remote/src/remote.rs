@@ -13,6 +13,7 @@ use terrace_format::frame::{Frame, Header};
 use terrace_system::replace_durably;
 use terrace_tier::{EmptiedNote, Place, Space, Target, TargetOwner, TargetSettings, Used};
 
+use crate::buffers::Buffers;
 use crate::connection::{Failure, Fill, Node};
 use crate::options::Options;
 use crate::segments::Segments;
@@ -35,6 +36,7 @@ pub struct Remote {
     capacity: u64,
     persistent: bool,
     segments: Segments,
+    buffers: Buffers,
     used: Used,
     emptied: EmptiedNote,
     contents: Contents,
@@ -102,6 +104,7 @@ impl Remote {
             capacity: settings.capacity,
             persistent: settings.persistent,
             segments: Segments::open(&file("segments"))?,
+            buffers: Buffers::default(),
             used: owner.used(),
             emptied: owner.emptied(),
             contents: Contents { file: file("incarnation"), seen: AtomicU64::new(0), scanned: AtomicU64::new(0) },
@@ -231,11 +234,12 @@ impl Target for Remote {
         let pages = length.next_multiple_of(PAGE_BYTES);
         let measure = || self.fetch_space().map(|space| space.used);
         let _room = self.used.take(pages, self.capacity, measure).map_err(full)?;
-        let mut bytes = Vec::with_capacity(length as usize);
+        let mut bytes = self.buffers.lend();
+        bytes.clear();
         // The node writes the header again, for the place that it chooses.
         frame.header.write(self.owner.store, Place { segment: 0, offset: 0, length: 0 }, &mut bytes);
         bytes.extend_from_slice(frame.payload);
-        self.append_bytes(&bytes.into(), length).inspect_err(|_| self.used.is_stale())
+        self.append_bytes(&bytes.into_body(), length).inspect_err(|_| self.used.is_stale())
     }
 
     fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::pin::pin;
 use std::str::FromStr;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Body, Bytes};
+use hyper::body::{Body, Buf, Bytes};
 use hyper::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::target::{NumberNeeded, Open, Served};
+use crate::buffers::Buffers;
 use crate::secret::Secret;
 use crate::wire::{
     Appended, ERROR_HEADER, INCARNATION_HEADER, MAX_FRAME_BYTES, MAX_PLACES, MAX_REQUEST_BYTES, NEXT_HEADER,
@@ -25,6 +27,7 @@ pub type Answer = Response<Full<Bytes>>;
 pub struct Answers {
     pub targets: BTreeMap<String, Served>,
     pub secret: Secret,
+    pub buffers: Buffers,
 }
 
 /// A failed request.
@@ -47,13 +50,13 @@ const NO_SUCH_PATH: Refusal = Refusal::Request(StatusCode::NOT_FOUND, "there is 
 /// The body of an answer, and where the next page begins.
 #[derive(Default)]
 struct Told {
-    body: Vec<u8>,
+    body: Bytes,
     next: Option<(u64, u64)>,
 }
 
 fn tell(value: &impl Serialize) -> Result<Told, Refusal> {
     let body = serde_json::to_vec(value).map_err(|error| Refusal::Target(io::Error::other(error)))?;
-    Ok(Told { body, next: None })
+    Ok(Told { body: body.into(), next: None })
 }
 
 impl Answers {
@@ -73,17 +76,18 @@ impl Answers {
             return refuse(StatusCode::UNAUTHORIZED, "the secret is missing or wrong".to_owned());
         }
         began();
-        let body = match Limited::new(body, MAX_REQUEST_BYTES).collect().await {
-            Ok(body) => body.to_bytes(),
+        let mut bytes = self.buffers.lend();
+        match collect(Limited::new(body, MAX_REQUEST_BYTES), &mut bytes).await {
+            Ok(()) => {}
             Err(error) if error.is::<LengthLimitError>() => {
                 return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long".to_owned());
             }
             Err(_) => return refuse(StatusCode::BAD_REQUEST, "the body is cut short".to_owned()),
-        };
+        }
         let mut incarnation = None;
-        match self.told(&head.method, head.uri.path(), head.uri.query(), &head.headers, &body, &mut incarnation) {
+        match self.told(&head.method, head.uri.path(), head.uri.query(), &head.headers, &bytes, &mut incarnation) {
             Ok(told) => {
-                let mut answer = Response::new(Full::new(Bytes::from(told.body)));
+                let mut answer = Response::new(Full::new(told.body));
                 let mut add = |name, text: String| {
                     // Numbers are values that a header may have.
                     if let Ok(value) = HeaderValue::from_str(&text) {
@@ -112,7 +116,7 @@ impl Answers {
         path: &str,
         query: Option<&str>,
         headers: &HeaderMap,
-        body: &Bytes,
+        body: &[u8],
         incarnation: &mut Option<u64>,
     ) -> Result<Told, Refusal> {
         let mut parts = path.strip_prefix("/targets/").ok_or(NO_SUCH_PATH)?.split('/');
@@ -136,7 +140,7 @@ impl Answers {
         }
         let open = target.open(owner)?;
         *incarnation = Some(open.incarnation);
-        told_of_frames(&open, method, &rest, &Query(query.unwrap_or_default()), body)
+        told_of_frames(&open, method, &rest, &Query(query.unwrap_or_default()), body, &self.buffers)
     }
 }
 
@@ -145,7 +149,8 @@ fn told_of_frames(
     method: &Method,
     path: &[&str],
     query: &Query<'_>,
-    body: &Bytes,
+    body: &[u8],
+    buffers: &Buffers,
 ) -> Result<Told, Refusal> {
     match (method.as_str(), path) {
         ("GET", ["frames", segment, offset, length]) => {
@@ -155,7 +160,10 @@ fn told_of_frames(
             }
             let skip = query.number("skip")?.unwrap_or(0);
             let skip = u32::try_from(skip).map_err(|_| BAD_REQUEST)?;
-            Ok(Told { body: open.read(number(segment)?, number(offset)?, skip, length)?, next: None })
+            let mut bytes = buffers.lend();
+            bytes.resize(length, 0);
+            open.read(number(segment)?, number(offset)?, skip, &mut bytes)?;
+            Ok(Told { body: bytes.into_body(), next: None })
         }
         ("GET", ["segments", segment]) => tell(&open.segment(number(segment)?)?),
         ("POST", ["frames"]) => {
@@ -171,7 +179,7 @@ fn told_of_frames(
             let [segment, offset] = [query.number("segment")?, query.number("offset")?].map(|n| n.unwrap_or(0));
             let whole = query.get("whole") == Some("true");
             let page = open.headers(segment, offset, whole).map_err(of_target)?;
-            Ok(Told { body: page.headers, next: page.next })
+            Ok(Told { body: page.headers.into(), next: page.next })
         }
         _ => Err(NO_SUCH_PATH),
     }
@@ -183,6 +191,21 @@ fn of_target(error: io::Error) -> io::Error {
         io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotConnected, error),
         _ => error,
     }
+}
+
+/// Replaces the content of `into` by a body.
+async fn collect<B: Body>(body: B, into: &mut Vec<u8>) -> Result<(), B::Error> {
+    into.clear();
+    let mut body = pin!(body);
+    while let Some(frame) = body.frame().await {
+        let Ok(mut data) = frame?.into_data() else { continue };
+        while data.has_remaining() {
+            let length = data.chunk().len();
+            into.extend_from_slice(data.chunk());
+            data.advance(length);
+        }
+    }
+    Ok(())
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {

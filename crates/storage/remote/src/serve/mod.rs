@@ -23,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub use target::ServedTarget;
 
+use crate::buffers::Buffers;
 use crate::options::is_target_name;
 use crate::secret::Secret;
 use crate::socket::{Socket, Stream};
@@ -91,7 +92,7 @@ impl Server {
             .map_err(|error| io::Error::new(error.kind(), format!("listening on {listen}: {error}")))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let answers = Arc::new(Answers { targets: served, secret });
+        let answers = Arc::new(Answers { targets: served, secret, buffers: Buffers::default() });
         let connections = Arc::new(Connections::default());
         let (stop, stopped) = UnixStream::pair()?;
         let accept = Accept { listener, stopped, identity, answers: answers.clone(), connections: connections.clone() };

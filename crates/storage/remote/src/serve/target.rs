@@ -256,11 +256,10 @@ impl Open {
     }
 
     /// Reads bytes of a frame.
-    pub fn read(&self, segment: u64, offset: u64, skip: u32, length: usize) -> io::Result<Vec<u8>> {
+    pub fn read(&self, segment: u64, offset: u64, skip: u32, out: &mut [u8]) -> io::Result<()> {
         let place = Place { segment, offset, length: 0 };
         check_place(&place)?;
-        let mut bytes = vec![0; length];
-        self.directory.read(place, skip, &mut bytes).map(|()| bytes)
+        self.directory.read(place, skip, out)
     }
 
     /// Makes segments durable.
@@ -296,8 +295,9 @@ impl Open {
         if place.length as usize > crate::wire::MAX_FRAME_BYTES {
             return Ok(false);
         }
-        let bytes = match self.read(place.segment, place.offset, 0, place.length as usize) {
-            Ok(bytes) => bytes,
+        let mut bytes = vec![0; place.length as usize];
+        match self.read(place.segment, place.offset, 0, &mut bytes) {
+            Ok(()) => {}
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => return Ok(false),
             Err(e) => return Err(e),
         };
