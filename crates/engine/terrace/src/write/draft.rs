@@ -1,4 +1,4 @@
-//! Writes bytes as extents, and extents as frames.
+//! [`Draft`]: one object while it is written.
 
 use std::io::{self, Read};
 use std::ops::Range;
