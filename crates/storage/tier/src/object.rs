@@ -127,7 +127,7 @@ impl ObjectTarget {
     fn check(&self) -> io::Result<()> {
         let _lock = self.ledger.lock()?;
         let marker = self.marker().map_err(|e| match e.kind() {
-            // S3 reports a missing bucket as a wrong configuration. That cannot be, because the target was made with it.
+            // S3 reports a missing bucket as a wrong configuration. But the target was made with this configuration.
             io::ErrorKind::InvalidInput if self.was_made() => self.missing(&e.to_string()),
             _ => e,
         })?;
@@ -201,7 +201,7 @@ impl ObjectTarget {
             while let Some(entry) = entries.try_next().await? {
                 let Some((segment, slot)) = parse(entry.path()) else { continue };
                 let length = match entry.metadata().content_length() {
-                    // A service may list names alone.
+                    // Some services list names without lengths.
                     0 => match operator.stat(entry.path()).await {
                         Ok(metadata) => metadata.content_length(),
                         Err(e) if e.kind() == ErrorKind::NotFound => continue,
