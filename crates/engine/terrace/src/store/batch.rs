@@ -6,7 +6,7 @@ use terrace_system::clock::unix_nanos;
 
 use super::Store;
 use crate::config::Ack;
-use crate::place::Policy;
+use crate::place::WritePolicy;
 use crate::write::{Draft, Receipt};
 use crate::{Element, PutOptions, Result};
 
@@ -41,7 +41,7 @@ pub struct Batch<'a> {
 /// The writes to one object.
 struct Part<'a> {
     draft: Draft<'a>,
-    policy: Policy,
+    policy: WritePolicy,
     bytes: u64,
 }
 

@@ -9,7 +9,7 @@ use terrace_system::clock::unix_nanos;
 
 use super::Store;
 use crate::config::Ack;
-use crate::place::{Policy, PutOptions};
+use crate::place::{PutOptions, WritePolicy};
 use crate::sparse::{Dense, ReadHoles};
 use crate::write::{Draft, OwedTo, Receipt, Update};
 use crate::{Error, Result};
@@ -162,7 +162,7 @@ impl Store {
         named: Option<u64>,
         ranges: &[(u64, &[u8])],
         mtime: i64,
-        policy: &Policy,
+        policy: &WritePolicy,
         element: Option<Element>,
     ) -> Result<Receipt> {
         let mut draft = self.draft(key, named, policy, element)?;
@@ -175,7 +175,7 @@ impl Store {
         &'a self,
         key: &'a [u8],
         named: Option<u64>,
-        policy: &Policy,
+        policy: &WritePolicy,
         element: Option<Element>,
     ) -> Result<Draft<'a>> {
         let engine = &self.engine;
@@ -188,7 +188,7 @@ impl Store {
     pub(super) fn acknowledge_ranges(
         &self,
         commit: Commit,
-        policy: &Policy,
+        policy: &WritePolicy,
         draft: &Draft<'_>,
         ranges: &[(u64, &[u8])],
     ) -> Result<Receipt> {
@@ -213,7 +213,7 @@ impl Store {
     pub(super) fn acknowledge(
         &self,
         generation: u64,
-        policy: &Policy,
+        policy: &WritePolicy,
         draft: &Draft<'_>,
         bytes: u64,
     ) -> Result<Receipt> {
@@ -227,7 +227,7 @@ impl Store {
     }
 
     /// Makes the receipt of a commit. Starts the mover if the caller will not wait for pending replicas.
-    fn receipt(&self, generation: u64, policy: &Policy, draft: &Draft<'_>, bytes: u64) -> Result<Receipt> {
+    fn receipt(&self, generation: u64, policy: &WritePolicy, draft: &Draft<'_>, bytes: u64) -> Result<Receipt> {
         let want = draft.want();
         let mut receipt = Receipt {
             key: draft.key.to_vec(),
