@@ -122,7 +122,7 @@ lint: needed target/tools/bin/typos ## formatting, clippy and docs, warnings den
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
-	$(CARGO) test --quiet -p terrace-testkit --test floors --test circles --test language
+	$(CARGO) test --quiet -p terrace-testkit --test layers --test circles --test language
 	target/tools/bin/typos
 
 deny: target/tools/bin/cargo-deny ## licences, origins and duplicates of the crates that Terrace is built of

@@ -24,7 +24,7 @@ pub struct Parser {
 }
 
 /// All parsers.
-pub const ALL_PARSERS: [Parser; 10] = [
+pub const ALL_PARSERS: &[Parser] = &[
     Parser { name: "frame", samples: frame::samples, parse: frame::parse },
     Parser { name: "log", samples: catalog::log_samples, parse: catalog::parse_log },
     Parser { name: "snapshot", samples: catalog::snapshot_samples, parse: catalog::parse_snapshot },

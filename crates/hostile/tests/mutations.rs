@@ -67,7 +67,7 @@ fn assert_memory_bounded() {
 #[test]
 fn no_parser_panics() {
     let mut found = Vec::new();
-    for parser in &ALL_PARSERS {
+    for parser in ALL_PARSERS {
         // A case of these two makes a catalog.
         let usual = if matches!(parser.name, "log" | "snapshot") { 100 } else { 2000 };
         found.extend(find_panics(parser, usual));
@@ -81,7 +81,7 @@ fn no_parser_panics() {
 fn each_parser_is_a_fuzz_target() {
     let fuzz = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let manifest = std::fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
-    for parser in &ALL_PARSERS {
+    for parser in ALL_PARSERS {
         let path = format!("fuzz_targets/{}.rs", parser.name);
         let target = std::fs::read_to_string(fuzz.join(&path)).unwrap();
         assert!(target.contains(&format!("parse({:?}, ", parser.name)), "{path}");

@@ -161,7 +161,7 @@ impl Target for SqliteTarget {
         bytes.extend_from_slice(frame.payload);
         let _room = self.used.take(bytes.len() as u64, self.capacity, || count_bytes(connection))?;
         let insert = connection.execute("INSERT INTO frames VALUES (?1, ?2)", params![segment as i64, bytes]);
-        insert.map_err(system).inspect_err(|_| self.used.is_stale())?;
+        insert.map_err(system).inspect_err(|_| self.used.make_stale())?;
         Ok(place)
     }
 
@@ -191,7 +191,7 @@ impl Target for SqliteTarget {
             transaction.execute(delete, [place.segment as i64]).map_err(system)?;
         }
         transaction.commit().map_err(system)?;
-        self.used.is_stale();
+        self.used.make_stale();
         Ok(())
     }
 
@@ -203,7 +203,7 @@ impl Target for SqliteTarget {
     fn space(&self) -> io::Result<Space> {
         let connected = self.connection()?;
         let connection = connected.get()?;
-        self.used.is_stale();
+        self.used.make_stale();
         Ok(Space::within(self.used.get(|| count_bytes(connection))?, self.capacity))
     }
 

@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut described: BTreeMap<String, u64> = BTreeMap::new();
         let (mut base, mut metadata) = (0, Metadata::new(format));
         for block in bytes.chunks(BLOCK_BYTES) {
-            for span in metadata.hear(base, block) {
+            for span in metadata.parse(base, block) {
                 let name = match span.content {
                     Content::Numbers(e) => format!("{}{}", if e.big_endian { ">" } else { "" }, e.element.name()),
                     Content::Compressed => "compressed".to_owned(),

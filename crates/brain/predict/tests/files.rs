@@ -28,7 +28,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
 fn spans(format: Format, bytes: &[u8]) -> Vec<Span> {
     let (mut metadata, mut base, mut all) = (Metadata::new(format), 0, Vec::new());
     for block in bytes.chunks(BLOCK_BYTES) {
-        all.extend(metadata.hear(base, block));
+        all.extend(metadata.parse(base, block));
         base += block.len() as u64;
     }
     all
@@ -90,7 +90,7 @@ fn self_describing_files_declare_their_elements() {
     for name in ["lz4_raw_compressed_larger.parquet", "alltypes_tiny_pages_plain.parquet"] {
         let Some((_, bytes)) = files.iter().find(|file| file.0 == name) else { continue };
         // The footer is at the end, so the window is the whole file.
-        let spans = Metadata::new(Format::Parquet).hear(0, bytes);
+        let spans = Metadata::new(Format::Parquet).parse(0, bytes);
         assert!(spans.iter().all(|span| span.end <= bytes.len() as u64) && !spans.is_empty(), "{name}: {spans:?}");
         let compressed = spans.iter().all(|span| span.content == Content::Compressed);
         assert_eq!(compressed, name.starts_with("lz4"), "{name}");

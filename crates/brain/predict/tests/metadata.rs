@@ -45,7 +45,7 @@ static GIVEN_FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 fn hear(format: Format, bytes: &[u8], window: usize) {
     let (mut metadata, mut base) = (Metadata::new(format), 0);
     for block in bytes.chunks(window) {
-        let spans = metadata.hear(base, block);
+        let spans = metadata.parse(base, block);
         assert!(spans.len() <= 4096);
         assert!(spans.is_sorted_by_key(|span| span.start) && spans.iter().all(|span| span.start < span.end));
         base += block.len() as u64;

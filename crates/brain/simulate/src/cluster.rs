@@ -192,8 +192,8 @@ impl Cluster {
         Ok(Snapshot::new(levels.collect(), targets, self.core_watts)?.working(self.works()))
     }
 
-    /// Returns the duration of the own work of each target that a process reaches. Links draw no power, so their time
-    /// does not count.
+    /// Returns how long each target that a process reaches works for an operation and for a byte. Time on links is left out:
+    /// they draw no power.
     pub(crate) fn works(&self) -> Vec<Work> {
         let works = |tier: &Tier| Work { read: 1.0 / tier.read, write: 1.0 / tier.write, latency: tier.latency };
         self.tiers.iter().flat_map(|tier| std::iter::repeat_n(works(tier), tier.targets)).collect()

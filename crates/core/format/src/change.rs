@@ -118,7 +118,8 @@ pub enum Edit {
     Discarded { target: TargetId, segment: u64 },
     /// All commits up to `sequence` are synced, with their data.
     Synced { sequence: u64 },
-    /// Replaces extents by others with the same bytes. The object does not change.
+    /// Replaces extents by others with the same bytes, as compaction does. Unlike after a `Write`, the object's generation stays,
+    /// so that readers do not see a replacement.
     Merge {
         #[serde(with = "serde_bytes")]
         key: Vec<u8>,

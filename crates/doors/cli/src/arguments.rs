@@ -70,7 +70,7 @@ pub enum Command {
     /// Run the store's daemon: background work, scrubs, health and metrics.
     ///
     /// Keeps pending replicas, eviction, repair and freed space going while no other process runs, and verifies all replicas once
-    /// a week. Serves a page, /metrics and /healthz. Other processes use the store as without it. Runs until Ctrl-C or SIGTERM.
+    /// a week. Serves a page, /metrics and /healthz. Other processes can use the store as usual. Runs until Ctrl-C or SIGTERM.
     ///
     /// Example: terrace node --listen 127.0.0.1:5641
     Node(Node),
@@ -81,7 +81,7 @@ pub enum Command {
     ///
     /// Example: terrace health --wait safe
     Health(Health),
-    /// List the tiers (as `status` does), add new ones, or remove one.
+    /// List the tiers (as `status` does), add new ones, or remove or renew one.
     ///
     /// To remove a tier, empty it with `terrace drain TIER` first.
     ///
@@ -284,8 +284,7 @@ pub enum StoreCommand {
     /// Explain the choice of tiers and encodings for an object or a file.
     ///
     /// Prints, for each replica of the first extent, the three cheapest encodings on each tier, with their expected size and cost, and
-    /// which one was chosen, or why not. With --what-if or other requirements, it first compares the choice as things are with the
-    /// choice as supposed.
+    /// which one was chosen, or why not. With --what-if or other requirements, it first shows today's choice beside the supposed one.
     ///
     /// Example: terrace explain runs/7/run.h5
     ///
@@ -322,7 +321,7 @@ pub enum StoreCommand {
     ///
     /// Example: terrace status
     Status,
-    /// Show the state of the store and its tiers, again and again.
+    /// Show the state of the store and its tiers until Ctrl-C.
     ///
     /// Example: terrace top --interval 5
     Top {

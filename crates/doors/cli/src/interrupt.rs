@@ -1,13 +1,14 @@
-//! Ends the process promptly and cleanly on Ctrl-C or SIGTERM.
+//! Ends the process promptly and cleanly on Ctrl-C or SIGTERM: a command at once, a server after the requests in progress.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::output::complain;
@@ -36,6 +37,29 @@ pub fn listen() -> io::Result<()> {
         }
     };
     thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+}
+
+/// Starts to collect signals for a server. Call it before the server begins, so that none ends it halfway.
+pub fn catch_signals() -> Result<Signals> {
+    Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")
+}
+
+/// Prints a server's line, such as its address. The line's reader may have gone, which is not an error.
+pub fn say(line: &str) {
+    let mut out = io::stdout();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}
+
+/// Waits for a signal, or until the handle of `signals` is closed. After that, the next signal ends the process at once.
+pub fn wait_for_signal(mut signals: Signals) {
+    if signals.forever().next().is_some() {
+        thread::spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                process::exit(128 + signal);
+            }
+        });
+    }
 }
 
 /// A temporary file beside its final path. Removed on drop, and on a signal, unless it was renamed into place.

@@ -17,13 +17,13 @@ mod look;
 mod mount;
 mod moves;
 mod node;
+mod objects;
 mod opening;
 mod output;
 mod predictor;
 mod profile;
 mod range;
 mod sample;
-mod scrub;
 mod serve;
 mod simulate;
 mod view;
@@ -129,11 +129,11 @@ fn with_store(store: &Store, command: &StoreCommand, show: Show) -> Result<bool>
         StoreCommand::Get(get) => copy::get(store, get, show),
         StoreCommand::Cat { key, range } => copy::cat(store, key, range.as_ref()),
         StoreCommand::Ls { prefix, long } => look::ls(store, prefix.as_deref(), *long, show),
-        StoreCommand::Rm { key, recursive, dry_run } => care::rm(store, key, *recursive, *dry_run, show),
-        StoreCommand::Mv { from, to } => care::mv(store, from, to, show),
-        StoreCommand::Cp { from, to } => care::cp(store, from, to, show),
+        StoreCommand::Rm { key, recursive, dry_run } => objects::rm(store, key, *recursive, *dry_run, show),
+        StoreCommand::Mv { from, to } => objects::mv(store, from, to, show),
+        StoreCommand::Cp { from, to } => objects::cp(store, from, to, show),
         StoreCommand::Check { source, prefix, filter } => copy::check(store, source, prefix, filter, show),
-        StoreCommand::Sync => care::sync(store, show),
+        StoreCommand::Sync => objects::sync(store, show),
         StoreCommand::Flush(asked) => flush::flush(store, asked, show),
         StoreCommand::Locate { key } => look::locate(store, key, show),
         StoreCommand::Explain(asked) => explain::explain(store, asked, show),
@@ -147,11 +147,9 @@ fn with_store(store: &Store, command: &StoreCommand, show: Show) -> Result<bool>
             moves::tuned(&store.tune(known(store, prefix.as_deref().unwrap_or_default())?, *all)?, show)
         }
         StoreCommand::Drain { tier } => moves::moved(&store.drain(tier)?, show),
-        StoreCommand::Scrub { prefix, repair, subset } => {
-            scrub::scrub(store, prefix.as_deref(), *repair, *subset, show)
-        }
+        StoreCommand::Scrub { prefix, repair, subset } => care::scrub(store, prefix.as_deref(), *repair, *subset, show),
         StoreCommand::Prune { force } => care::prune(store, *force, show),
-        StoreCommand::Repair { prefix } => scrub::scrub(store, prefix.as_deref(), true, None, show),
+        StoreCommand::Repair { prefix } => care::scrub(store, prefix.as_deref(), true, None, show),
     }
 }
 

@@ -1,19 +1,16 @@
 //! `terrace node`: runs the store's daemon until a signal arrives.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process;
-use std::thread;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use terrace::config::Time;
 use terrace_node::Targets;
 
 use crate::globals::Globals;
+use crate::interrupt::{catch_signals, say, wait_for_signal};
 use crate::opening;
 use crate::output::Show;
 
@@ -39,26 +36,8 @@ pub struct Node {
     without_store: bool,
 }
 
-/// Prints a line. Its reader may have gone, which is not an error.
-fn say(line: &str) {
-    let mut out = std::io::stdout();
-    let _ = writeln!(out, "{line}");
-    let _ = out.flush();
-}
-
-/// Waits for a signal, or for the end of the node. The second signal ends the process at once.
-fn wait_for_signal(mut signals: Signals) {
-    if signals.forever().next().is_some() {
-        thread::spawn(move || {
-            if let Some(signal) = signals.forever().next() {
-                process::exit(128 + signal);
-            }
-        });
-    }
-}
-
 pub fn node(globals: &Globals, wanted: &Node) -> Result<()> {
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
+    let signals = catch_signals()?;
     // Before the store, which may have a tier on a target of this very machine.
     let targets = wanted.targets.as_deref().map(Targets::begin).transpose()?;
     if let Some(targets) = &targets {

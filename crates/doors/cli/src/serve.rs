@@ -1,20 +1,16 @@
 //! `terrace serve`: serves until a signal arrives.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process;
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use terrace::Files;
 use terrace_nine::{Address, Limits, Server};
 
 use crate::globals::Globals;
+use crate::interrupt::{catch_signals, say, wait_for_signal};
 use crate::opening;
 use crate::output::Show;
 
@@ -46,24 +42,15 @@ pub struct Nine {
 }
 
 pub fn serve(globals: &Globals, Serve::Nine(wanted): &Serve) -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
+    let signals = catch_signals()?;
     let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
     let files = Files::new(&store)?;
     let address = wanted.unix.clone().map_or(Address::Tcp(wanted.listen), Address::Unix);
     let idle = (wanted.idle_timeout > 0).then(|| Duration::from_secs(wanted.idle_timeout));
     let limits = Limits { idle, ..Limits::default() };
     let mut server = Server::begin(&files, &address, wanted.trust_network, limits)?;
-    let mut out = std::io::stdout();
-    // The reader of this line may have gone, which is not an error.
-    let _ = writeln!(out, "{} is served by 9P2000 on {}", store.dir().display(), server.address());
-    let _ = out.flush();
-    signals.forever().next();
-    // The second signal ends the process at once.
-    thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            process::exit(128 + signal);
-        }
-    });
+    say(&format!("{} is served by 9P2000 on {}", store.dir().display(), server.address()));
+    wait_for_signal(signals);
     server.end();
     drop(server);
     files.flush()?;

@@ -85,7 +85,7 @@ impl Wishes {
     }
 }
 
-/// Returns the requirements with flags of their own here, in the given order.
+/// The requirements that were given by their own flags, in the order of the command line.
 struct Flags(Vec<Asked>);
 
 impl Args for Flags {
@@ -118,7 +118,7 @@ fn describe(requirement: Requirement) -> &'static str {
         Requirement::MaxLoadBalance => "Spread replicas by the load of targets",
         Requirement::MinEnergy => "Use little energy: few replicas, chosen by joules instead of seconds",
         Requirement::MinWriteLatency => "Return at once, and encode only where that is faster",
-        Requirement::MaxWriteBandwidth => "Return at once, and encode where that stores more bytes in a second",
+        Requirement::MaxWriteBandwidth => "Return at once, and encode where that raises write throughput",
         Requirement::MinStorage => "Use little space: few replicas, encoded as densely as possible",
     }
 }

@@ -38,7 +38,7 @@ pub fn page(report: &Report) -> String {
                 p {
                     span id="objects" { (status.objects) } " objects, "
                     span id="owed" { (status.owed) } " pending replicas, "
-                    (last) " commits, of them " (durable) " durable"
+                    (last) " commits, " (durable) " of them durable"
                 }
                 (tiers(status))
                 (scrub(health))

@@ -14,13 +14,13 @@ const IMPLIED_DIRECTORY_BIT: u64 = 1 << 63;
 struct Node {
     parent: u64,
     name: Vec<u8>,
-    /// The object; `None` for a directory without an object at its lookup.
+    /// The object; `None` for a directory that had no object when it was last looked up.
     object: Option<u64>,
     directory: bool,
     lookups: u64,
-    /// The number of nodes with this parent. The node is kept for their paths.
+    /// The number of nodes with this parent. The node is kept while there are any, because their paths need it.
     children: u64,
-    /// Whether it was removed, so that it lives only while it is open.
+    /// Whether its name was removed, or means another file now. It then lives only while it is open.
     gone: bool,
 }
 
@@ -92,7 +92,7 @@ impl Nodes {
             (Some(number), _) => *number,
             (None, Some(object)) => object + ROOT_NODE,
             (None, None) => {
-                // A renamed directory keeps its number, so that number is taken.
+                // A directory that was here before it was renamed keeps this number, so it is taken.
                 let elsewhere = |number: &u64| {
                     self.all.get(number).is_some_and(|node| (node.parent, &*node.name) != (parent, name))
                 };
@@ -190,7 +190,7 @@ impl Nodes {
         }
     }
 
-    /// Removes this number of lookups from a number.
+    /// Takes `times` lookups away from a number.
     pub fn forget(&mut self, number: u64, times: u64) {
         if let Some(node) = self.all.get_mut(&number) {
             node.lookups = node.lookups.saturating_sub(times);

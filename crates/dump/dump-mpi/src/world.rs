@@ -18,8 +18,8 @@ pub struct MpiWorld {
 }
 
 impl MpiWorld {
-    /// Makes a world of the ranks of a communicator that nobody else uses. Collective. Ranks are on one node if they
-    /// have the same `TERRACE_NODE` in their environment, or none and share memory.
+    /// Makes a world of the ranks of a communicator that nobody else uses. Collective. Two ranks are on
+    /// one node if both have the same `TERRACE_NODE` in their environment, or if neither has one and they share memory.
     pub fn over(communicator: SimpleCommunicator) -> Result<MpiWorld> {
         let shared = communicator.split_shared(communicator.rank());
         let mut first = [communicator.rank()];
@@ -53,7 +53,9 @@ impl World for MpiWorld {
         self.communicator.all_gather_into(&(mine.len() as u64), &mut lengths[..]);
         let total: u64 = lengths.iter().sum();
         if i32::try_from(total).is_err() {
-            let reason = format!("{total} bytes of all ranks are more than MPI counts; use fewer ranks or buffers");
+            let reason = format!(
+                "all ranks together send {total} bytes, and MPI counts at most 2^31 - 1; use fewer ranks or buffers"
+            );
             return Err(Error::Transport { what: "gathering", reason });
         }
         let counts: Vec<i32> = lengths.iter().map(|length| *length as i32).collect();

@@ -24,7 +24,8 @@ pub struct DumpFlags {
     /// Cut chunks by content, at about --chunk bytes, so that moved bytes are found again.
     #[arg(long)]
     pub by_content: bool,
-    /// Which equal chunks are stored once: `collective` those of all ranks; for comparison `local` or `none`.
+    /// Store equal chunks once: across all ranks (`collective`), in one rank (`local`), or not at all (`none`); the last two are for
+    /// comparison.
     #[arg(long, default_value = "collective")]
     pub duplicates: Duplicates,
     /// Choose partners by rank instead of by load, for comparison.

@@ -1,5 +1,5 @@
-//! Step 2, shared part: brings the knowledge of all ranks about an item to the item's home rank, and the answer back to
-//! the ranks that know the item.
+//! The part that both halves of step 2 share: brings the knowledge of all ranks about an item to the item's home rank, and
+//! the answer back to the ranks that know the item.
 //!
 //! The method is recursive halving. In each of log2(ranks) levels, a group of ranks is divided in two, and each rank
 //! sends the items whose homes are in the other half to a rank there. Equal items merge on the way, so that a rank
@@ -36,7 +36,8 @@ pub trait Known: Default + Serialize + DeserializeOwned {
     fn keys(&self) -> impl Iterator<Item = Self::Key>;
 }
 
-/// Returns the least number whose home is `rank`, if uniformly distributed numbers determine the homes.
+/// Returns the least number whose home is `rank`. Each rank is the home of an equal range of all numbers, in the order of
+/// ranks.
 pub fn first(rank: u32, size: u32) -> u64 {
     (u128::from(rank) << 64).div_ceil(u128::from(size)) as u64
 }
@@ -53,7 +54,7 @@ pub struct Level {
     pub upper: bool,
     /// The rank of the other half that it sends to.
     pub to: u32,
-    /// The ranks that send to it: two for one rank of the upper half if the lower half is larger.
+    /// The ranks that send to it: two for the last rank of the upper half, if the lower half is larger.
     pub from: SmallVec<[u32; 2]>,
 }
 
@@ -117,7 +118,7 @@ impl<K: Known> Halving<K> {
     }
 
     /// Merges the knowledge that another rank sent at this level.
-    pub fn hear(&mut self, other: K) {
+    pub fn receive(&mut self, other: K) {
         if let Some((_, heard)) = self.passed.last_mut() {
             heard.push(other.keys().collect());
         }
@@ -163,7 +164,7 @@ where
             world.send(level.to, &out)?;
         }
         for from in &level.from {
-            halving.hear(decode("what a rank knows", &world.receive(*from)?)?);
+            halving.receive(decode("what a rank knows", &world.receive(*from)?)?);
         }
         if level.upper {
             world.send(level.to, &out)?;

@@ -94,7 +94,7 @@ fn meet<K: Known, A: Clone + Default + Serialize>(
         let sent: Vec<(u32, K)> = ranks.iter_mut().filter_map(sends).collect();
         for (to, known) in sent {
             receives(to, encode(&known)?.len());
-            ranks[to as usize].hear(known);
+            ranks[to as usize].receive(known);
         }
     }
     let mut answers: Vec<Answers<K, A>> = ranks.iter().map(|rank| answer(&rank.known)).collect();

@@ -12,9 +12,9 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::touch::{find_touched_parts, with_gather_buffer};
 
-/// Written parts of a file less than this apart are merged.
+/// Gaps shorter than this between written parts of a file are written along with them.
 pub const WRITE_GAP_BYTES: u64 = 4 << 10;
-/// Owed parts less than this apart are merged.
+/// Gaps shorter than this between owed parts of a file become owed along with them.
 const OWED_GAP_BYTES: u64 = 1 << 20;
 
 /// One change while it is assembled: a batch, and the conditions under which it may commit.
@@ -29,7 +29,7 @@ pub struct Writer<'a> {
     read: Vec<bool>,
     /// Files that the change creates again, since they were deleted.
     pub(crate) made: Vec<bool>,
-    /// The size variables that the change writes: file, offset and bytes.
+    /// The array lengths that the change stores, each as file, offset and bytes.
     pub(crate) written: Vec<(usize, u64, Vec<u8>)>,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Commits the change. Returns the update times of the replicas that lack bytes after it.
+    /// Commits the change. Returns, for each replica that then lacks bytes, when these are due.
     pub fn commit(mut self) -> Attempt<Vec<UpdateTime>> {
         let mut later = Vec::new();
         for (file, stored) in self.loaded.files.iter().enumerate() {

@@ -1,4 +1,8 @@
-//! Group commit: one of the waiting threads commits all changes that have arrived during the commit before.
+//! Group commit: the first of the waiting threads leads, and commits all changes that have arrived during the commit before.
+//!
+//! A thread that waits spins for 50 us before it sleeps: a commit takes some 12 us, and waking a thread takes longer. In a
+//! process, at most one thread for each core but one spins for its turn. For LMDB's lock, only one of all processes spins
+//! (`turn.rs`).
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -18,7 +22,7 @@ pub(super) const MAX_SPIN_TIME: Duration = Duration::from_micros(50);
 pub(super) struct Turns {
     /// Held for a look at the queue or a change of it, never during a commit. No other lock is taken under it.
     queue: Mutex<Queue>,
-    /// The most threads that spin. More would only keep the leader from a core.
+    /// The most threads that spin: more would keep the leader from a core.
     watchers: usize,
 }
 

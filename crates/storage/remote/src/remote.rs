@@ -239,7 +239,7 @@ impl Target for Remote {
         // The node writes the header again, for the place that it chooses.
         frame.header.write(self.owner.store, Place { segment: 0, offset: 0, length: 0 }, &mut bytes);
         bytes.extend_from_slice(frame.payload);
-        self.append_bytes(&bytes.into_body(), length).inspect_err(|_| self.used.is_stale())
+        self.append_bytes(&bytes.into_body(), length).inspect_err(|_| self.used.make_stale())
     }
 
     fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
@@ -282,7 +282,7 @@ impl Target for Remote {
         for some in places.chunks(MAX_PLACES) {
             self.ask_json::<()>(Method::POST, "/free", json(&some)?)?;
         }
-        self.used.is_stale();
+        self.used.make_stale();
         Ok(())
     }
 
@@ -296,7 +296,7 @@ impl Target for Remote {
             gone.first().copied().ok_or_else(|| wrong_answer(&self.place))
         };
         let discarded = self.segments.discard(segment, ask)?;
-        self.used.is_stale();
+        self.used.make_stale();
         Ok(discarded)
     }
 
@@ -308,7 +308,7 @@ impl Target for Remote {
     fn space(&self) -> io::Result<Space> {
         self.ready()?;
         let space = self.fetch_space()?;
-        self.used.is_stale();
+        self.used.make_stale();
         let used = self.used.get(|| Ok(space.used))?;
         Ok(Space { used, capacity: self.capacity.min(space.capacity), read_only: space.read_only })
     }

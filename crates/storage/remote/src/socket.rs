@@ -1,4 +1,7 @@
 //! A socket for a thread that waits: asynchronous for hyper and rustls, and a loop that polls them and then waits for the socket.
+//!
+//! A thread polls its own connection, because callers of a target wait anyway. The threads of a runtime would cost two hand-overs
+//! for each request, and would not survive a fork.
 
 use std::future::Future;
 use std::io;

@@ -4,7 +4,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 use terrace_format::frame::{Header, MAX_EXTENT_BYTES, MAX_HEADER};
-use terrace_tier::Place;
+use terrace_tier::{Place, marker_text};
 
 /// The longest frame.
 pub const MAX_FRAME_BYTES: usize = MAX_EXTENT_BYTES as usize + MAX_HEADER;
@@ -64,7 +64,7 @@ pub struct Owner {
 impl Owner {
     /// The text of the marker.
     pub fn mark(&self) -> String {
-        format!("store {:016x}\ntarget {}\n", self.store, self.target)
+        marker_text(self.store, self.target)
     }
 
     /// Reads a marker.

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// The contents are gone when the process ends, like those of memory.
-    pub volatile: bool,
+    pub ends_with_process: bool,
     /// The target is behind a network: a request costs more than the bytes of a frame.
     pub remote: bool,
     /// The path is one of this machine's file systems. It is made absolute, overlaps with no other target's, and shares

@@ -45,7 +45,7 @@ pub enum Making {
 }
 
 /// A directory target.
-pub struct Directory {
+pub struct DirectoryTarget {
     root: PathBuf,
     /// The content of the marker.
     mark: String,
@@ -120,7 +120,7 @@ fn another(root: &Path, mark: &str) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, reason)
 }
 
-impl Directory {
+impl DirectoryTarget {
     /// Makes an empty target. The marker gets its name when it is whole and durable, so a full disk or a power cut leaves no part
     /// of it. The note that the target is empty comes first: after a crash between the two, the next opener writes both.
     fn make_empty(&self) -> io::Result<()> {
@@ -134,8 +134,8 @@ impl Directory {
     }
 
     /// Makes the target of this owner at `root`, without any I/O on it yet.
-    pub fn new(root: &Path, owner: &TargetOwner, capacity: u64, making: Making) -> Directory {
-        Directory {
+    pub fn new(root: &Path, owner: &TargetOwner, capacity: u64, making: Making) -> DirectoryTarget {
+        DirectoryTarget {
             root: root.to_owned(),
             mark: owner.mark(),
             making,
@@ -205,7 +205,7 @@ impl Directory {
         }
     }
 
-    /// Like [`Directory::look_for`], but returns `None` for a missing file.
+    /// Like [`DirectoryTarget::look_for`], but returns `None` for a missing file.
     fn look_for_any<T>(&self, attempt: impl Fn() -> io::Result<T>) -> io::Result<Option<T>> {
         match self.look_for(attempt) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -221,7 +221,7 @@ impl Directory {
         }
     }
 
-    /// Closes all full segments, as [`Directory::release`] does.
+    /// Closes all full segments, as [`DirectoryTarget::release`] does.
     pub fn release_full(&self) {
         self.full.lock().clear();
     }
@@ -403,7 +403,7 @@ pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Res
     Ok(done)
 }
 
-impl Target for Directory {
+impl Target for DirectoryTarget {
     fn ready(&self) -> io::Result<()> {
         let root = self.root.display();
         match read_marker(&self.root) {
@@ -454,7 +454,7 @@ impl Target for Directory {
         let written = segment.write(place, &header, frame.payload);
         self.headers.give(header);
         if let Err(e) = written {
-            self.used.is_stale();
+            self.used.make_stale();
             self.take_back(segment, before);
             return Err(e);
         }
@@ -510,14 +510,14 @@ impl Target for Directory {
                 }
             }
         }
-        self.used.is_stale();
+        self.used.make_stale();
         Ok(())
     }
 
     fn discard(&self, segment: u64) -> io::Result<bool> {
         self.seen()?;
         if segment & PLAIN_SEGMENT_BIT != 0 {
-            self.used.is_stale();
+            self.used.make_stale();
             // A missing file counts as discarded, provided that the target is there.
             self.ready()?;
             return self.plain.discard(segment).map(|()| true);
@@ -543,7 +543,7 @@ impl Target for Directory {
 
     fn space(&self) -> io::Result<Space> {
         self.seen()?;
-        self.used.is_stale();
+        self.used.make_stale();
         let used = self.used.get(|| self.measure())?;
         let system = self.look_for(|| Ok(rustix::fs::statvfs(&self.root)?))?;
         // Without free inodes no segment can be made. A file system that does not count inodes reports 0 of 0.
@@ -591,12 +591,12 @@ impl Target for Directory {
     }
 }
 
-impl FileStore for Directory {
+impl FileStore for DirectoryTarget {
     fn write_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
         // Missing folders of plain files are created, but never in a directory that is not the target.
         self.ready()?;
         let _room = self.take_room(frame.header.frame_len())?;
-        self.plain.write(file, frame).inspect_err(|_| self.used.is_stale())
+        self.plain.write(file, frame).inspect_err(|_| self.used.make_stale())
     }
 
     fn set_name(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {

@@ -52,10 +52,15 @@ pub fn made_note(dir: &Path, number: u16) -> PathBuf {
     dir.join(format!("target-{number}"))
 }
 
+/// The text of the marker of a store's target of this number.
+pub fn marker_text(store: u64, number: u16) -> String {
+    format!("store {store:016x}\ntarget {number}\n")
+}
+
 impl TargetOwner {
     /// The text of the marker that a target keeps, so that nobody takes it for another store's or for another target.
     pub fn mark(&self) -> String {
-        format!("store {:016x}\ntarget {}\n", self.store, self.number)
+        marker_text(self.store, self.number)
     }
 
     /// The file that [`TargetOwner::was_made`] looks for.

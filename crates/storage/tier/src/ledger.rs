@@ -109,7 +109,7 @@ impl Ledger {
                 file.set_len(SLOTS_PER_SEGMENT * ENTRY_BYTES)?;
             }
         }
-        self.used.is_stale();
+        self.used.make_stale();
         // Without an id, the ledger is made again at each opening.
         fs::write(self.folder.join(BOOT_FILE), boot::read_id().unwrap_or_default())
     }
@@ -120,7 +120,7 @@ impl Ledger {
     /// `StorageFull` if all blobs together would take more than `capacity`.
     pub fn take(&self, length: u32, capacity: u64) -> io::Result<Place> {
         let _room = self.used.take(length.into(), capacity, || self.count())?;
-        self.take_place(length).inspect_err(|_| self.used.is_stale())
+        self.take_place(length).inspect_err(|_| self.used.make_stale())
     }
 
     fn take_place(&self, length: u32) -> io::Result<Place> {
@@ -153,7 +153,7 @@ impl Ledger {
                 file.write_all_at(&[0; ENTRY_BYTES as usize], at)?;
             }
         }
-        self.used.is_stale();
+        self.used.make_stale();
         Ok(())
     }
 
@@ -177,7 +177,7 @@ impl Ledger {
 
     /// Makes the next [`Ledger::used`] count again.
     pub fn count_again(&self) {
-        self.used.is_stale();
+        self.used.make_stale();
     }
 
     /// The places of a segment's blobs. With `freed`, all places that were ever given out there.

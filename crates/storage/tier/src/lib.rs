@@ -32,16 +32,16 @@ mod used;
 #[cfg(feature = "object")]
 pub use blobs::{Blobs, Upload};
 pub use capabilities::Capabilities;
-pub use directory::{Directory, MARKER_FILE, Making, read_marker};
+pub use directory::{DirectoryTarget, MARKER_FILE, Making, read_marker};
 pub use emptied::EmptiedNote;
 pub use files::{FileStore, Whole};
-pub use kind::{OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings, made_note};
+pub use kind::{OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings, made_note, marker_text};
 #[cfg(not(feature = "object"))]
 pub use kinds::unavailable;
 pub use kinds::{DirectoryKind, MemoryKind, ObjectKind};
-pub use memory::Memory;
+pub use memory::MemoryTarget;
 #[cfg(feature = "object")]
-pub use object::Object;
+pub use object::ObjectTarget;
 pub use plain::{FILES_FOLDER, can_be_file};
 pub use registry::{KindError, TierKind, register_kind};
 #[cfg(feature = "object")]

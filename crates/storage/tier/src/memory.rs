@@ -11,7 +11,7 @@ use terrace_format::frame::{Frame, Header};
 use super::{Ids, Place, Space, Target};
 
 /// Frames in a map. Each is a segment of its own.
-pub struct Memory {
+pub struct MemoryTarget {
     store: u64,
     capacity: u64,
     ids: Arc<dyn Ids>,
@@ -34,14 +34,14 @@ impl Held {
     }
 }
 
-impl Memory {
+impl MemoryTarget {
     /// Makes an empty target of `capacity` bytes for the store of this id.
-    pub fn new(store: u64, capacity: u64, ids: Arc<dyn Ids>) -> Memory {
-        Memory { store, capacity, ids, held: Mutex::default(), is_new: AtomicBool::new(true) }
+    pub fn new(store: u64, capacity: u64, ids: Arc<dyn Ids>) -> MemoryTarget {
+        MemoryTarget { store, capacity, ids, held: Mutex::default(), is_new: AtomicBool::new(true) }
     }
 }
 
-impl Target for Memory {
+impl Target for MemoryTarget {
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
         let place = Place { segment: self.ids.next()?, offset: 0, length: frame.header.frame_len() as u32 };
         let mut bytes = Vec::with_capacity(place.length as usize);

@@ -5,8 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -16,7 +15,7 @@ use terrace_format::frame::{Frame, Header, MAX_HEADER};
 
 use super::ledger::{self, Ledger, Listing, SLOT_BYTES, SLOTS_PER_SEGMENT};
 use super::service::{Client, MARKER_BLOB, Service, fetch, fetch_range, run};
-use super::{EmptiedNote, Ids, Place, Space, Target, TargetFound};
+use super::{EmptiedNote, Place, Space, Target, TargetFound, TargetOwner};
 
 /// The prefix of all blobs except the marker.
 const SEGMENTS_PREFIX: &str = "segments/";
@@ -29,7 +28,7 @@ fn name(segment: u64, slot: u64) -> String {
     format!("{SEGMENTS_PREFIX}{segment:016x}/{slot:03x}")
 }
 
-/// Parses the name of a blob into its segment and number.
+/// Parses the name of a blob into its segment and slot.
 fn parse(name: &str) -> Option<(u64, u64)> {
     let (segment, slot) = name.strip_prefix(SEGMENTS_PREFIX)?.split_once('/')?;
     let number = |hex: &str, digits| (hex.len() == digits).then(|| u64::from_str_radix(hex, 16).ok())?;
@@ -37,7 +36,7 @@ fn parse(name: &str) -> Option<(u64, u64)> {
 }
 
 /// A target with frames as blobs of a service.
-pub struct Object {
+pub struct ObjectTarget {
     service: Service,
     operator: Client,
     mark: String,
@@ -62,29 +61,27 @@ struct Checked {
     failure: Option<(Instant, io::ErrorKind, String)>,
 }
 
-impl Object {
-    /// Makes the target of a store on a service, without contacting the service yet. `folder` has its ledger, and the file
-    /// `made` says that it was made. Without such a file, the target is made again whenever its marker is missing.
+impl ObjectTarget {
+    /// Makes the target of a store on a service, without contacting the service yet. The file `made` says that it was made.
+    /// Without such a file, the target is made again whenever its marker is missing.
     ///
     /// # Errors
     /// If the service is unknown, or its options are invalid.
     pub fn new(
         service: Service,
-        store: u64,
-        target: u16,
+        owner: &TargetOwner,
         capacity: u64,
-        ids: Arc<dyn Ids>,
-        folder: &Path,
         made: Option<PathBuf>,
-    ) -> io::Result<Object> {
-        Ok(Object {
+    ) -> io::Result<ObjectTarget> {
+        let folder = owner.dir.join(format!("object-{}", owner.number));
+        Ok(ObjectTarget {
             operator: service.connect()?,
             service,
-            mark: format!("store {store:016x}\ntarget {target}\n"),
+            mark: owner.mark(),
             made,
-            store,
+            store: owner.store,
             capacity,
-            ledger: Ledger::open(folder, target, ids)?,
+            ledger: Ledger::open(&folder, owner.number, owner.ids.clone())?,
             checked: Mutex::default(),
             emptied: EmptiedNote::new(folder.join("emptied")),
         })
@@ -130,7 +127,7 @@ impl Object {
     fn check(&self) -> io::Result<()> {
         let _lock = self.ledger.lock()?;
         let marker = self.marker().map_err(|e| match e.kind() {
-            // S3 reports a missing bucket as a wrong configuration. That cannot be, because the target was made with it.
+            // S3 reports a missing bucket as a wrong configuration. But the target was made with this configuration.
             io::ErrorKind::InvalidInput if self.was_made() => self.missing(&e.to_string()),
             _ => e,
         })?;
@@ -204,7 +201,7 @@ impl Object {
             while let Some(entry) = entries.try_next().await? {
                 let Some((segment, slot)) = parse(entry.path()) else { continue };
                 let length = match entry.metadata().content_length() {
-                    // A service may list names alone.
+                    // Some services list names without lengths.
                     0 => match operator.stat(entry.path()).await {
                         Ok(metadata) => metadata.content_length(),
                         Err(e) if e.kind() == ErrorKind::NotFound => continue,
@@ -275,7 +272,7 @@ impl Object {
     }
 }
 
-impl Target for Object {
+impl Target for ObjectTarget {
     fn ready(&self) -> io::Result<()> {
         let asked = Instant::now();
         let mut checked = self.checked.lock();
@@ -316,7 +313,7 @@ impl Target for Object {
         let mut blob = Vec::with_capacity(length as usize);
         frame.header.write(self.store, place, &mut blob);
         blob.extend_from_slice(frame.payload);
-        // If the write fails, its number stays unused. A write that timed out may still arrive: the blob is then removed with its
+        // If the write fails, its slot stays unused. A write that timed out may still arrive: the blob is then removed with its
         // segment. The error of `clear` is ignored, because the ledger then only counts some bytes too many until it is rebuilt.
         self.write(name(place.segment, place.offset / SLOT_BYTES), blob).inspect_err(|_| {
             let _ = self.ledger.clear(&[place]);

@@ -37,7 +37,7 @@ impl Used {
     pub fn open(path: &Path) -> Used {
         let used = Used { shared: Words::open(path), ..Used::default() };
         // The count may be from an earlier boot.
-        used.is_stale();
+        used.make_stale();
         used
     }
 
@@ -60,7 +60,7 @@ impl Used {
         let before = bytes.load(Acquire);
         if measured.compare_exchange(at, now, AcqRel, Acquire).is_ok() {
             let writing = self.writing.load(Acquire);
-            let found = measure().inspect_err(|_| self.is_stale())?;
+            let found = measure().inspect_err(|_| self.make_stale())?;
             let with_taken = |bytes: u64| Some(found + writing + bytes.saturating_sub(before));
             let _ = bytes.fetch_update(AcqRel, Acquire, with_taken); // the closure never refuses
         }
@@ -84,7 +84,7 @@ impl Used {
     }
 
     /// Makes the next [`Used::get`] measure.
-    pub fn is_stale(&self) {
+    pub fn make_stale(&self) {
         let [_, measured] = self.shared.all();
         measured.store(0, Release);
     }
@@ -129,10 +129,10 @@ mod tests {
     fn what_is_being_written_is_counted_though_it_is_not_found_yet() {
         let used = Used::default();
         let room = used.take(10, 100, || Ok(50)).expect("room");
-        used.is_stale();
+        used.make_stale();
         assert_eq!(used.get(|| Ok(50)).expect("measures"), 60);
         drop(room);
-        used.is_stale();
+        used.make_stale();
         // One writes while another measures.
         let measure = || {
             drop(used.take(30, 100, || Ok(0)).expect("room"));
@@ -146,7 +146,7 @@ mod tests {
         let used = Used::default();
         assert_eq!(used.get(|| Ok(5)).expect("measures"), 5);
         assert_eq!(used.get(|| Ok(6)).expect("counts"), 5);
-        used.is_stale();
+        used.make_stale();
         assert!(used.get(|| Err(io::ErrorKind::NotConnected.into())).is_err());
         assert_eq!(used.get(|| Ok(6)).expect("measures"), 6);
     }

@@ -2,7 +2,7 @@
 //! time.
 //!
 //! [`Hotness`] keeps the scores of keys. [`Ranges`] keeps the scores of an object's blocks, in finer parts for the
-//! hottest blocks. [`spans`] returns the order and the splits in which an object is placed. [`promotions`] and
+//! hottest blocks. [`spans`] returns the parts in which an object is placed, in their order. [`promotions`] and
 //! [`demotions`] return the moves between tiers that are worthwhile. A score counts accesses to the whole range; the
 //! weight of an access halves after each half-life.
 

@@ -1,6 +1,6 @@
 //! A lower bound of the cost of the pages that are not placed yet.
 //!
-//! Without fixed costs of pieces, whole pages and a limit on the number of pieces, each target holds pages at a price
+//! If pieces had no fixed cost, their number no limit, and pages could be divided, each target would hold pages at a price
 //! that rises in steps: first in its cheapest encoding until it is full, then page by page in the next denser encoding
 //! until all pages are. Each failure domain holds a page once. The cheapest way to place a number of pages is then to
 //! buy steps in the order of their price.

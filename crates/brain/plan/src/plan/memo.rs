@@ -79,7 +79,8 @@ impl Memo {
 
     /// Limits the search for a plan to `steps` steps (20,000 by default). A step takes 100 to 200 ns. A request of more
     /// than 16 pages gets a hundredth of the limit. Until the search has found a first scheme, the limit is four times
-    /// as high. A plan whose search reached the limit may report that it is not proven.
+    /// as high. A plan whose search reached the limit may have
+    /// `proven` false: it is not known to be the cheapest.
     pub fn with_steps(self, steps: u32) -> Memo {
         Memo { steps: steps.max(1), ..self }
     }

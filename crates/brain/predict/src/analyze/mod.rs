@@ -48,7 +48,7 @@ impl Analysis {
         let mut small = Vec::with_capacity(SMALL_SAMPLE_BYTES);
         take_sample(block, SMALL_SAMPLE_BYTES, &mut small);
         let Histogram { entropy, printable } = Histogram::of(&small);
-        let declared = content(&Metadata::new(format).hear(0, block), 0, block.len() as u64);
+        let declared = content(&Metadata::new(format).parse(0, block), 0, block.len() as u64);
         let elements = match (hint, declared) {
             (Some(hint), _) => Some(hint),
             (None, Some(Content::Numbers(elements))) => Some(elements),

@@ -202,7 +202,7 @@ impl Stream {
 impl File {
     /// Reads a block's metadata about the file's bytes.
     fn read_metadata(&mut self, place: u64, block: &[u8]) {
-        let new = self.metadata.hear(place, block);
+        let new = self.metadata.parse(place, block);
         if self.spans.len() + new.len() <= MAX_SPANS_PER_FILE {
             self.spans.extend(new);
         }

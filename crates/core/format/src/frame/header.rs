@@ -83,7 +83,7 @@ impl Header {
         self.written_len() as u64 + u64::from(self.stored_len)
     }
 
-    /// Appends the header, as it is at `place` in `store`, to `out`.
+    /// Appends the header to `out`, with the checksum that it has at `place` in `store`.
     pub fn write(&self, store: u64, place: Place, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&FRAME_MAGIC);
@@ -112,7 +112,7 @@ impl Header {
     pub fn read(bytes: &[u8], store: u64, place: Place) -> Result<Header, &'static str> {
         let fixed = bytes.get(..FIXED_HEADER_BYTES).ok_or("the header is cut short")?;
         if fixed[..4] != FRAME_MAGIC {
-            return Err("no frame stands here");
+            return Err("no frame is here");
         }
         if fixed[4] != HEADER_VERSION {
             return Err("the frame has a newer format");
@@ -120,11 +120,11 @@ impl Header {
         let encoding = Encoding::from_bytes(array(fixed, 48)).map_err(|_| "the encoding is not known")?;
         let (raw_len, stored_len) = (u32::from_le_bytes(array(fixed, 40)), u32::from_le_bytes(array(fixed, 44)));
         if raw_len == 0 || raw_len > MAX_EXTENT_BYTES || stored_len > raw_len {
-            return Err("the header's lengths cannot be");
+            return Err("the header's lengths are impossible");
         }
         let count = raw_len.div_ceil(sub_block_len(encoding)) as usize;
         if count != usize::from(u16::from_le_bytes(array(fixed, 52))) {
-            return Err("the header's lengths cannot be");
+            return Err("the header's lengths are impossible");
         }
         let whole = bytes.get(..header_len(raw_len, encoding)).ok_or("the header is cut short")?;
         let mut zeroed = [0u8; MAX_HEADER];
@@ -141,13 +141,13 @@ impl Header {
             let stored = u64::from_le_bytes(array(entry, 4));
             let raw = if entry.len() == 20 { u64::from_le_bytes(array(entry, 12)) } else { stored };
             if end < last || end > stored_len {
-                return Err("the header's lengths cannot be");
+                return Err("the header's lengths are impossible");
             }
             last = end;
             sub_blocks.push(SubBlock { end, stored, raw });
         }
         if last != stored_len {
-            return Err("the header's lengths cannot be");
+            return Err("the header's lengths are impossible");
         }
         let identity = Identity {
             object: u64::from_le_bytes(array(fixed, 16)),

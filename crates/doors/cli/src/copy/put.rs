@@ -47,13 +47,14 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
     let (late, in_time) = (done.late, done.late == 0 || put.ack.is_none());
     let good = done.report(put.dry_run, show)?;
     if late > 0 {
-        let owed = count(store.status()?.owed, "replica");
-        let missed = if in_time { "" } else { ", so not as `--ack` asks" };
+        let owed = store.status()?.owed;
+        let missed = if in_time { "" } else { ", but not yet as `--ack` asks" };
         let say = if in_time { note } else { complain };
         say(&format!(
-            "{} stored{missed}; still pending: {owed}; `terrace status` shows which tier is full, slow or away, \
-             `terrace sync` makes them",
+            "{} stored{missed}; {} {} pending; `terrace status` shows which tier is full, slow or away, `terrace sync` makes them",
             if late == 1 { "it is".into() } else { format!("{late} of them are") },
+            count(owed, "replica"),
+            if owed == 1 { "is" } else { "are" },
         ));
     }
     Ok(good && in_time)

@@ -74,7 +74,7 @@ pub struct Flush {
     /// Delete the pending requests of these destinations from the stream's log.
     #[arg(long, group = "wish", conflicts_with = "to")]
     pub drop: bool,
-    /// Forget the progress of these destinations: the next append goes to the end of the file as it is then.
+    /// Forget how far these destinations are: the next append goes to the present end of the file.
     #[arg(long, group = "wish", conflicts_with = "to")]
     pub forget: bool,
     /// With --retry, --drop or --forget: apply it to all parked destinations.

@@ -231,11 +231,11 @@ fn what_is_stored_and_lacks_replicas_has_one_outcome() {
     place.write("big", noise(2_000_000, 1));
     let ran = place.run(["put", "big", "k"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("it is stored; still pending: 2 replicas") && ran.out.contains("0 failed"), "{}", ran.err);
+    assert!(ran.err.contains("it is stored; 2 replicas are pending") && ran.out.contains("0 failed"), "{}", ran.err);
     // Where an acknowledgement is asked for that is not reached, that is the outcome, and the only one.
     let ran = place.run(["put", "big", "other", "--ack", "replicated"]);
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert_eq!(ran.err.matches("terrace: ").count(), 1, "{}", ran.err);
-    assert!(ran.err.contains("it is stored, so not as `--ack` asks"), "{}", ran.err);
+    assert!(ran.err.contains("it is stored, but not yet as `--ack` asks"), "{}", ran.err);
     assert_eq!(place.run(["put", "big", "third", "--ack", "placed"]).code, 0);
 }

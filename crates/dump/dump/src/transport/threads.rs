@@ -33,7 +33,7 @@ impl Threads {
         Threads { nodes: nodes.into(), deaths: HashMap::new() }
     }
 
-    /// Makes a rank die at its call of this number, counted from 0: that call and all later ones fail.
+    /// Makes a rank die: its call number `call` (from 0) and all later ones fail.
     pub fn kill(mut self, rank: u32, call: u64) -> Threads {
         self.deaths.insert(rank, call);
         self
@@ -113,7 +113,7 @@ impl ThreadWorld {
     }
 
     fn leave(&self) {
-        // Under the lock, so that a rank between its look and its wait does not miss the signal.
+        // Under the lock: otherwise a rank that has looked at `gone` and does not wait yet would miss the signal.
         self.shared.state.lock().gone[self.rank as usize] = true;
         self.shared.changed.notify_all();
     }
@@ -233,7 +233,7 @@ impl<'b> Window<'b> for ThreadWindow<'b> {
 }
 
 fn out_of_step() -> Error {
-    Error::Transport { what: "meeting the other ranks", reason: "they make another call than this one".into() }
+    Error::Transport { what: "meeting the other ranks", reason: "they are in a different collective call".into() }
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl Opener<'_> {
         }
         let usual = match capabilities {
             Capabilities { remote: true, .. } => SERVICE_BYTES_PER_SECOND,
-            Capabilities { volatile: true, .. } => MEMORY_BYTES_PER_SECOND,
+            Capabilities { ends_with_process: true, .. } => MEMORY_BYTES_PER_SECOND,
             _ if is_in_memory(&path) => MEMORY_BYTES_PER_SECOND,
             _ => DISK_BYTES_PER_SECOND,
         };

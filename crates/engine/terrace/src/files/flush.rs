@@ -65,8 +65,8 @@ impl Shared {
         written
     }
 
-    /// Writes the complete blocks among those that `start..end` touches, by one commit. So a stream of writes does not fill
-    /// the buffer.
+    /// Writes those blocks touched by `start..end` that are complete, by one commit. So a stream of writes does not fill the
+    /// buffer.
     pub fn flush_whole(&self, open: &Open, state: &mut State, start: u64, end: u64) -> FileResult<()> {
         let Some((_, mtime)) = state.written else { return Ok(()) };
         let whole = state.dirty.whole(start, end);
@@ -103,7 +103,7 @@ impl Shared {
         self.options.element.or_else(|| element_of(key))
     }
 
-    /// Turns the result of a commit that expects the open file under its key: a conflict means that the file is stale.
+    /// Translates the result of a commit that expects the open file under its key: a conflict becomes [`FileError::Stale`].
     pub fn of_open<T>(&self, state: &State, result: FileResult<T>) -> FileResult<T> {
         match result {
             Err(FileError::Engine(Error::Conflict { .. } | Error::NotFound { .. })) => {

@@ -24,7 +24,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Syncs every segment that a commit has named since the last mark, the log, and its copies.
+    /// Syncs first the segments that commits have named since the last mark, then the log, then its copies.
     ///
     /// # Errors
     /// A failure of a persistent target, whose bytes must not count as durable.
@@ -57,7 +57,7 @@ impl Journal {
     }
 
     /// Syncs all files, and commits a mark for all commits before the first one with bytes in memory only. No power cut can damage
-    /// them any more.
+    /// the marked commits any more.
     pub fn mark_synced(&self) -> Result<()> {
         let persistent = |target| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
         let (tail, first) = self.catalog.tail_and_first_fleeting(persistent)?;
@@ -92,8 +92,8 @@ impl Journal {
         }
     }
 
-    /// Returns whether a later commit has freed bytes in memory. If they were in memory only, and a power cut took that commit, the
-    /// object would be back without its bytes. So no mark may lie between the two.
+    /// Returns whether a commit after `sequence` has freed bytes in memory. A power cut may undo that commit, and bring an object
+    /// back whose bytes were in memory only. A mark at `sequence` would call them durable, so none may be made.
     fn left_memory_after(&self, sequence: u64) -> Result<bool> {
         for device in self.tiers.devices.iter().filter(|device| !self.tiers.tier(device).persistent) {
             if self.catalog.last_freed(device.id)?.is_some_and(|at| at > sequence) {

@@ -25,7 +25,8 @@ impl<'a> Claimed<'a> {
         free
     }
 
-    /// Claims all replicas of a frame. Returns false if another thread of this process works on one of them.
+    /// Claims a frame, for replicas that must be made one after the other. Returns false if another thread of this process
+    /// has claimed it.
     pub fn claim_frame(&mut self, task: Task) -> bool {
         let frame = Task { target: TargetId::MAX, ..task };
         self.tasks.contains(&frame) || self.claim(frame)

@@ -98,16 +98,16 @@ impl Mover {
         self.reader.read_extents(key, object, run, first.offset, &mut raw)?;
         let policy =
             self.planning.policy(key, &PutOptions { replicas: Some(object.want), ..PutOptions::kept_with(object) });
-        let mut writer = self.writer.draft(self, key, object.id, &policy, None);
-        writer.offset = first.offset;
-        writer.stays_plain(true)?;
-        writer.write_block(&raw)?;
-        let edit = Edit::Merge { key: key.to_vec(), object: object.id, extents: writer.extents.clone() };
+        let mut draft = self.writer.draft(self, key, object.id, &policy, None);
+        draft.offset = first.offset;
+        draft.stays_plain(true)?;
+        draft.write_block(&raw)?;
+        let edit = Edit::Merge { key: key.to_vec(), object: object.id, extents: draft.extents.clone() };
         let expect = vec![Expect::Generation(key.to_vec(), object.generation)];
         match self.catalog.commit(Change { expect, edits: vec![edit] }) {
             Ok(_) => Ok(true),
             Err(terrace_catalog::Error::Conflict { .. } | terrace_catalog::Error::NotFound { .. }) => {
-                writer.abandon();
+                draft.abandon();
                 Ok(false)
             }
             Err(e) => Err(e.into()),

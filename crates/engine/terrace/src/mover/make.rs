@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use terrace_catalog::{Change, Edit, Expect, Extent, Owed, Replica, TargetId, Task};
 use terrace_codec::Encoding;
 use terrace_format::frame::Identity;
-use terrace_plan::policy::Policy as Wanted;
+use terrace_plan::policy::Policy;
 
 use super::Mover;
 use super::claimed::Claimed;
@@ -188,7 +188,7 @@ impl Mover {
     }
 
     /// Returns the policy of a key's object, from the options that were given with it and the rules.
-    pub fn policy_of(&self, key: &[u8]) -> Wanted {
+    pub fn policy_of(&self, key: &[u8]) -> Policy {
         // If this read fails, the following ones fail, too, and report the error.
         let object = self.catalog.object(key).ok().flatten();
         self.planning.policy(key, &object.as_ref().map(PutOptions::kept_with).unwrap_or_default()).wanted

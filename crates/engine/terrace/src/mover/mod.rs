@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use rustix_futex_sync::{Condvar, Mutex};
 use terrace_catalog::{Catalog, Task};
 use terrace_codec::Encoding;
-use terrace_plan::policy::Policy as Wanted;
+use terrace_plan::policy::Policy;
 
 use crate::Result;
 use crate::devices::Tiers;
@@ -86,9 +86,9 @@ pub(crate) struct State {
     told: Mutex<Option<Instant>>,
     /// The policies of single writes with pending replicas. Another process that makes these replicas uses the rules
     /// instead.
-    wishes: Mutex<HashMap<u64, Wanted>>,
+    wishes: Mutex<HashMap<u64, Policy>>,
     /// Objects whose policy has changed, because they were renamed or the rules changed, with their old policy.
-    unplanned: Mutex<Vec<(Vec<u8>, Wanted)>>,
+    unplanned: Mutex<Vec<(Vec<u8>, Policy)>>,
     /// Held while these objects are replanned.
     following: Mutex<()>,
     /// The encodings planned for pending replicas. Another process that makes these replicas chooses encodings itself.
@@ -116,7 +116,7 @@ pub(crate) struct State {
 
 impl Mover {
     /// Remembers the policy of one write.
-    pub fn remember(&self, object: u64, wish: Wanted) {
+    pub fn remember(&self, object: u64, wish: Policy) {
         let mut wishes = self.state.wishes.lock();
         if wishes.len() >= MAX_REMEMBERED_WISHES {
             wishes.clear();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use terrace_catalog::{Edit, Extent, Object, TargetId, frames};
 use terrace_cost::Weights;
 use terrace_format::key;
-use terrace_plan::policy::Policy as Wanted;
+use terrace_plan::policy::Policy;
 use terrace_system::replace;
 
 use super::Mover;
@@ -42,7 +42,7 @@ impl Mover {
             let (dense, policy) = (Weights::ARCHIVAL, self.policy_of(key));
             let replicas = extent.replicas.len().clamp(1, 255) as u8;
             let first = if policy.raw_first { policy.first } else { dense };
-            let wanted = Wanted { replicas, first, rest: dense, budget: None, ..policy };
+            let wanted = Policy { replicas, first, rest: dense, budget: None, ..policy };
             self.replan(key, object.id, extent, &wanted, true, edits, moved).map(drop)
         })
     }
@@ -69,7 +69,7 @@ impl Mover {
         key: &[u8],
         object: u64,
         extent: &Extent,
-        wanted: &Wanted,
+        wanted: &Policy,
         stay: bool,
         edits: &mut Vec<Edit>,
         moved: &mut Moved,
@@ -82,7 +82,7 @@ impl Mover {
             return Ok(true);
         }
         let Some(raw) = self.reader.read_frame(object, extent) else { return Ok(true) };
-        let wanted = Wanted { replicas: self.wanted(wanted.replicas, object, extent), ..*wanted };
+        let wanted = Policy { replicas: self.wanted(wanted.replicas, object, extent), ..*wanted };
         let placer = self.planning.placer(key, element_of(key), wanted);
         let places = placer.replan(extent, &raw, stay);
         if places.is_empty() {
@@ -163,14 +163,14 @@ impl Mover {
     }
 
     /// Replans an object if its policy differs from `then`. Returns false if a part of it must be planned later.
-    fn follow_policy(&self, key: &[u8], object: &Object, then: &Wanted) -> Result<bool> {
+    fn follow_policy(&self, key: &[u8], object: &Object, then: &Policy) -> Result<bool> {
         let now = self.planning.policy(key, &PutOptions::kept_with(object)).wanted;
         if *then == now {
             return Ok(true);
         }
         // A number of replicas that was given with the object itself stays.
         let replicas = if object.want == then.replicas { now.replicas } else { object.want };
-        let wanted = Wanted { replicas, ..now };
+        let wanted = Policy { replicas, ..now };
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(true) };
         let mut all = true;
         let (mut edits, mut moved) = (Vec::new(), Moved::default());

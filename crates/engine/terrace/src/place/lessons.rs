@@ -14,7 +14,7 @@ use terrace_codec::{Element, Encoding};
 use terrace_cost::Weights;
 use terrace_cost::{Costs, Expected, Objective, TargetRates};
 use terrace_format::frame::Coded;
-use terrace_plan::policy::Policy as Wanted;
+use terrace_plan::policy::Policy;
 use terrace_predict::analyze::Elements;
 use terrace_predict::{Choice, Outcome, Predictor, Stream};
 use terrace_system::replace;
@@ -218,7 +218,7 @@ impl Lessons {
         raw: &[u8],
         element: Option<Element>,
         tiers: &Tiers,
-        wanted: &Wanted,
+        wanted: &Policy,
     ) -> Vec<(Encoding, Expected)> {
         self.survey_next(&mut new_stream(element).with_length(u64::MAX), raw, tiers, wanted)
     }
@@ -229,7 +229,7 @@ impl Lessons {
         known: &Mutex<Known>,
         raw: &[u8],
         tiers: &Tiers,
-        wanted: &Wanted,
+        wanted: &Policy,
     ) -> Vec<(Encoding, Expected)> {
         if raw.len() >= SHORT_EXTENT_BYTES {
             return self.survey(raw, None, tiers, wanted);
@@ -256,7 +256,7 @@ impl Lessons {
         stream: &mut Stream,
         raw: &[u8],
         tiers: &Tiers,
-        wanted: &Wanted,
+        wanted: &Policy,
     ) -> Vec<(Encoding, Expected)> {
         // No stream is locked: `stream` is the caller's copy.
         let mut predictor = self.predictor().lock();
@@ -425,7 +425,7 @@ mod tests {
         );
         let config = crate::Config::parse(&text, "test").expect("a configuration");
         let store = crate::Store::init(&dir.path().join("store"), &config).expect("a store");
-        let (lessons, tiers, wanted) = (&store.engine.planning.lessons, &store.engine.tiers, Wanted::default());
+        let (lessons, tiers, wanted) = (&store.engine.planning.lessons, &store.engine.tiers, Policy::default());
         let raw: Vec<u8> = (0..500u32).flat_map(|number| format!("line {number}\n").into_bytes()).collect();
         let known = |key: &str| lessons.of(key.as_bytes(), None);
         let first = (0..SURVEYED_EXTENTS)

@@ -11,7 +11,7 @@ pub(crate) use lessons::Lessons;
 pub use options::{PutOptions, element_of};
 pub use planner::Planned;
 pub(crate) use planner::{Planner, Site, describe_tiers, snapshot_of};
-pub(crate) use policy::Policy;
+pub(crate) use policy::WritePolicy;
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use terrace_codec::{Element, Encoding};
 use terrace_cost::Weights;
 use terrace_cost::{Costs, Expected};
 use terrace_format::frame::{Coded, Identity};
-use terrace_plan::policy::{Ack, Budget, Policy as Wanted};
+use terrace_plan::policy::{Ack, Budget, Policy};
 use terrace_plan::snapshot::TierSet;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -57,9 +57,9 @@ pub(crate) struct Planning {
 
 impl Planning {
     /// Returns a placer for bytes of `key`. `element` is the type of their elements, if known.
-    pub fn placer<'a>(&'a self, key: &'a [u8], element: Option<Element>, wanted: Wanted) -> Placer<'a> {
+    pub fn placer<'a>(&'a self, key: &'a [u8], element: Option<Element>, wanted: Policy) -> Placer<'a> {
         let pinned = self.pinned(key);
-        let wanted = Wanted { raw_first: wanted.raw_first && pinned.is_none(), ..wanted };
+        let wanted = Policy { raw_first: wanted.raw_first && pinned.is_none(), ..wanted };
         Placer { planning: self, key, wanted, known: self.lessons.of(key, element), file: xxh3_64(key), pinned }
     }
 
@@ -73,7 +73,7 @@ impl Planning {
 pub(crate) struct Placer<'a> {
     planning: &'a Planning,
     key: &'a [u8],
-    wanted: Wanted,
+    wanted: Policy,
     /// The stream of the bytes. See `Lessons` for the lock order.
     known: Arc<Mutex<Known>>,
     /// A number for the object within its stream.
@@ -126,7 +126,7 @@ impl<'a> Placer<'a> {
         let out_of_reach = |most| self.planning.planner.is_out_of_reach(&self.planning.tiers, self.wanted.tiers, most);
         if self.wanted.max_latency.is_some_and(out_of_reach) {
             // No eviction makes a target faster. So the limit is dropped, and the receipt says so.
-            let wanted = Wanted { max_latency: None, ..self.wanted };
+            let wanted = Policy { max_latency: None, ..self.wanted };
             let placed = self.plan_lasting_or_not(raw.len(), &Site { wanted, ..site });
             return ExtentPlan { is_slow: true, ..placed };
         }
@@ -138,7 +138,7 @@ impl<'a> Placer<'a> {
     fn plan_lasting_or_not(&self, length: usize, site: &Site<'_>) -> ExtentPlan {
         let placement = self.plan(length, site);
         if placement.replicas.is_empty() && !site.wanted.volatile && !site.wanted.is_all_persistent() {
-            return self.plan(length, &Site { wanted: Wanted { volatile: true, ..site.wanted }, ..*site });
+            return self.plan(length, &Site { wanted: Policy { volatile: true, ..site.wanted }, ..*site });
         }
         placement
     }
@@ -170,7 +170,7 @@ impl<'a> Placer<'a> {
 
     /// Plans up to `missing` more replicas of an extent, in addition to those on `beside`.
     pub fn place_more(&self, length: usize, missing: usize, beside: &[TargetId]) -> ReplicaPlans {
-        let wanted = Wanted { replicas: missing.min(255) as u8, ..self.wanted };
+        let wanted = Policy { replicas: missing.min(255) as u8, ..self.wanted };
         self.plan(length, &Site { wanted, beside, reads: 0.0 }).replicas
     }
 
@@ -178,7 +178,7 @@ impl<'a> Placer<'a> {
     /// memory.
     pub fn place_on(&self, tiers: TierSet, length: usize, beside: &[TargetId], volatile: bool) -> Option<TargetId> {
         let (ack, max_latency, persistent) = (Ack::Placed, None, false);
-        let wanted = Wanted { replicas: 1, tiers, volatile, persistent, ack, max_latency, ..self.wanted };
+        let wanted = Policy { replicas: 1, tiers, volatile, persistent, ack, max_latency, ..self.wanted };
         self.plan(length, &Site { wanted, beside, reads: 0.0 }).replicas.first().map(|placed| placed.target)
     }
 
@@ -234,7 +234,7 @@ impl<'a> Placer<'a> {
         self.study(extent.frame_offset(), raw, device, &weights, reads);
         let stored: u64 = extent.replicas.iter().filter(|r| r.target != device.id).map(|r| u64::from(r.stored)).sum();
         let left = |Budget(times): Budget| (times - stored as f64 / raw.len() as f64) / missing.max(1) as f64;
-        let wanted = Wanted {
+        let wanted = Policy {
             first: weights,
             raw_first: nearest && self.wanted.raw_first,
             budget: self.wanted.budget.map(|budget| Budget(left(budget).max(0.0))),
@@ -341,6 +341,6 @@ impl<'a> Placer<'a> {
 
 /// Returns whether stored bytes are what matters: because of their weight, or because a budget for them limits the number of
 /// replicas.
-fn is_dense(wanted: &Wanted, weights: &Weights) -> bool {
+fn is_dense(wanted: &Policy, weights: &Weights) -> bool {
     weights.ratio > DENSE_RATIO_WEIGHT || wanted.budget.is_some()
 }

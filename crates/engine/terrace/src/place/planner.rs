@@ -9,7 +9,7 @@ use terrace_cost::Costs;
 use terrace_cost::Weights;
 use terrace_plan::explain::{Explanation, explain};
 use terrace_plan::plan::{GaveWay, Memo, Piece, Plan, Want, plan, replan};
-use terrace_plan::policy::{Ack, Policy as Wanted, Resolution};
+use terrace_plan::policy::{Ack, Policy, Resolution};
 use terrace_plan::snapshot::{MAX_TARGETS, PAGE_BYTES, Snapshot, Target, TargetSet, Tier, TierSet};
 
 use super::{ExtentPlan, ReplicaPlan, ReplicaPlans};
@@ -34,7 +34,7 @@ pub(crate) struct Planner {
 
 /// A question to the planner about some bytes.
 pub(crate) struct Site<'a> {
-    pub wanted: Wanted,
+    pub wanted: Policy,
     /// Targets that hold a replica of them, or are owed one.
     pub beside: &'a [TargetId],
     /// The number of expected reads.
@@ -187,13 +187,13 @@ impl Planner {
         device: &Device,
         bytes: usize,
         reads: f64,
-        wanted: Wanted,
+        wanted: Policy,
         costs: &Costs,
     ) -> Encoding {
         let targets = set_of_targets(tiers, |other| other.id == device.id);
         let want = Want { bytes: bytes as u64, reads, targets };
         let (all, ack, max_latency) = (TierSet::ALL, Ack::Placed, None);
-        let wanted = Wanted { replicas: 1, volatile: true, persistent: false, tiers: all, ack, max_latency, ..wanted };
+        let wanted = Policy { replicas: 1, volatile: true, persistent: false, tiers: all, ack, max_latency, ..wanted };
         let planned = self.plan_now(tiers, |snapshot, memo| {
             // Its space was reserved when it was chosen. The next plan measures the space again.
             (0..snapshot.targets().len()).for_each(|at| snapshot.set_space(at, u64::MAX, 0));
@@ -243,12 +243,12 @@ fn keep_similar_speeds(now: &mut Target, before: &Target) {
 fn plan_within_budget<'m>(
     want: &Want,
     snapshot: &Snapshot,
-    wanted: Wanted,
+    wanted: Policy,
     costs: &Costs,
     memo: &'m mut Memo,
 ) -> Option<&'m Plan> {
     let over = |plan: &Plan| plan.gave_way.contains(&GaveWay::Budget);
-    let dense = Wanted {
+    let dense = Policy {
         replicas: wanted.least,
         first: Weights::ARCHIVAL,
         rest: Weights::ARCHIVAL,

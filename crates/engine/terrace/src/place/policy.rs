@@ -2,23 +2,23 @@
 //! IV-B.2).
 
 use smallvec::SmallVec;
-use terrace_plan::policy::{Ask, Level, Policy as Wanted, Replicas, Resolution, resolve_levels};
+use terrace_plan::policy::{Ask, Level, Policy, Replicas, Resolution, resolve_levels};
 
 use super::{Planning, PutOptions};
 use crate::config::{Ack, Config, Rule};
 
 /// The policy for one key.
 #[derive(Clone, Copy)]
-pub(crate) struct Policy {
+pub(crate) struct WritePolicy {
     /// The number of replicas that was asked for.
     pub asked: u8,
     /// The constraints for the planner. The number of replicas is at most the number of failure domains.
-    pub wanted: Wanted,
+    pub wanted: Policy,
 }
 
 impl Planning {
     /// Returns the policy for a write to a key.
-    pub fn policy(&self, key: &[u8], options: &PutOptions) -> Policy {
+    pub fn policy(&self, key: &[u8], options: &PutOptions) -> WritePolicy {
         let (policy, resolutions) = self.explained_policy(key, options);
         for resolution in resolutions {
             tracing::debug!(key = %terrace_format::key::show(key), "{resolution}");
@@ -27,28 +27,28 @@ impl Planning {
     }
 
     /// Returns the policy for a key under other rules.
-    pub fn policy_under(&self, config: &Config, key: &[u8], options: &PutOptions) -> Policy {
+    pub fn policy_under(&self, config: &Config, key: &[u8], options: &PutOptions) -> WritePolicy {
         self.resolve(config, key, options).0
     }
 
     /// Returns the policy for a write to a key, and how each conflict between requests was resolved.
-    pub fn explained_policy(&self, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
+    pub fn explained_policy(&self, key: &[u8], options: &PutOptions) -> (WritePolicy, Vec<Resolution>) {
         self.rules.renew();
         self.resolve(&self.rules.now(), key, options)
     }
 
-    fn resolve(&self, config: &Config, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
+    fn resolve(&self, config: &Config, key: &[u8], options: &PutOptions) -> (WritePolicy, Vec<Resolution>) {
         let rule = config.rule_for(key);
         let Replicas { min, max, .. } = range(config);
         let (resolved, resolutions) = self.decide(config, rule, options);
         let asked = resolved.replicas.clamp(min, max);
         let model = config.store.cost_model;
         let domains = self.tiers.domains(resolved.tiers, resolved.is_all_persistent()).min(255) as u8;
-        let wanted = Wanted { replicas: asked.min(domains).max(1), model, ..resolved };
-        (Policy { asked, wanted }, resolutions)
+        let wanted = Policy { replicas: asked.min(domains).max(1), model, ..resolved };
+        (WritePolicy { asked, wanted }, resolutions)
     }
 
-    fn decide(&self, config: &Config, rule: Option<&Rule>, options: &PutOptions) -> (Wanted, Vec<Resolution>) {
+    fn decide(&self, config: &Config, rule: Option<&Rule>, options: &PutOptions) -> (Policy, Vec<Resolution>) {
         let mut asks: SmallVec<[(Level, Ask); 4]> = SmallVec::new();
         for level in options.levels() {
             let rank = if asks.is_empty() { Level::Operation } else { Level::Application };

@@ -76,12 +76,12 @@ impl Store {
                 ranges.push((end, *piece));
                 end = key::check_end(key, end, piece.len() as u64)?;
             }
-            let mut writer = self.draft(key, named, &policy, element)?;
-            match writer.commit_ranges(&Update { named, length: Some(offset), ranges: &ranges, mtime }) {
+            let mut draft = self.draft(key, named, &policy, element)?;
+            match draft.commit_ranges(&Update { named, length: Some(offset), ranges: &ranges, mtime }) {
                 // Other writers need not wait for the acknowledgement.
                 Ok(commit) => {
                     drop(turn);
-                    return Ok((offset, self.acknowledge_ranges(commit, &policy, &writer, &ranges)));
+                    return Ok((offset, self.acknowledge_ranges(commit, &policy, &draft, &ranges)));
                 }
                 // Another writer changed, created or replaced the object meanwhile.
                 Err(Error::Conflict { .. } | Error::NotFound { .. })

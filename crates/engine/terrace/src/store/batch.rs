@@ -6,7 +6,7 @@ use terrace_system::clock::unix_nanos;
 
 use super::Store;
 use crate::config::Ack;
-use crate::place::Policy;
+use crate::place::WritePolicy;
 use crate::write::{Draft, Receipt};
 use crate::{Element, PutOptions, Result};
 
@@ -40,8 +40,8 @@ pub struct Batch<'a> {
 
 /// The writes to one object.
 struct Part<'a> {
-    writer: Draft<'a>,
-    policy: Policy,
+    draft: Draft<'a>,
+    policy: WritePolicy,
     bytes: u64,
 }
 
@@ -96,20 +96,20 @@ impl<'a> Batch<'a> {
         self.store.check_changeable(key)?;
         key::check_end(key, offset, bytes.len() as u64)?;
         let engine = &self.store.engine;
-        let number = match self.parts.iter().position(|part| part.writer.object == object) {
+        let number = match self.parts.iter().position(|part| part.draft.object == object) {
             Some(number) => number,
             None => {
                 let policy = engine.planning.policy(key, &PutOptions::default());
-                let mut writer = engine.writer.draft(&*engine.mover, key, object, &policy, element);
-                writer.stays_plain(true)?;
-                self.parts.push(Part { writer, policy, bytes: 0 });
+                let mut draft = engine.writer.draft(&*engine.mover, key, object, &policy, element);
+                draft.stays_plain(true)?;
+                self.parts.push(Part { draft, policy, bytes: 0 });
                 self.parts.len() - 1
             }
         };
         let Some(part) = self.parts.get_mut(number) else { return Ok(()) };
-        part.writer.offset = offset;
+        part.draft.offset = offset;
         part.bytes += bytes.len() as u64;
-        bytes.chunks(engine.writer.block).try_for_each(|block| part.writer.write_block(block))
+        bytes.chunks(engine.writer.block).try_for_each(|block| part.draft.write_block(block))
     }
 
     /// Truncates an object to `length` bytes, or extends it with zeros. Applies after all writes of the batch.
@@ -135,15 +135,15 @@ impl<'a> Batch<'a> {
     pub fn commit(mut self) -> Result<Vec<Receipt>> {
         self.check_then()?;
         let mut edits = std::mem::take(&mut self.made);
-        for Part { writer, .. } in &self.parts {
+        for Part { draft, .. } in &self.parts {
             self.expect.extend(
-                match edits.iter().any(|edit| matches!(edit, Edit::Put { object, .. } if *object == writer.object)) {
+                match edits.iter().any(|edit| matches!(edit, Edit::Put { object, .. } if *object == draft.object)) {
                     true => None,
-                    false => Some(Expect::Names(writer.key.to_vec(), writer.object)),
+                    false => Some(Expect::Names(draft.key.to_vec(), draft.object)),
                 },
             );
-            let (key, object, want) = (writer.key.to_vec(), writer.object, writer.want());
-            edits.push(Edit::Write { key, object, want, mtime: unix_nanos(), extents: writer.extents.clone() });
+            let (key, object, want) = (draft.key.to_vec(), draft.object, draft.want());
+            edits.push(Edit::Write { key, object, want, mtime: unix_nanos(), extents: draft.extents.clone() });
         }
         edits.append(&mut self.then);
         let cuts = edits.iter().any(|edit| matches!(edit, Edit::SetLength { .. }));
@@ -159,11 +159,11 @@ impl<'a> Batch<'a> {
             store.engine.mover.follow_now();
         }
         let receipt = |part: &Part<'_>| {
-            engine.mover.note_range(part.writer.key, part.bytes as usize);
-            store.acknowledge(commit.sequence, &part.policy, &part.writer, part.bytes)
+            engine.mover.note_range(part.draft.key, part.bytes as usize);
+            store.acknowledge(commit.sequence, &part.policy, &part.draft, part.bytes)
         };
         // The pending replicas of all objects are started before the first is waited for.
-        let owed = |part: &Part<'_>| part.policy.wanted.ack > Ack::Placed && part.writer.owed > 0;
+        let owed = |part: &Part<'_>| part.policy.wanted.ack > Ack::Placed && part.draft.owed > 0;
         store.engine.mover.start(parts.iter().any(owed));
         parts.iter().map(receipt).collect()
     }
@@ -184,6 +184,6 @@ impl<'a> Batch<'a> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.writer.abandon());
+        self.parts.iter_mut().for_each(|part| part.draft.abandon());
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use terrace_catalog::TargetId;
 use terrace_catalog::check_pages;
+use terrace_format::REACH_FILE;
 use terrace_system::reserve::{RESERVE_FILE, Reserve};
 use terrace_system::split_leftover;
 use terrace_tier::removal;
@@ -29,7 +30,7 @@ const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 const OWN_FILES: [&str; 18] = [
     RESERVE_FILE,
     "boot",
-    "log-reach",
+    REACH_FILE,
     "mover",
     "node",
     "place",

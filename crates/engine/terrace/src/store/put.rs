@@ -9,7 +9,7 @@ use terrace_system::clock::unix_nanos;
 
 use super::Store;
 use crate::config::Ack;
-use crate::place::{Policy, PutOptions};
+use crate::place::{PutOptions, WritePolicy};
 use crate::sparse::{Dense, ReadHoles};
 use crate::write::{Draft, OwedTo, Receipt, Update};
 use crate::{Error, Result};
@@ -45,7 +45,7 @@ impl Store {
         self.put_by(
             Put::alone(key),
             options,
-            |writer| bytes.chunks(block).try_for_each(|block| writer.add(block)),
+            |draft| bytes.chunks(block).try_for_each(|block| draft.add(block)),
             |_| (),
         )
     }
@@ -62,7 +62,7 @@ impl Store {
 
     /// Like [`Store::put`], but holes of `source` become holes of the object, which take no space.
     pub fn put_sparse(&self, key: &[u8], mut source: impl ReadHoles, options: &PutOptions) -> Result<Receipt> {
-        let (mut receipt, ack) = self.put_by(Put::alone(key), options, |writer| writer.fill(&mut source), |_| ())?;
+        let (mut receipt, ack) = self.put_by(Put::alone(key), options, |draft| draft.fill(&mut source), |_| ())?;
         self.wait_if_asked(&mut receipt, ack)?;
         Ok(receipt)
     }
@@ -77,7 +77,7 @@ impl Store {
         describe: impl FnOnce(&mut Attributes),
     ) -> Result<Receipt> {
         let mut source = Dense(source);
-        let (mut receipt, ack) = self.put_by(Put::alone(key), options, |writer| writer.fill(&mut source), describe)?;
+        let (mut receipt, ack) = self.put_by(Put::alone(key), options, |draft| draft.fill(&mut source), describe)?;
         self.wait_if_asked(&mut receipt, ack)?;
         Ok(receipt)
     }
@@ -95,12 +95,12 @@ impl Store {
         let engine = &self.engine;
         let policy = engine.planning.policy(ruled_by, options);
         let object = engine.catalog.next_id()?;
-        let mut writer = engine.writer.draft(&*engine.mover, key, object, &policy, options.element);
+        let mut draft = engine.writer.draft(&*engine.mover, key, object, &policy, options.element);
         if ruled_by != key {
-            writer.plan_as(ruled_by, &policy, options.element);
+            draft.plan_as(ruled_by, &policy, options.element);
         }
-        if let Err(e) = write(&mut writer) {
-            writer.abandon();
+        if let Err(e) = write(&mut draft) {
+            draft.abandon();
             return Err(e);
         }
         let mut attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
@@ -110,24 +110,24 @@ impl Store {
         if options.create_new {
             expect.push(Expect::Absent(key.to_vec()));
         }
-        let length = writer.offset;
-        let extents = writer.extents.clone();
-        let (want, staged) = (writer.want(), writer.staged);
+        let length = draft.offset;
+        let extents = draft.extents.clone();
+        let (want, staged) = (draft.want(), draft.staged);
         let mut edits = vec![Edit::Put { key: key.to_vec(), object, length, want, attributes, staged, extents }];
         edits.append(&mut then);
         terrace_system::fail::point("put:written");
-        if writer.owed > 0 && (options.says_how() || ruled_by != key) {
+        if draft.owed > 0 && (options.says_how() || ruled_by != key) {
             engine.mover.remember(object, policy.wanted);
         }
         let commit = match engine.catalog.commit(Change { expect, edits }) {
             Ok(commit) => commit,
             Err(e) => {
-                writer.abandon();
+                draft.abandon();
                 return Err(e.into());
             }
         };
         terrace_system::fail::point("put:committed");
-        let receipt = self.receipt(commit.sequence, &policy, &writer, length)?;
+        let receipt = self.receipt(commit.sequence, &policy, &draft, length)?;
         Ok((receipt, policy.wanted.ack))
     }
 
@@ -162,12 +162,12 @@ impl Store {
         named: Option<u64>,
         ranges: &[(u64, &[u8])],
         mtime: i64,
-        policy: &Policy,
+        policy: &WritePolicy,
         element: Option<Element>,
     ) -> Result<Receipt> {
-        let mut writer = self.draft(key, named, policy, element)?;
-        let commit = writer.commit_ranges(&Update { named, length: None, ranges, mtime })?;
-        self.acknowledge_ranges(commit, policy, &writer, ranges)
+        let mut draft = self.draft(key, named, policy, element)?;
+        let commit = draft.commit_ranges(&Update { named, length: None, ranges, mtime })?;
+        self.acknowledge_ranges(commit, policy, &draft, ranges)
     }
 
     /// Begins to write to the object with number `named`, or to a new one.
@@ -175,26 +175,26 @@ impl Store {
         &'a self,
         key: &'a [u8],
         named: Option<u64>,
-        policy: &Policy,
+        policy: &WritePolicy,
         element: Option<Element>,
     ) -> Result<Draft<'a>> {
         let engine = &self.engine;
         let object = named.map_or_else(|| engine.catalog.next_id(), Ok)?;
-        let mut writer = engine.writer.draft(&*engine.mover, key, object, policy, element);
-        writer.stays_plain(named.is_some())?;
-        Ok(writer)
+        let mut draft = engine.writer.draft(&*engine.mover, key, object, policy, element);
+        draft.stays_plain(named.is_some())?;
+        Ok(draft)
     }
 
     pub(super) fn acknowledge_ranges(
         &self,
         commit: Commit,
-        policy: &Policy,
-        writer: &Draft<'_>,
+        policy: &WritePolicy,
+        draft: &Draft<'_>,
         ranges: &[(u64, &[u8])],
     ) -> Result<Receipt> {
-        ranges.iter().for_each(|(_, bytes)| self.engine.mover.note_range(writer.key, bytes.len()));
+        ranges.iter().for_each(|(_, bytes)| self.engine.mover.note_range(draft.key, bytes.len()));
         let length = ranges.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        self.acknowledge(commit.sequence, policy, writer, length)
+        self.acknowledge(commit.sequence, policy, draft, length)
     }
 
     /// Truncates an object to `length` bytes, or extends it with zeros.
@@ -213,11 +213,11 @@ impl Store {
     pub(super) fn acknowledge(
         &self,
         generation: u64,
-        policy: &Policy,
-        writer: &Draft<'_>,
+        policy: &WritePolicy,
+        draft: &Draft<'_>,
         bytes: u64,
     ) -> Result<Receipt> {
-        let mut receipt = self.receipt(generation, policy, writer, bytes)?;
+        let mut receipt = self.receipt(generation, policy, draft, bytes)?;
         self.wait_if_asked(&mut receipt, policy.wanted.ack)?;
         Ok(receipt)
     }
@@ -227,30 +227,30 @@ impl Store {
     }
 
     /// Makes the receipt of a commit. Starts the mover if the caller will not wait for pending replicas.
-    fn receipt(&self, generation: u64, policy: &Policy, writer: &Draft<'_>, bytes: u64) -> Result<Receipt> {
-        let want = writer.want();
+    fn receipt(&self, generation: u64, policy: &WritePolicy, draft: &Draft<'_>, bytes: u64) -> Result<Receipt> {
+        let want = draft.want();
         let mut receipt = Receipt {
-            key: writer.key.to_vec(),
-            object: writer.object,
+            key: draft.key.to_vec(),
+            object: draft.object,
             generation,
             want,
             asked: policy.asked,
             possible: policy.wanted.replicas,
-            range: writer.range.clone(),
-            have: writer.have.unwrap_or(want),
+            range: draft.range.clone(),
+            have: draft.have.unwrap_or(want),
             durable: false,
-            owed: writer.owed,
+            owed: draft.owed,
             owed_to: Vec::new(),
             bytes,
-            stored: writer.stored,
-            is_slow: writer.is_slow,
+            stored: draft.stored,
+            is_slow: draft.is_slow,
         };
-        for &(target, replicas) in &writer.owed_to {
+        for &(target, replicas) in &draft.owed_to {
             let device = self.engine.tiers.device(target)?;
             let tier = self.engine.tiers.tier(device).name.clone();
             receipt.owed_to.push(OwedTo { tier, target: device.path.display().to_string(), replicas });
         }
-        self.engine.mover.start(writer.owed > 0 && policy.wanted.ack == Ack::Placed);
+        self.engine.mover.start(draft.owed > 0 && policy.wanted.ack == Ack::Placed);
         Ok(receipt)
     }
 }

@@ -1,4 +1,4 @@
-//! Writes bytes as extents, and extents as frames.
+//! [`Draft`]: one object while it is written.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -11,7 +11,7 @@ use terrace_format::key;
 
 use super::plain::WholeOn;
 use super::{MakeRoom, Writer};
-use crate::place::{Placer, Policy, ReplicaPlan, ReplicaPlans};
+use crate::place::{Placer, ReplicaPlan, ReplicaPlans, WritePolicy};
 use crate::sparse::ReadHoles;
 use crate::{Error, Result};
 
@@ -61,7 +61,7 @@ impl Writer {
         room: &'a dyn MakeRoom,
         key: &'a [u8],
         object: u64,
-        policy: &Policy,
+        policy: &WritePolicy,
         element: Option<Element>,
     ) -> Draft<'a> {
         Draft {
@@ -96,7 +96,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Plans replicas as for another key.
-    pub(crate) fn plan_as(&mut self, key: &'a [u8], policy: &Policy, element: Option<Element>) {
+    pub(crate) fn plan_as(&mut self, key: &'a [u8], policy: &WritePolicy, element: Option<Element>) {
         self.placer = self.writer.planning.placer(key, element, policy.wanted);
     }
 

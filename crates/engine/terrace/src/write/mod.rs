@@ -25,11 +25,11 @@ pub(crate) struct Writer {
     pub kept: Kept,
     /// The longest extent, in bytes.
     pub block: usize,
-    /// After this number of bytes, a long `put` records its extents.
+    /// After this number of bytes, a long `put` commits the extents written so far as staged.
     pub stage_bytes: u64,
 }
 
-/// Makes room on full targets for a write. The mover implements it, which the writer cannot call directly.
+/// Makes room on full targets for a write. The mover implements it: it is above the writer, which cannot call it directly.
 pub(crate) trait MakeRoom: Sync {
     /// Makes room, or waits for it, for a write that no target has taken since `waiting_since`.
     ///

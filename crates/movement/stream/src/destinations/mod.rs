@@ -51,8 +51,8 @@ pub trait Destination: Send + Sync {
         false
     }
 
-    /// Prepares a name before this process writes to it for the first time. Bytes of requests after `done` come from a process that
-    /// ended before it recorded them; these requests are delivered again.
+    /// Prepares a name before this process writes to it for the first time. It may hold bytes of requests after
+    /// `done`, if their process ended before it recorded them; these requests are delivered again.
     fn resume(&self, _name: &[u8], _done: Position) -> Outcome<()> {
         Ok(())
     }

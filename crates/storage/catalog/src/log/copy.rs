@@ -16,7 +16,8 @@ const COMPARED_BYTES: u64 = 4096;
 #[derive(Clone, Debug)]
 pub(super) struct CopyEnd {
     path: PathBuf,
-    /// The device and the inode of the copy. The file is not kept open: nobody could mount its file system read-only then.
+    /// The device and the inode of the copy. The file is not kept open, because nobody could then mount its file system
+    /// read-only.
     inode: (u64, u64),
     /// The file of the log that it copies.
     file: u64,
@@ -29,8 +30,8 @@ impl Log {
     pub fn append_to_copy(&self, folder: &Path, tail: Tail) -> io::Result<bool> {
         let known = self.copies.lock().iter().find(|copy| copy.path.parent() == Some(folder)).cloned();
         let Some(mut copy) = known.filter(|copy| copy.file == tail.file) else { return Ok(false) };
-        // The path still leads to the file that was compared, so the target is there: a mount point, or another disk in its
-        // place, has another device number.
+        // If the path still leads to the file that was compared, the target is there. An empty mount point, or another disk,
+        // has another device number.
         let Ok(file) = OpenOptions::new().write(true).open(&copy.path) else { return Ok(false) };
         if !file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == copy.inode) {
             return Ok(false);
@@ -66,8 +67,8 @@ impl Log {
         {
             let new = folder.join("new");
             fs::copy(snapshot(&self.folder, newest), &new)?;
-            // Synced before it gets its name: a snapshot with its name counts as whole, and `trim` then deletes the files of
-            // the log that it replaces. The folder is synced before that, so that the name is durable as well.
+            // Synced before it gets its name, because a snapshot with its name counts as whole. The folder is synced here,
+            // because `trim` will delete the files of the log that the snapshot replaces: its name must be durable by then.
             File::open(&new)?.sync_all()?;
             fs::rename(&new, snapshot(folder, newest))?;
             File::open(folder)?.sync_all()?;
@@ -121,7 +122,7 @@ impl Log {
         Ok(())
     }
 
-    /// Deletes all files of the log before `file`, in which the newest snapshot's commit lies, and all older snapshots.
+    /// Deletes all files of the log before `file`, and all snapshots but the newest, whose commit is in `file`.
     pub fn trim(&self, folder: &Path, file: u64) -> io::Result<()> {
         let old = files(folder)?.into_iter().filter(|&f| f < file).map(|f| folder.join(name(f)));
         let mut shots = snapshots(folder)?;

@@ -7,7 +7,6 @@ mod copy;
 mod reach;
 mod replay;
 
-pub use reach::REACH_FILE;
 pub use reach::{read_reach, write_reach};
 
 use std::fs::{self, File, OpenOptions};

@@ -8,10 +8,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use terrace_format::REACH_FILE;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
-
-/// The file's name.
-pub const REACH_FILE: &str = "log-reach";
 
 /// Notes in `folder` that the log of `store` is durable up to commit `sequence`.
 pub fn write_reach(folder: &Path, store: u64, sequence: u64) -> io::Result<()> {

@@ -13,7 +13,7 @@ use terrace_format::frame::{Frame, Header, is_payload_of};
 use terrace_system::Locked;
 use terrace_system::replace_durably;
 use terrace_tier::{
-    Directory, DirectoryKind, Ids, Making, Place, Target, TargetKind, TargetOwner, TargetSettings, read_marker,
+    DirectoryKind, DirectoryTarget, Ids, Making, Place, Target, TargetKind, TargetOwner, TargetSettings, read_marker,
 };
 
 use crate::wire::{MAX_OFFSET, Owner, SegmentAnswer, SpaceAnswer, write_header};
@@ -71,7 +71,7 @@ impl Ids for SpareNumbers {
 pub struct Open {
     pub owner: Owner,
     pub incarnation: u64,
-    directory: Directory,
+    directory: DirectoryTarget,
     numbers: Arc<SpareNumbers>,
     folder: PathBuf,
     /// Keeps other nodes away from the directory.
@@ -168,7 +168,7 @@ impl Served {
         }
         // What was open here has lost its marker.
         *held = None;
-        Directory::probe(&self.served.path)?;
+        DirectoryTarget::probe(&self.served.path)?;
         let open = Arc::new(Open::new(&self.served, owner, Making::Always)?);
         open.directory.ready()?;
         let incarnation = open.incarnation;
@@ -219,7 +219,7 @@ impl Open {
         let numbers = Arc::new(SpareNumbers::default());
         let ids = numbers.clone();
         let target_owner = TargetOwner { store: owner.store, number: owner.target, dir: folder.clone(), ids };
-        let directory = Directory::new(&served.path, &target_owner, served.capacity, making);
+        let directory = DirectoryTarget::new(&served.path, &target_owner, served.capacity, making);
         Ok(Open { owner, incarnation, directory, numbers, folder, _lock: lock })
     }
 

@@ -81,7 +81,7 @@ impl<'a> Trial<'a> {
         let capabilities = kind.capabilities();
         let Site { mut settings, stores, guard } = site;
         settings.capacity = CAPACITY_BYTES;
-        settings.persistent = !capabilities.volatile;
+        settings.persistent = !capabilities.ends_with_process;
         let ids = Arc::new(Counter(AtomicU64::new(1)));
         Trial { kind, capabilities, settings, stores, decorate, ids, _guard: guard }
     }

@@ -11,11 +11,11 @@ use crate::{Capabilities, MARKER_FILE, TargetFound, TargetOwner};
 
 pub(super) const OWNER_QUESTIONS: [Question; 9] = [
     capabilities_agree_with_each_other,
-    frames_outlive_the_process_unless_the_kind_is_volatile,
-    processes_read_each_others_frames_unless_the_kind_is_volatile,
+    frames_outlive_the_process_unless_they_end_with_it,
+    processes_read_each_others_frames_unless_these_end_with_a_process,
     an_open_segment_is_not_discarded,
     a_new_target_is_new_until_the_store_has_seen_it,
-    a_place_belongs_to_one_target_unless_the_kind_is_volatile,
+    a_place_belongs_to_one_target_unless_it_ends_with_the_process,
     two_copies_of_a_store_are_kept_apart_in_directories,
     a_removed_target_leaves_a_free_place,
     a_target_that_vanished_is_unavailable_and_not_empty,
@@ -24,10 +24,10 @@ pub(super) const OWNER_QUESTIONS: [Question; 9] = [
 const FRAME_BYTES: usize = 5000;
 
 fn capabilities_agree_with_each_other(trial: &Trial<'_>) {
-    let Capabilities { volatile, remote, local_path, log_copies, plain_files, .. } = trial.capabilities;
+    let Capabilities { ends_with_process, remote, local_path, log_copies, plain_files, .. } = trial.capabilities;
     assert!(!(remote && local_path), "a local path needs no network");
     assert!(local_path || !log_copies && !plain_files, "files need a local path");
-    assert!(!volatile || !log_copies, "a copy of the log must outlive the process");
+    assert!(!ends_with_process || !log_copies, "a copy of the log must outlive the process");
     let target = trial.open();
     assert_eq!(target.files().is_some(), plain_files);
     target.look().expect("the target is there");
@@ -37,14 +37,14 @@ fn capabilities_agree_with_each_other(trial: &Trial<'_>) {
     }
 }
 
-fn frames_outlive_the_process_unless_the_kind_is_volatile(trial: &Trial<'_>) {
+fn frames_outlive_the_process_unless_they_end_with_it(trial: &Trial<'_>) {
     let first = trial.open_bare();
     let place = append(&*first, 1, FRAME_BYTES).expect("appends");
     first.sync(&[place.segment]).expect("syncs");
     drop(first);
     let second = &*trial.open();
     let used = second.space().expect("space").used;
-    if trial.capabilities.volatile {
+    if trial.capabilities.ends_with_process {
         assert_eq!((scan(second), used), (BTreeSet::new(), 0));
         assert_missing(second, place);
     } else {
@@ -57,13 +57,13 @@ fn frames_outlive_the_process_unless_the_kind_is_volatile(trial: &Trial<'_>) {
 }
 
 /// A frame is there for all processes when `append` returns.
-fn processes_read_each_others_frames_unless_the_kind_is_volatile(trial: &Trial<'_>) {
+fn processes_read_each_others_frames_unless_these_end_with_a_process(trial: &Trial<'_>) {
     let (first, second) = (&*trial.open(), &*trial.open());
     let old = append(first, 1, FRAME_BYTES).expect("appends");
     let new = append(second, 2, FRAME_BYTES).expect("appends");
     assert_ne!(old, new);
     for (target, write, place) in [(first, 2, new), (second, 1, old)] {
-        if trial.capabilities.volatile {
+        if trial.capabilities.ends_with_process {
             assert_missing(target, place);
         } else {
             assert!(read(target, place, write, 0, FRAME_BYTES).expect("reads") == bytes(write, FRAME_BYTES));
@@ -100,16 +100,16 @@ fn a_new_target_is_new_until_the_store_has_seen_it(trial: &Trial<'_>) {
     target.forget_new().expect("forgetting twice does no harm");
     assert!(!target.is_new());
     drop(target);
-    assert_eq!(trial.open().is_new(), trial.capabilities.volatile);
+    assert_eq!(trial.open().is_new(), trial.capabilities.ends_with_process);
 }
 
-fn a_place_belongs_to_one_target_unless_the_kind_is_volatile(trial: &Trial<'_>) {
+fn a_place_belongs_to_one_target_unless_it_ends_with_the_process(trial: &Trial<'_>) {
     let (kind, settings, owner) = (trial.kind, &trial.settings, trial.owner());
     kind.probe(settings).expect("the place is free");
     assert_eq!(kind.find(settings, &owner).expect("looks"), TargetFound::Nothing);
     append(&*trial.open(), 1, FRAME_BYTES).expect("appends");
     let others = [trial.owner_of(STORE_ID + 1, 1), trial.owner_of(STORE_ID, 2)];
-    if trial.capabilities.volatile {
+    if trial.capabilities.ends_with_process {
         kind.probe(settings).expect("the place is free");
         assert_eq!(kind.find(settings, &owner).expect("looks"), TargetFound::Nothing);
         for other in others {
@@ -163,7 +163,7 @@ fn a_removed_target_leaves_a_free_place(trial: &Trial<'_>) {
     append(&*target, 1, FRAME_BYTES).expect("appends");
     target.forget_new().expect("forgets");
     drop(target);
-    assert_eq!(owner.was_made(), !trial.capabilities.volatile);
+    assert_eq!(owner.was_made(), !trial.capabilities.ends_with_process);
     for _ in 0..2 {
         assert_eq!(kind.remove(settings, &owner).expect("removes"), Vec::<PathBuf>::new());
         assert_eq!(kind.find(settings, &owner).expect("looks"), TargetFound::Nothing);
@@ -178,7 +178,7 @@ fn a_removed_target_leaves_a_free_place(trial: &Trial<'_>) {
 /// An empty place may be a disk that is not mounted, or a path that is wrong. A target that looks empty there would make
 /// the store forget every replica on it.
 fn a_target_that_vanished_is_unavailable_and_not_empty(trial: &Trial<'_>) {
-    if trial.capabilities.volatile {
+    if trial.capabilities.ends_with_process {
         return;
     }
     let (kind, settings, owner) = (trial.kind, &trial.settings, trial.owner());

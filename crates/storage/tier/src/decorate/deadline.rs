@@ -198,7 +198,7 @@ impl FileStore for Deadline {
 mod tests {
     use super::*;
     use crate::decorate::Faults;
-    use crate::{Ids, Memory};
+    use crate::{Ids, MemoryTarget};
     use std::sync::atomic::AtomicU64;
     use std::time::Instant;
 
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_call_that_hangs_ends_in_time_and_the_target_comes_back() {
-        let faults = Faults::new(Arc::new(Memory::new(1, 1 << 20, Arc::new(Numbers(AtomicU64::new(1))))));
+        let faults = Faults::new(Arc::new(MemoryTarget::new(1, 1 << 20, Arc::new(Numbers(AtomicU64::new(1))))));
         let plan = faults.plan();
         let target = Deadline::new(Arc::new(faults), Duration::from_millis(50));
         target.space().expect("an answer");

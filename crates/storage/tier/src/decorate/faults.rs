@@ -114,7 +114,7 @@ impl FaultPlan {
         }
     }
 
-    /// Counts down the number that `left` selects. Returns whether it was above 0.
+    /// Uses up one of the faults that `left` counts. Returns false if none is left.
     fn take(&self, left: impl Fn(&mut Set) -> &mut u64) -> bool {
         let mut faults = self.faults.lock();
         let left = left(&mut faults);
@@ -223,7 +223,7 @@ impl FileStore for Faults {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Ids, Memory};
+    use crate::{Ids, MemoryTarget};
     use std::time::Instant;
     use terrace_format::frame::{Identity, Scratch, decode_range, encode};
 
@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn faults() -> (Faults, Arc<FaultPlan>) {
-        let faults = Faults::new(Arc::new(Memory::new(1, 1 << 20, Arc::new(Numbers(AtomicU64::new(0))))));
+        let faults = Faults::new(Arc::new(MemoryTarget::new(1, 1 << 20, Arc::new(Numbers(AtomicU64::new(0))))));
         let plan = faults.plan();
         (faults, plan)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::home_lock::HomeLock;
 use crate::removal::{find_directory, remove_directory};
 use crate::{
-    Capabilities, Directory, Making, OpenedTarget, Target, TargetFound, TargetKind, TargetOwner, TargetSettings,
+    Capabilities, DirectoryTarget, Making, OpenedTarget, Target, TargetFound, TargetKind, TargetOwner, TargetSettings,
 };
 
 /// Directories of any file system.
@@ -25,7 +25,7 @@ impl TargetKind for DirectoryKind {
     }
 
     fn probe(&self, settings: &TargetSettings) -> io::Result<()> {
-        Directory::probe(&settings.path)
+        DirectoryTarget::probe(&settings.path)
     }
 
     /// Makes a missing directory if that is allowed: if the tier is not persistent, or the first time. Otherwise the target is
@@ -36,7 +36,7 @@ impl TargetKind for DirectoryKind {
             true if owner.was_made() => Making::Never,
             true => Making::Once,
         };
-        let target = Directory::new(&settings.path, owner, settings.capacity, making);
+        let target = DirectoryTarget::new(&settings.path, owner, settings.capacity, making);
         let trouble = match target.ready() {
             Ok(()) => {
                 owner.note_made()?;

@@ -4,14 +4,14 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{Capabilities, Memory, OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings};
+use crate::{Capabilities, MemoryTarget, OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings};
 
 /// This process's memory: for tests.
 pub struct MemoryKind;
 
 impl TargetKind for MemoryKind {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { volatile: true, ..Capabilities::default() }
+        Capabilities { ends_with_process: true, ..Capabilities::default() }
     }
 
     fn probe(&self, _: &TargetSettings) -> io::Result<()> {
@@ -19,7 +19,7 @@ impl TargetKind for MemoryKind {
     }
 
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
-        OpenedTarget::look(Arc::new(Memory::new(owner.store, settings.capacity, owner.ids.clone())), owner)
+        OpenedTarget::look(Arc::new(MemoryTarget::new(owner.store, settings.capacity, owner.ids.clone())), owner)
     }
 
     fn find(&self, _: &TargetSettings, _: &TargetOwner) -> io::Result<TargetFound> {

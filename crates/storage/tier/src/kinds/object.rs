@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::service::unavailable;
-use crate::{Capabilities, Object, OpenedTarget, Service, TargetFound, TargetKind, TargetOwner, TargetSettings};
+use crate::{Capabilities, ObjectTarget, OpenedTarget, Service, TargetFound, TargetKind, TargetOwner, TargetSettings};
 
 /// The longest time that a call of a service may take if the tier has no `timeout`.
 const DEFAULT_SERVICE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,10 +24,8 @@ fn service(settings: &TargetSettings) -> Service {
 }
 
 /// The target; the file `made` says that it was made.
-fn target(settings: &TargetSettings, owner: &TargetOwner, made: Option<PathBuf>) -> io::Result<Object> {
-    let ledger = owner.dir.join(format!("object-{}", owner.number));
-    let (capacity, ids) = (settings.capacity, owner.ids.clone());
-    Object::new(service(settings), owner.store, owner.number, capacity, ids, &ledger, made)
+fn target(settings: &TargetSettings, owner: &TargetOwner, made: Option<PathBuf>) -> io::Result<ObjectTarget> {
+    ObjectTarget::new(service(settings), owner, settings.capacity, made)
 }
 
 impl TargetKind for ObjectKind {

@@ -5,9 +5,10 @@ use super::step::largest_fitting;
 use super::{MAX_EXHAUSTIVE_PAGES, MIN_IMPROVEMENT_SHARE, NO_TARGET, Run, Search};
 
 impl Run<'_> {
-    /// Returns whether a piece would only permute a scheme that is searched elsewhere: it continues the preceding piece
-    /// on the same candidate, its replica could be exchanged with the preceding one, or its target with an unused
-    /// interchangeable target. Also returns true if the target does not survive a reboot and the replica has to.
+    /// Returns whether a piece need not be tried, because the search tries an equal scheme elsewhere. That is so for a piece
+    /// that continues the preceding one on the same candidate, for a replica that could be exchanged with the preceding
+    /// one, and for a target that could be exchanged with an unused one. Also returns true for a target that does not
+    /// survive a reboot, if the replica must.
     pub(super) fn is_redundant(&self, replica: usize, start: u32, index: usize) -> bool {
         let candidate = &self.work.lists[replica.min(1)][index];
         let is_last = self.goal.last_persistent && replica + 1 == self.goal.replicas;
@@ -45,8 +46,8 @@ impl Run<'_> {
         let (of_first, of_rest) = if replica == 0 { (current, later) } else { (0, current + later) };
         let one = if start > 0 && current > 0 { self.least_cost_in_one_piece(replica.min(1), current) } else { 0.0 };
         let least_first = first.least(of_first, free, domains, 0).max(if replica == 0 { one } else { 0.0 });
-        // Only the bound of the other replicas considers the budget. If the write does not wait for them, they get at
-        // most what replica 0 leaves of it.
+        // Only the bound of the replicas after the first considers the budget. If the write does not wait for these, they
+        // get at most what replica 0 leaves of it.
         let budget = if self.goal.is_async { self.budget.saturating_sub(densest * of_first) } else { self.budget };
         let mut least_rest = rest.least(of_rest, free, domains, budget);
         if replica > 0 && one > 0.0 && self.goal.budget == u64::MAX {
@@ -62,7 +63,8 @@ impl Run<'_> {
         (self.cost.first as f64 + least, 0.0)
     }
 
-    /// Returns the length of the longest piece that leaves room for the other replicas, if it is less than `most`.
+    /// Returns the length of the longest piece that leaves room for the other replicas. `None` if one of `most` pages does,
+    /// or if none does.
     pub(super) fn longest_leaving_room(&mut self, replica: usize, start: u32, index: usize, most: u32) -> Option<u32> {
         let mut fits = |pages: u32| {
             let cost = self.cost;
@@ -79,7 +81,8 @@ impl Run<'_> {
         if fits(most) { None } else { Some(largest_fitting(most, fits)).filter(|pages| *pages > 0) }
     }
 
-    /// Returns the least cost of `pages` pages of a replica in one piece, considering only which targets are full.
+    /// Returns the least cost of a replica's `pages` pages in one piece. Of the pieces placed so far, it only considers
+    /// which targets they have filled.
     pub(super) fn least_cost_in_one_piece(&self, class: usize, pages: u64) -> f64 {
         let free = |candidate: &&Candidate| {
             candidate.held || self.work.free[usize::from(candidate.target)] >= u64::from(candidate.stored)
@@ -91,8 +94,8 @@ impl Run<'_> {
         self.work.lists[class].iter().filter(free).map(price).min().map_or(f64::INFINITY, |least| least as f64)
     }
 
-    /// Returns whether a scheme with this bound could improve on the best. Costs are integers and bounds are not, so
-    /// that an improvement is at least a half.
+    /// Returns whether a scheme with this bound could improve on the best. The bound must be lower by at least a half,
+    /// because costs are integers and bounds are not.
     pub(super) fn improves(&self, (first, then): (f64, f64)) -> bool {
         let Some(best) = self.best else { return first + then < f64::INFINITY };
         let (best_first, best_then) = (best.first as f64, best.then as f64);

@@ -1,7 +1,7 @@
 //! The metadata of self-describing files: the ranges with numbers of one type, and the compressed ranges.
 //!
-//! A file arrives in windows, one block at a time, as it is written. The parser uses what a window contains completely,
-//! and ignores references out of it. It does not trust the bytes: lengths and counts are bounds-checked, and invalid
+//! A file arrives in windows, one block at a time, as it is written. The parser uses what is completely inside a window,
+//! and ignores references to bytes outside, except those of HDF5 to later windows. It does not trust the bytes: lengths and counts are bounds-checked, and invalid
 //! metadata are ignored.
 
 mod containers;
@@ -62,10 +62,10 @@ impl Metadata {
 
     /// Returns the spans that a window at offset `base` describes, in ascending order. Windows arrive in order; the
     /// first one should contain the head of the file, 64 KiB to 1 MiB.
-    pub fn hear(&mut self, base: u64, window: &[u8]) -> Vec<Span> {
+    pub fn parse(&mut self, base: u64, window: &[u8]) -> Vec<Span> {
         let window = Window { base, bytes: window };
         let mut spans = match self.format {
-            Format::Hdf5 => self.pending.hear(window),
+            Format::Hdf5 => self.pending.parse(window),
             _ if base > 0 => Vec::new(),
             Format::NetCdf => netcdf::spans(window).unwrap_or_default(),
             Format::Parquet => parquet::spans(window).unwrap_or_default(),

@@ -172,7 +172,7 @@ mod tests {
     fn variables_have_their_types_and_places() {
         let of = |element| Content::Numbers(Elements { element, big_endian: true });
         let found: Vec<_> = Metadata::new(Format::NetCdf)
-            .hear(0, &file())
+            .parse(0, &file())
             .iter()
             .map(|span| (span.start, span.end, span.content))
             .collect();
@@ -188,7 +188,7 @@ mod tests {
     fn a_truncated_header_gives_no_spans() {
         let file = file();
         for length in 0..file.len() {
-            assert_eq!(Metadata::new(Format::NetCdf).hear(0, &file[..length]), []);
+            assert_eq!(Metadata::new(Format::NetCdf).parse(0, &file[..length]), []);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::frames::{append, bytes, read};
 use super::*;
 use crate::decorate::{Deadline, Faults, Limits, Throttle};
-use crate::{Directory, DirectoryKind, Making, MemoryKind, Place};
+use crate::{DirectoryKind, DirectoryTarget, Making, MemoryKind, Place};
 
 fn site(path: impl Into<PathBuf>, folder: tempfile::TempDir) -> Site {
     let stores = folder.path().join("stores");
@@ -98,7 +98,7 @@ fn a_directory_that_vanished_is_away_and_comes_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let (here, elsewhere) = (folder.path().join("t"), folder.path().join("u"));
     let owner = TargetOwner { store: STORE_ID, number: 1, dir: folder.path().to_owned(), ids: ids() };
-    let open = |making| Directory::new(&here, &owner, CAPACITY_BYTES, making);
+    let open = |making| DirectoryTarget::new(&here, &owner, CAPACITY_BYTES, making);
     let first = open(Making::Once);
     let place = append(&first, 1, 5000).expect("appends");
     drop(first);

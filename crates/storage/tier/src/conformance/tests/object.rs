@@ -7,15 +7,21 @@ use terrace_testkit::Redis;
 
 use super::super::frames::scan;
 use super::*;
-use crate::{Object, ObjectKind, Service, ledger};
+use crate::{ObjectKind, ObjectTarget, Service, ledger};
 
 fn service(name: &str, options: &[(&str, String)], root: &str) -> Service {
     let options = options.iter().map(|(option, value)| ((*option).to_owned(), value.clone())).collect();
     Service { name: name.into(), options, root: root.into(), timeout: Duration::from_secs(10) }
 }
 
-fn open(service: &Service, store: u64, state: &Path) -> io::Result<Object> {
-    let object = Object::new(service.clone(), store, 1, CAPACITY_BYTES, ids(), state, Some(state.join("made")))?;
+fn owner(store: u64, dir: &Path, ids: Arc<dyn Ids>) -> TargetOwner {
+    TargetOwner { store, number: 1, dir: dir.to_owned(), ids }
+}
+
+/// Opens a target that must not be emptied.
+fn open(service: &Service, store: u64, dir: &Path) -> io::Result<ObjectTarget> {
+    let owner = owner(store, dir, ids());
+    let object = ObjectTarget::new(service.clone(), &owner, CAPACITY_BYTES, Some(dir.join("made")))?;
     object.ready().map(|()| object)
 }
 
@@ -55,10 +61,8 @@ fn blobs_in_redis() {
 fn another_process_sees_what_one_wrote_and_takes_over_what_it_left() {
     let folder = tempfile::tempdir().expect("a folder");
     let service = fs(&folder);
-    let numbers = ids();
-    let state = folder.path().join("state");
-    let open =
-        || Object::new(service.clone(), STORE_ID, 1, CAPACITY_BYTES, numbers.clone(), &state, None).expect("a target");
+    let owner = owner(STORE_ID, &folder.path().join("state"), ids());
+    let open = || ObjectTarget::new(service.clone(), &owner, CAPACITY_BYTES, None).expect("a target");
     let (first, second) = (open(), open());
     let old = append(&first, 1, 5000).expect("appends");
     let new = append(&second, 2, 5000).expect("appends");
@@ -89,7 +93,8 @@ fn a_lost_ledger_is_made_anew_from_a_listing() {
     std::fs::remove_dir_all(&state).expect("removes");
     // Its numbers continue after those that are known to be used.
     let numbers: Arc<dyn Ids> = Arc::new(Counter(AtomicU64::new(places[0].segment + 1)));
-    let second = Object::new(service, STORE_ID, 1, CAPACITY_BYTES, numbers, &state, None).expect("a target");
+    let owner = owner(STORE_ID, &state, numbers);
+    let second = ObjectTarget::new(service, &owner, CAPACITY_BYTES, None).expect("a target");
     assert_eq!(second.space().expect("space").used, used);
     let new = append(&second, 9, 5000).expect("appends");
     assert!(!places.contains(&new), "the place of a freed blob is not used again");
@@ -137,7 +142,8 @@ fn a_target_without_its_marker_is_away_until_it_is_renewed() {
 fn a_volatile_target_that_was_emptied_is_taken() {
     let folder = tempfile::tempdir().expect("a folder");
     let (service, state) = (fs(&folder), folder.path().join("state"));
-    let target = Object::new(service, STORE_ID, 1, CAPACITY_BYTES, ids(), &state, None).expect("a target");
+    let owner = owner(STORE_ID, &state, ids());
+    let target = ObjectTarget::new(service, &owner, CAPACITY_BYTES, None).expect("a target");
     let place = append(&target, 1, 100).expect("appends");
     std::fs::remove_dir_all(folder.path().join("blobs")).expect("empties");
     assert_eq!(target.read(place, 0, &mut [0; 10]).expect_err("gone").kind(), io::ErrorKind::NotFound);

@@ -39,7 +39,7 @@ struct Tree {
 }
 
 impl Pending {
-    pub fn hear(&mut self, window: Window) -> Vec<Span> {
+    pub fn parse(&mut self, window: Window) -> Vec<Span> {
         let widths = superblock(window).unwrap_or(USUAL_WIDTHS);
         let (mut spans, mut trees) = (Vec::new(), std::mem::take(&mut self.trees));
         let mut take = |dataset: Dataset| match (content(&dataset), dataset.layout) {
@@ -163,7 +163,7 @@ mod tests {
     fn heard(windows: &[&[u8]]) -> Vec<(u64, u64, Content)> {
         let (mut metadata, mut base, mut heard) = (Metadata::new(Format::Hdf5), 0, Vec::new());
         for window in windows {
-            heard.extend(metadata.hear(base, window));
+            heard.extend(metadata.parse(base, window));
             base += window.len() as u64;
         }
         heard.sort_by_key(|span| span.start);

@@ -1,4 +1,4 @@
-//! The folders below `crates/` are floors: a crate uses its own floor and those below it. Cargo sees no circle of folders, so
+//! The folders below `crates/` are layers: a crate uses its own layer and those below it. Cargo sees no circle of folders, so
 //! this test does.
 
 #![allow(clippy::unwrap_used)]
@@ -8,8 +8,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Each floor, and the floors that its crates may use beside their own.
-const ALLOWED_FLOORS: [(&str, &[&str]); 8] = [
+/// Each layer, and the layers that its crates may use beside their own.
+const ALLOWED_LAYERS: [(&str, &[&str]); 8] = [
     ("core", &[]),
     ("brain", &["core"]),
     ("storage", &["core"]),
@@ -21,9 +21,9 @@ const ALLOWED_FLOORS: [(&str, &[&str]); 8] = [
 ];
 
 /// The folder below `crates/` that holds the package; none for the bench and the testkit, which may use everything.
-fn floor(package: &Path, crates: &Path) -> Option<&'static str> {
+fn layer(package: &Path, crates: &Path) -> Option<&'static str> {
     let folder = package.strip_prefix(crates).ok()?.iter().next()?.to_str()?.to_owned();
-    ALLOWED_FLOORS.iter().map(|(name, _)| *name).find(|name| *name == folder)
+    ALLOWED_LAYERS.iter().map(|(name, _)| *name).find(|name| *name == folder)
 }
 
 fn metadata() -> Value {
@@ -37,20 +37,20 @@ fn metadata() -> Value {
 }
 
 #[test]
-fn crates_use_only_the_floors_below_them() {
+fn crates_use_only_the_layers_below_them() {
     let metadata = metadata();
     let crates = PathBuf::from(metadata["workspace_root"].as_str().unwrap()).join("crates");
     let mut edges = 0;
     for package in metadata["packages"].as_array().unwrap() {
         let name = package["name"].as_str().unwrap();
-        let Some(own) = floor(Path::new(package["manifest_path"].as_str().unwrap()), &crates) else { continue };
-        let allowed = ALLOWED_FLOORS.iter().find(|(floor, _)| *floor == own).unwrap().1;
+        let Some(own) = layer(Path::new(package["manifest_path"].as_str().unwrap()), &crates) else { continue };
+        let allowed = ALLOWED_LAYERS.iter().find(|(layer, _)| *layer == own).unwrap().1;
         for dependency in package["dependencies"].as_array().unwrap() {
             let Some(path) = dependency["path"].as_str() else { continue };
             if dependency["kind"] == "dev" {
                 continue;
             }
-            if let Some(used) = floor(Path::new(path), &crates) {
+            if let Some(used) = layer(Path::new(path), &crates) {
                 let dependency = &dependency["name"];
                 assert!(used == own || allowed.contains(&used), "{name} ({own}) may not use {dependency} ({used})");
                 edges += 1;
