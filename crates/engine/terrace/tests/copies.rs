@@ -35,6 +35,9 @@ fn two_copies_of_a_store_are_not_used_at_the_same_time() {
     let home = store.dir().to_owned();
     drop(store);
     let copy = copy_of(&home);
+    // Without it, nothing says that this is a copy.
+    let place = fs::read(copy.join("place")).unwrap();
+    fs::remove_file(copy.join("place")).unwrap();
 
     let store = Store::open(&home).unwrap();
     let again = Store::open(&home).unwrap();
@@ -48,6 +51,7 @@ fn two_copies_of_a_store_are_not_used_at_the_same_time() {
         assert!(refused.contains("another copy"), "{refused}");
     }
     assert!(before == (log(), fs::read(copy.join("boot")).unwrap()), "nothing was changed");
+    fs::write(copy.join("place"), place).unwrap();
     for force in [false, true] {
         // It is the targets of the one that is open that would be emptied.
         match Store::destroy(&copy, force) {
@@ -75,12 +79,117 @@ fn a_copy_may_take_over_when_the_first_is_closed() {
     let home = store.dir().to_owned();
     drop(store);
     let copy = copy_of(&home);
+    fs::remove_file(copy.join("place")).unwrap();
     let moved = Store::open(&copy).unwrap();
     assert!(moved.get(b"k").unwrap() == bytes);
     assert!(refusal(&home).contains("another copy"));
     moved.put_bytes(b"more", &bytes, &durable()).unwrap();
     drop(moved);
     assert!(refusal(&home).contains("commit"));
+}
+
+/// The copy was accepted. Once it had written, no command opened the original, except `rebuild --salvage`.
+#[test]
+fn a_copy_of_an_idle_store_is_refused_until_the_original_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], "")]);
+    let bytes = noise(100_000, 3);
+    store.put_bytes(b"k", &bytes, &durable()).unwrap();
+    let home = store.dir().to_owned();
+    store.close().unwrap();
+    let copy = copy_of(&home);
+    let refusals = [
+        refusal(&copy),
+        Store::rebuild(&copy).map(drop).unwrap_err().to_string(),
+        Store::salvage(&copy).map(drop).unwrap_err().to_string(),
+        Store::renew_tier(&copy, "a").map(drop).unwrap_err().to_string(),
+        Store::remove_tier(&copy, "a").map(drop).unwrap_err().to_string(),
+    ];
+    let advice = [home.join("store"), copy.join("place")].map(|file| file.display().to_string());
+    for refused in &refusals {
+        assert!(refused.contains("copy of the store") && refused.contains("destroy --force"), "{refused}");
+        assert!(advice.iter().all(|file| refused.contains(file)), "{refused}");
+    }
+    let differing = Command::new("diff").arg("-r").args([&home, &copy]).output().unwrap();
+    assert!(differing.stdout.is_empty(), "{}", String::from_utf8_lossy(&differing.stdout));
+    let store = Store::open(&home).unwrap();
+    store.put_bytes(b"more", &bytes, &durable()).unwrap();
+    store.close().unwrap();
+
+    // As the error says.
+    let copy = {
+        fs::remove_dir_all(&copy).unwrap();
+        copy_of(&home)
+    };
+    fs::remove_file(home.join("store")).unwrap();
+    let store = Store::open(&copy).unwrap();
+    assert!(store.get(b"k").unwrap() == bytes && store.get(b"more").unwrap() == bytes);
+    store.close().unwrap();
+    assert!(refusal(&home).contains("`store` is lost"));
+    assert_eq!(fs::read(copy.join("place")).unwrap(), copy.as_os_str().as_encoded_bytes());
+}
+
+fn is_opened(dir: &Path) {
+    assert_eq!(Store::open(dir).unwrap().get(b"k").unwrap(), b"bytes", "{}", dir.display());
+}
+
+#[test]
+fn a_moved_store_is_no_copy_of_what_has_its_place_now() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], "")]);
+    store.put_bytes(b"k", b"bytes", &durable()).unwrap();
+    let home = store.dir().to_owned();
+    drop(store);
+    let moved = home.with_extension("moved");
+    fs::rename(&home, &moved).unwrap();
+    // Another store, a file, a link to the moved one.
+    let other = tempfile::tempdir().unwrap();
+    drop(store_of(other.path(), &[tier(other.path(), "a", &["a"], "")]));
+    for make in [
+        &(|| fs::rename(other.path().join("store"), &home).unwrap()) as &dyn Fn(),
+        &|| fs::write(&home, "").unwrap(),
+        &|| std::os::unix::fs::symlink(&moved, &home).unwrap(),
+    ] {
+        fs::write(moved.join("place"), home.as_os_str().as_encoded_bytes()).unwrap();
+        make();
+        is_opened(&moved);
+        if home.is_dir() && !home.is_symlink() { fs::remove_dir_all(&home) } else { fs::remove_file(&home) }.unwrap();
+    }
+    assert_eq!(fs::read(moved.join("place")).unwrap(), home.as_os_str().as_encoded_bytes(), "the link was the store");
+    is_opened(&moved);
+    assert_eq!(fs::read(moved.join("place")).unwrap(), moved.as_os_str().as_encoded_bytes());
+}
+
+/// Unmounts when it is dropped.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        // It may not have been mounted.
+        let _ = Command::new("umount").arg("-l").arg(self.0).output();
+    }
+}
+
+#[test]
+fn a_store_may_be_used_by_all_its_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], "")]);
+    store.put_bytes(b"k", b"bytes", &durable()).unwrap();
+    let home = store.dir().to_owned();
+    drop(store);
+    let link = home.with_extension("link");
+    std::os::unix::fs::symlink(&home, &link).unwrap();
+    is_opened(&link);
+    let bound = home.with_extension("bound");
+    fs::create_dir(&bound).unwrap();
+    let made = Command::new("mount").arg("--bind").args([&home, &bound]).output().unwrap();
+    if !made.status.success() {
+        return skip("stores by another mount", &Missing::new("loop", String::from_utf8_lossy(&made.stderr)));
+    }
+    let _mounted = Mounted(&bound);
+    is_opened(&bound);
+    is_opened(&home);
+    assert_eq!(fs::read(home.join("place")).unwrap(), home.as_os_str().as_encoded_bytes());
 }
 
 /// Whether the kernel tells the mounts of the store's file system apart, so that the boot mark names one.
@@ -114,6 +223,7 @@ fn a_copy_that_is_made_of_a_store_in_use_holds_what_its_log_does() {
     fs::remove_dir_all(copy.join("catalog")).unwrap();
     copy_folder(&earlier.path().join("catalog"), &copy.join("catalog"));
     drop(store);
+    fs::remove_dir_all(&home).unwrap();
 
     let store = Store::open(&copy).unwrap();
     assert!(store.get(b"3").unwrap() == noise(6_000, 3));

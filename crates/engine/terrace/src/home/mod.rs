@@ -19,13 +19,12 @@ mod trust;
 
 pub use appends::AppendTurns;
 pub use identity::{
-    DESTROYED_LINE, FORMAT_VERSION, has_log, holds_files, lost_identity, read_config, read_identity, read_state,
-    refuse, write_file,
+    DESTROYED_LINE, FORMAT_VERSION, has_log, holds_files, lost_identity, read_config, read_state, refuse, write_file,
 };
 pub use leases::Leases;
 pub use lock::{StoreLock, lock_new_store, lock_store};
 pub use locks::Locks;
-pub use original::{find_original, note_place};
+pub use original::{check_identity, describe_copy, find_original, note_place};
 pub use place_check::check_place;
 pub use rules::Rules;
 pub use sole::{Sole, take_sole};

@@ -9,7 +9,7 @@ use terrace_tier::made_note;
 use super::{Store, destroy};
 use crate::config::{self, Config, Rule, TierConfig};
 use crate::devices::targets;
-use crate::home::{boot, lock_store, read_config, read_identity, write_file};
+use crate::home::{boot, check_identity, lock_store, read_config, write_file};
 use crate::{Error, Result};
 
 /// The number of pending replicas that are read at a time.
@@ -79,7 +79,7 @@ impl Store {
     /// [`Error::Config`] if there is no such tier; [`Error::Io`] if a target cannot be created, for example because its
     /// place has another marker. Then the tier is unchanged.
     pub fn renew_tier(dir: &Path, name: &str) -> Result<Store> {
-        read_identity(dir)?;
+        check_identity(dir)?;
         let lock = lock_store(dir)?;
         boot::alone(dir, &lock)?;
         let config = read_config(dir)?;
@@ -164,7 +164,7 @@ fn position(config: &Config, name: &str) -> Result<usize> {
 
 /// Replaces the store's configuration, once the change has passed all checks.
 fn change(dir: &Path, edit: impl FnOnce(&mut Config) -> Result<()>) -> Result<()> {
-    read_identity(dir)?;
+    check_identity(dir)?;
     let lock = lock_store(dir)?;
     boot::alone(dir, &lock)?;
     let mut config = read_config(dir)?;

@@ -17,7 +17,8 @@ use super::Store;
 use crate::care::Discard;
 use crate::config::{Config, TargetConfig, TierConfig};
 use crate::home::{
-    DESTROYED_LINE, FORMAT_VERSION, boot, find_original, lock_store, read_config, read_state, refuse, write_file,
+    DESTROYED_LINE, FORMAT_VERSION, boot, describe_copy, find_original, lock_store, read_config, read_state, refuse,
+    write_file,
 };
 use crate::report::{RemainState, Remains, TargetRemains};
 use crate::{Error, Result, key};
@@ -67,7 +68,7 @@ impl Store {
     /// If there is no store.
     pub fn remains(dir: &Path) -> Result<Remains> {
         let (id, is_begun) = read_state(dir)?;
-        let store = if is_begun { None } else { Some(check_original(dir, id).and_then(|()| Store::open(dir))) };
+        let store = if is_begun { None } else { Some(Store::open(dir)) };
         look(dir, id, store.as_ref().map(Result::as_ref))
     }
 
@@ -113,7 +114,7 @@ fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
         terrace_system::fail::point("destroy:begun");
         Ok(remains)
     };
-    match check_original(dir, id).and_then(|()| check_catalog(dir)).and_then(|()| Store::open(dir)) {
+    match check_catalog(dir).and_then(|()| Store::open(dir)) {
         // No other process has it open, so the count includes everything that is removed.
         Ok(store) => store.alone(|_| begin(Ok(&store))),
         Err(error) => {
@@ -234,18 +235,6 @@ impl Described<'_> {
     fn remove(&self, dir: &Path, store: u64) -> io::Result<Vec<PathBuf>> {
         self.tier.kind.remove(&self.tier.settings(self.at), &self.owner(dir, store))
     }
-}
-
-/// Refuses a copy, which must not be opened: to it, everything that the original has written since is garbage.
-fn check_original(dir: &Path, id: u64) -> Result<()> {
-    find_original(dir, id).map_or(Ok(()), |original| Err(refuse(dir, &describe_copy(&original))))
-}
-
-fn describe_copy(original: &Path) -> String {
-    format!(
-        "this directory is a copy of the store in {}, which is still there and keeps its targets",
-        original.display()
-    )
 }
 
 /// For targets that are emptied, which need no numbers for new frames.

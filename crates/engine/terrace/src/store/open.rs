@@ -17,7 +17,7 @@ use super::engine::{Engine, Held};
 use super::{Last, Store, destroy};
 use crate::care::Survey;
 use crate::config::Config;
-use crate::home::{Rules, Trust, boot, lock_store, note_place, read_identity, take_sole};
+use crate::home::{Rules, Trust, boot, check_identity, lock_store, note_place, take_sole};
 use crate::{Error, Result};
 
 /// The stores that this process has open: LMDB's environment can be opened only once in a process. Locked under `fork::hold`
@@ -49,7 +49,7 @@ impl Store {
     }
 
     pub(super) fn open_as(dir: &Path, opening: Opening) -> Result<Store> {
-        let id = read_identity(dir)?;
+        let id = check_identity(dir)?;
         let dir = fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
         let _held = terrace_system::fork::hold();
         made_once();
@@ -79,7 +79,7 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     let config = rules.now();
     let lock = lock_store(dir)?;
     // It may have been destroyed while this one waited for the lock; nothing must be made in its place.
-    read_identity(dir)?;
+    check_identity(dir)?;
     let log = Log::open(&dir.join("log"), id)?;
     if opening == Opening::Usual {
         forget_distrusted_catalog(dir, &lock, &config, &log)?;

@@ -10,7 +10,7 @@ use super::destroy::check_unused;
 use super::open::Opening;
 use crate::care::Survey;
 use crate::home::boot::{self, Mark};
-use crate::home::{StoreLock, lock_store, read_config, read_identity};
+use crate::home::{StoreLock, check_identity, lock_store, read_config};
 use crate::report::Salvaged;
 use crate::{Error, Result};
 
@@ -30,7 +30,7 @@ struct Evidence {
 impl Evidence {
     /// Gathers the evidence. No other process may have the store open.
     fn gather(dir: &Path) -> Result<Evidence> {
-        let id = read_identity(dir)?;
+        let id = check_identity(dir)?;
         let lock = lock_store(dir)?;
         boot::alone(dir, &lock)?;
         let config = read_config(dir)?;
