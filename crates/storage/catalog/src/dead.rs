@@ -126,13 +126,16 @@ impl Catalog {
         Ok(last.and_then(|(key, _)| keys::number(key, 3)))
     }
 
-    /// The segments of `target` with dead places.
-    pub fn dying(&self, target: TargetId) -> Result<HashSet<u64>> {
+    /// The segments of `target` with dead places that commits after `sequence` have freed.
+    pub fn dying(&self, target: TargetId, sequence: u64) -> Result<HashSet<u64>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut found = HashSet::new();
         for entry in env.records.prefix_iter(&txn, &keys::freed_on(target))? {
-            found.extend(keys::number(entry?.0, 11));
+            let (key, _) = entry?;
+            if keys::number(key, 3).is_some_and(|at| at > sequence) {
+                found.extend(keys::number(key, 11));
+            }
         }
         Ok(found)
     }

@@ -57,7 +57,7 @@ pub fn write_again(head: At, payload: At, store: u64, place: Place, header: &Hea
 pub fn lost(path: &Path) -> io::Error {
     let path = path.display();
     let reason = format!(
-        "bytes of {path} did not reach the disk when an earlier sync failed; `terrace scrub --repair` replaces bad replicas"
+        "bytes of {path} did not reach the disk when an earlier sync failed; `terrace scrub --repair` replaces bad replicas, and names the objects that are lost, which have to be removed or written again"
     );
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }

@@ -1,8 +1,10 @@
 //! Makes commits durable: first frames, then the log, then the sync mark. Also keeps copies of the log, and makes snapshots, which
 //! limit its length.
 
+mod refused;
 mod snapshot;
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,13 +37,14 @@ impl Journal {
             return self.copy_log(true);
         }
         for device in &self.tiers.devices {
-            let segments = self.catalog.segments(device.id)?;
-            let dirty: Vec<u64> =
-                segments.into_iter().filter(|(_, live)| live.sequence > synced).map(|(id, _)| id).collect();
-            if dirty.is_empty() {
-                continue;
-            }
-            if let Err(e) = device.target.sync(&dirty)
+            let dirty = self.dirty_segments(device, synced)?;
+            let done = if dirty.is_empty() { Ok(()) } else { device.target.sync(&dirty) };
+            let done = match done {
+                // Maybe no object needs the bytes that were lost.
+                Err(e) if e.kind() == io::ErrorKind::InvalidData => self.sync_without_lost(device, synced, e)?,
+                done => done,
+            };
+            if let Err(e) = done
                 && self.tiers.tier(device).persistent
             {
                 device.failed(&e);
@@ -59,9 +62,7 @@ impl Journal {
     /// Syncs all files, and commits a mark for all commits before the first one with bytes in memory only. No power cut can damage
     /// the marked commits any more.
     pub fn mark_synced(&self) -> Result<()> {
-        let persistent = |target| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
-        let (tail, first) = self.catalog.tail_and_first_fleeting(persistent)?;
-        let sequence = first.map_or(tail, |first| tail.min(first.saturating_sub(1)));
+        let sequence = self.last_lasting()?;
         self.sync_files()?;
         if self.left_memory_after(sequence)? {
             return Ok(());
@@ -76,6 +77,19 @@ impl Journal {
             self.write_reach(sequence);
         }
         Ok(())
+    }
+
+    /// The last commit before the first one with bytes in memory only.
+    fn last_lasting(&self) -> Result<u64> {
+        let persistent = |target| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
+        let (tail, first) = self.catalog.tail_and_first_fleeting(persistent)?;
+        Ok(first.map_or(tail, |first| tail.min(first.saturating_sub(1))))
+    }
+
+    /// The segments that commits after `synced` have added frames to.
+    fn dirty_segments(&self, device: &Device, synced: u64) -> Result<Vec<u64>> {
+        let segments = self.catalog.segments(device.id)?;
+        Ok(segments.into_iter().filter(|(_, live)| live.sequence > synced).map(|(id, _)| id).collect())
     }
 
     /// Notes in the store's directory, and on the persistent directory targets, that the log is durable up to a commit.

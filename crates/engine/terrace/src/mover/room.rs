@@ -78,7 +78,7 @@ impl Mover {
             let mut segments = self.catalog.segments(device.id)?;
             segments.retain(|(_, live)| live.frames == 0 && live.sequence <= synced);
             // Readers may still read dropped frames of these segments.
-            let mut dying = if segments.is_empty() { HashSet::new() } else { self.catalog.dying(device.id)? };
+            let mut dying = if segments.is_empty() { HashSet::new() } else { self.catalog.dying(device.id, 0)? };
             // A file at its key is still found by its number, so it must be unnamed before it is discarded.
             if self.planning.rules.now().has_plain() {
                 self.follow(device)?;
