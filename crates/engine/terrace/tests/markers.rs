@@ -79,6 +79,64 @@ fn a_target_without_its_folder_for_segments_is_written_around() {
     assert!(store.get(b"k").unwrap() == bytes);
 }
 
+/// No command made the folder again.
+#[test]
+fn a_target_without_its_folder_for_segments_is_renewed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = two_disks(dir.path());
+    let (both, one) = (noise(300_000, 6), noise(300_000, 7));
+    store.put_bytes(b"both", &both, &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }).unwrap();
+    let on_a = PutOptions { tiers: Some(vec!["a".into()]), ..replicated() };
+    store.put_bytes(b"one", &one, &on_a).unwrap();
+    let home = store.dir().to_owned();
+    store.close().unwrap();
+    let (folder, away) = (dir.path().join("a/segments"), dir.path().join("moved"));
+    fs::rename(&folder, &away).unwrap();
+    let store = Store::open(&home).unwrap();
+    let tier = store.status().unwrap().tiers.swap_remove(0);
+    assert_eq!(tier.state, TierState::Away);
+    assert!(store.get(b"both").unwrap() == both);
+    assert!(store.get(b"one").is_err());
+    let failed = store.sync().unwrap_err().to_string();
+    assert!(failed.contains("lacks its folder segments"), "{failed}");
+    drop(store);
+    // Until somebody gives it up, nothing is.
+    fs::rename(&away, &folder).unwrap();
+    let store = Store::open(&home).unwrap();
+    assert!(store.get(b"one").unwrap() == one);
+    let found = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((found.checked, found.bad, found.lost), (3, 0, 0));
+    store.close().unwrap();
+
+    fs::remove_dir_all(&folder).unwrap();
+    let store = Store::renew_tier(&home, "a").unwrap();
+    store.sync().unwrap();
+    assert!(store.get(b"both").unwrap() == both);
+    assert_eq!(store.locate(b"both").unwrap().extents[0].replicas.len(), 2);
+    assert_eq!(store.stat(b"one").unwrap().length, 300_000, "it is not forgotten");
+    let found = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!(found.lost_of.keys().collect::<Vec<_>>(), ["one"]);
+    store.put_bytes(b"one", &one, &on_a).unwrap();
+    store.close().unwrap();
+    assert!(Store::open(&home).unwrap().get(b"one").unwrap() == one);
+}
+
+#[test]
+fn memory_without_its_folder_for_segments_is_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = common::new_store(dir.path());
+    let bytes = noise(300_000, 8);
+    store.put_bytes(b"k", &bytes, &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }).unwrap();
+    let home = store.dir().to_owned();
+    store.close().unwrap();
+    fs::remove_dir_all(dir.path().join("ram/segments")).unwrap();
+    let store = Store::open(&home).unwrap();
+    store.sync().unwrap();
+    assert!(store.get(b"k").unwrap() == bytes);
+    assert!(dir.path().join("ram/segments").is_dir());
+    assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
+}
+
 /// Where memory was full at the first opening after a reboot, an empty marker stayed, and the store was refused for ever.
 #[test]
 fn memory_that_is_full_does_not_keep_a_store_from_opening() {

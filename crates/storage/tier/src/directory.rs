@@ -184,6 +184,24 @@ impl DirectoryTarget {
         if self.known.load(Ordering::Acquire) { Ok(()) } else { self.ready() }
     }
 
+    /// Checks that the folder of segments of a target with its marker is there. If somebody has moved it away by mistake, it may come
+    /// back, so a target that was made before is not taken for empty.
+    fn check_folder(&self) -> io::Result<()> {
+        let folder = self.root.join(SEGMENTS_FOLDER);
+        match fs::metadata(&folder) {
+            Ok(found) if found.is_dir() => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.may_make() => self.make_empty(),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => {
+                let reason = format!(
+                    "{} lacks its folder {SEGMENTS_FOLDER}, so it is not used: bring that back, or let `terrace tiers renew` make an empty one if it is gone for good",
+                    self.root.display()
+                );
+                Err(io::Error::new(io::ErrorKind::NotConnected, reason))
+            }
+        }
+    }
+
     fn may_make(&self) -> bool {
         match self.making {
             Making::Never => false,
@@ -407,7 +425,7 @@ impl Target for DirectoryTarget {
     fn ready(&self) -> io::Result<()> {
         let root = self.root.display();
         match read_marker(&self.root) {
-            Ok(mark) if mark == self.mark.as_bytes() => {}
+            Ok(mark) if mark == self.mark.as_bytes() => self.check_folder()?,
             // Version 0.1 left an empty marker if the file system was full. No frame was written there.
             Ok(mark) if mark.is_empty() && self.may_make() && is_empty(&self.root.join(SEGMENTS_FOLDER)) => {
                 self.make_empty()?
