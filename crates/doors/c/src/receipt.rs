@@ -85,6 +85,7 @@ impl Receipt {
             want: known.want,
             asked: known.asked,
             possible: known.want,
+            memory_left_out: false,
             range: 0..u64::MAX,
             have: known.have,
             durable: known.durable,

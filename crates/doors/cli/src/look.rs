@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow, bail};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Serialize;
 use serde_json::json;
-use terrace::report::{Replanning, ReplicaState, Status};
+use terrace::report::{Replanning, ReplicaState, Status, TierState};
 use terrace::{HotRange, Kind, Object, Store, key};
 
 use crate::flush;
@@ -231,5 +231,13 @@ fn glance(status: &Status) -> String {
             format!("; the rules have changed: replanned up to {}", name(key.as_bytes()))
         }
     };
-    format!("{}, {}{replanning}\n{rows}", count(status.objects, "object"), count(status.owed, "pending replica"))
+    let read_only = status.tiers.iter().filter(|tier| tier.state == TierState::ReadOnly);
+    let read_only: String = read_only
+        .map(|tier| format!("\nthe file system of tier {} is read-only: make it writable again", tier.name))
+        .collect();
+    format!(
+        "{}, {}{replanning}\n{rows}{read_only}",
+        count(status.objects, "object"),
+        count(status.owed, "pending replica")
+    )
 }

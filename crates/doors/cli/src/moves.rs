@@ -14,8 +14,16 @@ use crate::output::{Show, count};
 /// Reports moved data; returns false if some had to stay.
 pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
     show.result(moved, &format!("{} made, {} dropped", count(moved.made, "replica"), moved.dropped))?;
-    if moved.kept > 0 {
-        show.line(&format!("{} stay as they are: no other failure domain takes them", moved.kept))?;
+    let unplaced = moved.kept.saturating_sub(moved.kept_from_memory);
+    if unplaced > 0 {
+        show.line(&format!("{unplaced} stay as they are: no other failure domain takes them"))?;
+    }
+    if moved.kept_from_memory > 0 {
+        show.line(&format!(
+            "{} stay as they are: the other tiers are in memory, and so not persistent; add a persistent tier, or allow \
+             `volatile` in a rule",
+            moved.kept_from_memory
+        ))?;
     }
     if moved.thinned > 0 {
         let extents = count(moved.thinned, "extent");

@@ -47,6 +47,7 @@ impl Receipt {
             want,
             asked,
             possible,
+            memory_left_out: false,
             range: start..end,
             have,
             durable,

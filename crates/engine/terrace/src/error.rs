@@ -140,7 +140,7 @@ pub enum Error {
         of_bytes: u64,
     },
     /// Replicas were still pending when the time was up.
-    #[error("{owed} {} still pending after {seconds} s; `terrace status` shows which tier is {}", if *.owed == 1 { "replica is" } else { "replicas are" }, if *.is_full { "full" } else { "slow or away" })]
+    #[error("{owed} {} still pending after {seconds} s; {}", if *.owed == 1 { "replica is" } else { "replicas are" }, advise_owed(*.is_full, .read_only.as_deref()))]
     StillOwed {
         /// Number of pending replicas.
         owed: u64,
@@ -148,6 +148,8 @@ pub enum Error {
         seconds: u64,
         /// Whether a tier for some of them is full.
         is_full: bool,
+        /// The name of a tier for some of them that can be read only.
+        read_only: Option<String>,
     },
     /// The system refused an operation on a file.
     #[error("{context}: {cause}")]
@@ -157,6 +159,14 @@ pub enum Error {
         /// The system's error. The message of this error ends with it, so it is not its `source()`.
         cause: std::io::Error,
     },
+}
+
+fn advise_owed(is_full: bool, read_only: Option<&str>) -> String {
+    match read_only {
+        Some(tier) => format!("the file system of tier {tier} is read-only: make it writable again"),
+        None if is_full => "`terrace status` shows which tier is full".to_owned(),
+        None => "`terrace status` shows which tier is slow or away".to_owned(),
+    }
 }
 
 impl Error {

@@ -181,6 +181,8 @@ pub struct Moved {
     /// Replicas that were left where they are (evict, drain) or not made (stage), because no other failure domain takes
     /// them.
     pub kept: u64,
+    /// Those of `kept` whose other replicas are, or could only be, in memory. A move must not make bytes volatile.
+    pub kept_from_memory: u64,
     /// Extents that have fewer replicas than before and fewer than they should have, because no other failure domain takes
     /// one.
     pub thinned: u64,

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{store_of, tier};
-use terrace::report::TierState;
+use terrace::report::{FindingCode, TierState};
 use terrace::{Ack, Config, PutOptions, Store};
 use terrace_testkit::noise;
 
@@ -103,6 +103,38 @@ fn a_full_file_system_is_told_of_and_left_alone() {
     becomes_ok(&store, "small");
 }
 
+/// `sync` said that a tier was slow or away, and `health` to wait.
+#[test]
+fn a_read_only_file_system_is_named_as_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(small) = Small::mount(&dir.path().join("small"), "size=20m") else { return };
+    let tiers = [tier(dir.path(), "ram", &["ram"], "persistent = false"), tier(dir.path(), "disk", &["small/t"], "")];
+    let store = store_of(dir.path(), &tiers);
+    store.sync().unwrap();
+    small.remount("ro");
+    let placed = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
+    store.put_bytes(b"k", &noise(100_000, 3), &placed).unwrap();
+    let late = store.sync().unwrap_err().to_string();
+    assert!(late.contains("the file system of tier disk is read-only"), "{late}");
+    let health = store.health().unwrap();
+    let said = |wanted: FindingCode| {
+        let found = health.findings.iter().find(|finding| finding.code == wanted);
+        let found = found.unwrap_or_else(|| panic!("no {wanted} in {:?}", health.findings));
+        format!("{}: {}", found.message, found.advice)
+    };
+    assert!(said(FindingCode::TierReadOnly).contains("read-only"));
+    for code in [FindingCode::Owed, FindingCode::NotDurable] {
+        assert!(said(code).contains("waiting does not help"), "{}", said(code));
+    }
+    let durable = PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() };
+    let refused = store.put_bytes(b"l", &noise(100_000, 4), &durable).unwrap_err().to_string();
+    assert!(refused.contains("make the read-only file system writable"), "{refused}");
+    small.remount("rw");
+    becomes_ok(&store, "disk");
+    store.sync().unwrap();
+    assert!(store.health().unwrap().findings.iter().all(|finding| finding.code != FindingCode::Owed));
+}
+
 /// Writes that no target will ever have room for waited as long as others: 30 seconds for each file.
 #[test]
 fn what_nobody_can_take_is_not_waited_for() {
@@ -113,7 +145,7 @@ fn what_nobody_can_take_is_not_waited_for() {
     fs::write(small.0.join("others"), noise(4 << 20, 1)).unwrap_err();
     let both = PutOptions { ack: Some(Ack::Replicated), replicas: Some(2), ..PutOptions::default() };
     let late = store.put_bytes(b"k", &noise(500_000, 2), &both).unwrap_err();
-    assert!(matches!(late, terrace::Error::StillOwed { owed: 1, seconds: 1, is_full: true }), "{late}");
+    assert!(matches!(late, terrace::Error::StillOwed { owed: 1, seconds: 1, is_full: true, .. }), "{late}");
     fs::remove_file(small.0.join("others")).unwrap();
     store.sync().unwrap();
     assert_eq!(store.status().unwrap().owed, 0);

@@ -18,6 +18,14 @@ use crate::arguments::{Ack, Put};
 use crate::errors::describe;
 use crate::output::{Show, complain, count, name, note, path_name, size};
 
+/// Fewer replicas than requested.
+struct Fewer {
+    have: u8,
+    asked: u8,
+    possible: u8,
+    memory_left_out: bool,
+}
+
 /// The progress of a `put`.
 #[derive(Default)]
 struct Done {
@@ -26,8 +34,8 @@ struct Done {
     failed: u64,
     bytes: u64,
     would_write: Vec<Vec<u8>>,
-    /// If fewer replicas than requested are possible: the number made, requested, and possible.
-    fewer: Option<(u8, u8, u8)>,
+    /// If fewer replicas than requested are possible.
+    fewer: Option<Fewer>,
     /// The number of objects over the budget, and the largest ratio of stored bytes to bytes.
     over_budget: (u64, f64),
     /// The number of objects whose first replica is on a target above the requested latency.
@@ -66,7 +74,8 @@ impl Done {
         self.bytes += receipt.bytes;
         self.slow += u64::from(receipt.is_slow);
         if receipt.want < receipt.asked {
-            self.fewer = Some((receipt.want, receipt.asked, receipt.possible));
+            let Receipt { want: have, asked, possible, memory_left_out, .. } = *receipt;
+            self.fewer = Some(Fewer { have, asked, possible, memory_left_out });
         }
     }
 
@@ -103,11 +112,12 @@ impl Done {
         let value = json!({"written": written, "unchanged": unchanged, "failed": failed, "bytes": bytes, "late": late, "slow": slow});
         let written = count(written, "object");
         show.result(&value, &format!("{written} written ({}), {unchanged} unchanged, {failed} failed", size(bytes)))?;
-        if let Some((have, asked, possible)) = fewer {
+        if let Some(Fewer { have, asked, possible, memory_left_out }) = fewer {
             let replicas = count(have.into(), "replica");
-            let why = match have < possible {
-                true => "the budget pays for no more",
-                false => "there are no more failure domains",
+            let why = match (have < possible, memory_left_out) {
+                (true, _) => "the budget pays for no more",
+                (false, true) => "they have to be persistent, and the other tiers are in memory",
+                (false, false) => "there are no more failure domains",
             };
             show.line(&format!("{replicas} each, not {asked}: {why}"))?;
         }

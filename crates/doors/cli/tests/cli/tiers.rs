@@ -36,7 +36,7 @@ fn data_moves_between_tiers_and_tiers_come_and_go() {
     assert_eq!(tiers_of(&place, "d/a"), ["ram", "disk", "archive"]);
     assert_eq!(
         place.json(["evict", "d/a", "--tier", "ram"]),
-        (json!({"made": 0, "dropped": 2, "kept": 0, "thinned": 0}), 0)
+        (json!({"made": 0, "dropped": 2, "kept": 0, "kept_from_memory": 0, "thinned": 0}), 0)
     );
     assert_eq!(tiers_of(&place, "d/a"), ["disk", "archive"]);
     place.bad(["tiers", "remove", "archive"], &["2 replicas are on tier \"archive\"", "`terrace drain archive`"]);
@@ -256,6 +256,24 @@ fn an_eviction_that_leaves_too_few_replicas_says_so() {
     assert_eq!(tiers_of(&place, "a"), ["ram", "disk"]);
     let out = place.good(["evict", "a", "--tier", "ram"]);
     assert!(out.contains("2 extents now with fewer replicas than wanted"), "{out}");
+}
+
+/// The reason was said to be that no other failure domain takes them.
+#[test]
+fn memory_is_named_where_it_is_the_reason() {
+    let place = Place::new();
+    place.write("a", noise(300_000, 1));
+    let out = place.good(["put", "a", "a", "--ack", "durable", "--replicas", "2"]);
+    assert!(
+        out.contains("1 replica each, not 2: they have to be persistent, and the other tiers are in memory"),
+        "{out}"
+    );
+    let out = place.good(["put", "a", "b", "--replicas", "3"]);
+    assert!(out.contains("not 3: there are no more failure domains"), "{out}");
+    // One could go to memory only, the other has its only other replica there.
+    let out = place.run(["drain", "disk"]).out;
+    assert!(out.contains("2 stay as they are: the other tiers are in memory"), "{out}");
+    assert!(!out.contains("failure domain"), "{out}");
 }
 
 /// `mv` of a directory that is an object moved this object alone, and its contents stayed.

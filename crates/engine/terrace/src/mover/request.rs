@@ -191,7 +191,8 @@ impl Mover {
         let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
         let outlives = chosen.iter().any(|target| persistent(*target)) || stay().any(|r| self.outlives(r));
         let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
-        let place = self.placer_for(object, key).place_on(others, left.raw_len as usize, &beside, volatile);
+        let placer = self.placer_for(object, key);
+        let place = placer.place_on(others, left.raw_len as usize, &beside, volatile);
         // A move must not make the extent volatile.
         if let Some(target) = place.filter(|target| volatile || outlives || persistent(*target)) {
             edits.push(owe(key, task_at(object, left, target), left, Some(replica.target)));
@@ -205,6 +206,9 @@ impl Mover {
             moved.dropped += 1;
         } else {
             moved.kept += 1;
+            let is_in_memory = beside.iter().any(|target| !persistent(*target));
+            let may_be = || placer.place_on(others, left.raw_len as usize, &beside, true).is_some();
+            moved.kept_from_memory += u64::from(is_in_memory || may_be());
         }
         Ok(())
     }
@@ -228,10 +232,14 @@ impl Mover {
         let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
         let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
         let outlives = volatile || !persistent(from) || beside.iter().any(|target| persistent(*target));
-        let place = self.placer_for(object, key).place_on(others, left.raw_len as usize, &beside, volatile);
+        let placer = self.placer_for(object, key);
+        let place = placer.place_on(others, left.raw_len as usize, &beside, volatile);
         let place = place.filter(|target| outlives || persistent(*target));
         if place.is_none() && !outlives {
             moved.kept += 1;
+            let is_in_memory = beside.iter().any(|target| !persistent(*target));
+            let may_be = || placer.place_on(others, left.raw_len as usize, &beside, true).is_some();
+            moved.kept_from_memory += u64::from(is_in_memory || may_be());
             return;
         }
         let task = task_at(object, left, from);

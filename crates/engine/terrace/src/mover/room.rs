@@ -8,6 +8,7 @@ use terrace_system::fail;
 use terrace_tier::Place;
 
 use super::{Mover, OWED_PER_LOOK, REST_TIME};
+use crate::report::TierState;
 use crate::write::MakeRoom;
 use crate::{Error, Result};
 
@@ -116,8 +117,10 @@ impl MakeRoom for Mover {
             // Two writers may set it at the same time. Either time is right.
             *self.state.found_full.lock() = Some(Instant::now());
             let tiers = self.tiers.describe();
+            let is_read_only = self.tiers.devices.iter().any(|device| device.state() == TierState::ReadOnly);
+            let also = if is_read_only { ", or make the read-only file system writable again" } else { "" };
             return Err(Error::NoSpace {
-                tiers: format!("{tiers}; free some, add a tier, or raise a tier's capacity"),
+                tiers: format!("{tiers}; free some, add a tier, or raise a tier's capacity{also}"),
             });
         }
         self.free_space_now()?;

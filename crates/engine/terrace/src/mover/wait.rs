@@ -40,8 +40,9 @@ impl Mover {
             let limit = limit.min(Duration::from_millis(fail::limit("TERRACE_NO_SPACE_MILLISECONDS", u64::MAX)));
             let limit = if self.is_hopeless(object)? { limit.min(room::HOPELESS_WAIT) } else { limit };
             if moved.elapsed() > limit {
-                let is_full = self.is_owed_to_full(object)?;
-                return Err(Error::StillOwed { owed, seconds: limit.as_secs(), is_full });
+                let is_full = self.tier_owed_to(object, TierState::Full)?.is_some();
+                let read_only = self.tier_owed_to(object, TierState::ReadOnly)?;
+                return Err(Error::StillOwed { owed, seconds: limit.as_secs(), is_full, read_only });
             }
             if self.tiers.devices.iter().any(|device| device.state() == TierState::Full) {
                 self.free_space_now()?;
@@ -56,11 +57,13 @@ impl Mover {
         sources.into_iter().try_for_each(|source| self.finish(Some(source), MAX_WAIT, &mut |_| {}))
     }
 
-    /// Returns whether a replica of an object, or of any, is pending on a full target. Checks only the first batch.
-    fn is_owed_to_full(&self, object: Option<u64>) -> Result<bool> {
+    /// Returns the name of a tier on which a replica of an object, or of any, is pending, if its target is in this state. Checks only
+    /// the first batch.
+    fn tier_owed_to(&self, object: Option<u64>, state: TierState) -> Result<Option<String>> {
         let tasks = self.owed_next(object, None)?;
-        let devices = tasks.iter().filter_map(|(task, _)| self.tiers.device(task.target).ok());
-        Ok(devices.into_iter().any(|device| self.tiers.look(device) == TierState::Full))
+        let mut devices = tasks.iter().filter_map(|(task, _)| self.tiers.device(task.target).ok());
+        let found = devices.find(|device| self.tiers.look(device) == state);
+        Ok(found.map(|device| self.tiers.tier(device).name.clone()))
     }
 
     /// Returns the least number of replicas of any extent in a receipt's range. None if the object no longer exists, or has

@@ -14,6 +14,8 @@ pub(crate) struct WritePolicy {
     pub asked: u8,
     /// The constraints for the planner. The number of replicas is at most the number of failure domains.
     pub wanted: Policy,
+    /// Whether more replicas would be possible if those in memory counted.
+    pub memory_left_out: bool,
 }
 
 impl Planning {
@@ -44,8 +46,9 @@ impl Planning {
         let asked = resolved.replicas.clamp(min, max);
         let model = config.store.cost_model;
         let domains = self.tiers.domains(resolved.tiers, resolved.is_all_persistent()).min(255) as u8;
+        let memory_left_out = domains < asked && self.tiers.domains(resolved.tiers, false) > usize::from(domains);
         let wanted = Policy { replicas: asked.min(domains).max(1), model, ..resolved };
-        (WritePolicy { asked, wanted }, resolutions)
+        (WritePolicy { asked, wanted, memory_left_out }, resolutions)
     }
 
     fn decide(&self, config: &Config, rule: Option<&Rule>, options: &PutOptions) -> (Policy, Vec<Resolution>) {

@@ -18,6 +18,10 @@ const NODE_LOCK: &str = "node";
 /// How long to wait for this lock.
 const NODE_LOCK_WAIT: Duration = Duration::from_secs(1);
 
+const PENDING_ADVICE: &str = "wait, or run `terrace sync`; `terrace status` shows the queue of each tier";
+const NOT_DURABLE_ADVICE: &str = "wait, or run `terrace sync`";
+const BLOCKED_ADVICE: &str = "waiting does not help: mend that tier, then run `terrace sync`";
+
 impl Store {
     /// Returns how safe the data is, according to the catalog, the targets and the last scrub. Reads no data.
     pub fn health(&self) -> Result<Health> {
@@ -61,22 +65,32 @@ impl Store {
     /// Returns the sequence of the last commit, and of the last one that a power cut cannot undo.
     pub fn commits(&self) -> Result<(u64, u64)> {
         let (last, synced) = (self.engine.catalog.tail()?.sequence, self.engine.catalog.synced()?);
-        // The sync mark is itself the last commit.
-        Ok((last, if synced + 1 >= last { last } else { synced }))
+        // The sync mark is itself the last commit. Without a mark, nothing is known to be durable.
+        Ok((last, if synced > 0 && synced + 1 >= last { last } else { synced }))
     }
 
     fn pending_work(&self, status: &Status) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         let mut add =
             |code, message, advice| findings.push(Finding { code, health: HealthState::Working, message, advice });
+        let is_blocked = |tier: &&TierStatus| matches!(tier.state, TierState::ReadOnly | TierState::Away);
+        let blocked = status.tiers.iter().filter(is_blocked).find(|tier| tier.queue > 0);
         if status.owed > 0 {
-            let advice = "wait, or run `terrace sync`; `terrace status` shows the queue of each tier";
-            add(FindingCode::Owed, format!("{} pending replicas", status.owed), advice);
+            let (mut message, mut advice) = (
+                format!("{} pending {}", status.owed, if status.owed == 1 { "replica" } else { "replicas" }),
+                PENDING_ADVICE,
+            );
+            if let Some(tier) = blocked {
+                message +=
+                    &format!(", {} of them for tier {}, which {}", tier.queue, tier.name, describe_blocked(tier));
+                advice = BLOCKED_ADVICE;
+            }
+            add(FindingCode::Owed, message, advice);
         }
         let (last, durable) = self.commits()?;
         if last > durable {
             let message = format!("a power cut could take the last {} commits", last - durable);
-            add(FindingCode::NotDurable, message, "wait, or run `terrace sync`");
+            add(FindingCode::NotDurable, message, if blocked.is_some() { BLOCKED_ADVICE } else { NOT_DURABLE_ADVICE });
         }
         if status.replanning.is_some() {
             let message = "the rules have changed, and objects are planned again".to_owned();
@@ -155,17 +169,25 @@ impl Store {
     }
 }
 
+fn describe_blocked(tier: &TierStatus) -> &'static str {
+    if tier.state == TierState::ReadOnly { "can be read only" } else { "cannot be reached" }
+}
+
 /// Returns the finding about a tier, if any. A tier above the last one is full in normal use, and evicts.
 fn tier_finding(tier: &TierStatus, is_last: bool) -> Option<Finding> {
     let name = &tier.name;
     let (code, message, advice) = match tier.state {
         TierState::Away => {
             let advice = "mount it, or bring its service back; `terrace tiers renew` if its content is lost";
-            (FindingCode::TierAway, format!("tier {name} cannot be reached"), advice)
+            (FindingCode::TierAway, format!("tier {name} {}", describe_blocked(tier)), advice)
         }
         TierState::ReadOnly => {
             let advice = "make its file system writable again";
-            (FindingCode::TierReadOnly, format!("tier {name} can be read only"), advice)
+            (
+                FindingCode::TierReadOnly,
+                format!("tier {name} {}: its file system is read-only", describe_blocked(tier)),
+                advice,
+            )
         }
         TierState::Full if is_last => {
             let advice = "remove objects, raise the tier's capacity, or add a tier";

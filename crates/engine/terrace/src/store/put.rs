@@ -236,6 +236,7 @@ impl Store {
             want,
             asked: policy.asked,
             possible: policy.wanted.replicas,
+            memory_left_out: policy.memory_left_out,
             range: draft.range.clone(),
             have: draft.have.unwrap_or(want),
             durable: false,

@@ -28,6 +28,8 @@ pub struct Receipt {
     pub asked: u8,
     /// As many of `asked` as there are failure domains for. It exceeds `want` if the budget pays for fewer.
     pub possible: u8,
+    /// Whether more would be possible if replicas in memory counted. They do not if the write has to be durable.
+    pub memory_left_out: bool,
     /// The range of the object that was written.
     pub range: Range<u64>,
     /// The least number of replicas of any extent in this range, when the call or the last [`Store::wait`](crate::Store::wait)
