@@ -51,6 +51,49 @@ fn a_damaged_marker_sets_its_target_aside_only() {
     }
 }
 
+/// The id passed for that of another store: the error named the log, and after a restart of the machine the store seemed empty.
+#[test]
+fn a_damaged_id_is_named_with_the_one_that_the_targets_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = two_disks(dir.path());
+    store.put_bytes(b"k", b"bytes", &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }).unwrap();
+    let (home, id) = (store.dir().to_owned(), store.id());
+    store.close().unwrap();
+    let (file, whole) = (home.join("store"), fs::read_to_string(home.join("store")).unwrap());
+    let named = format!("{id:016x}");
+    let damaged = format!("{:016x}", id ^ 0x10);
+    fs::write(&file, whole.replace(&named, &damaged)).unwrap();
+    let sums = || {
+        let list = "find store/log store/catalog a b -type f | sort | xargs md5sum";
+        let listed = Command::new("sh").args(["-c", list]).current_dir(dir.path()).output().unwrap();
+        String::from_utf8(listed.stdout).unwrap()
+    };
+    let reach = fs::read(home.join("log-reach")).unwrap();
+    for is_restarted in [false, true] {
+        if is_restarted {
+            fs::write(home.join("boot"), "another boot").unwrap();
+        }
+        let before = sums();
+        let refusals = [
+            Store::open(&home).map(drop).unwrap_err().to_string(),
+            Store::rebuild(&home).map(drop).unwrap_err().to_string(),
+            Store::salvage(&home).map(drop).unwrap_err().to_string(),
+            Store::destroy(&home, false).map(drop).unwrap_err().to_string(),
+        ];
+        for refused in refusals {
+            assert!(refused.contains(&damaged) && refused.contains(&format!("`id {named}` into")), "{refused}");
+        }
+        assert_eq!(sums(), before, "nothing was changed");
+        // A store of version 0.1 has no such note.
+        fs::remove_file(home.join("log-reach")).unwrap();
+        assert!(Store::open(&home).map(drop).unwrap_err().to_string().contains("If the markers are right"));
+        fs::write(home.join("log-reach"), &reach).unwrap();
+    }
+    // As the error says.
+    fs::write(&file, format!("format 1\nid {named}\n")).unwrap();
+    assert_eq!(Store::open(&home).unwrap().get(b"k").unwrap(), b"bytes");
+}
+
 /// Every command waited for a writer of the pipe.
 #[test]
 fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {

@@ -3,6 +3,7 @@
 mod appends;
 pub mod boot;
 mod filesystem;
+mod id_check;
 mod identity;
 mod incarnation;
 mod leases;

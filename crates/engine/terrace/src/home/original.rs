@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use terrace_system::{read_regular, replace};
 
+use super::id_check::check_id;
 use super::identity::{read_identity, read_state, refuse};
 use crate::{Error, Result};
 
@@ -64,9 +65,10 @@ pub fn find_original(dir: &Path, id: u64) -> Option<PathBuf> {
 /// Returns the id of the store in `dir`.
 ///
 /// # Errors
-/// If no store is in `dir`, if it is being destroyed, or if it is a copy of one that is still where it was.
+/// If no store is in `dir`, if its id is damaged, if it is being destroyed, or if it is a copy of one that is still where it was.
 pub fn check_identity(dir: &Path) -> Result<u64> {
     let id = read_identity(dir)?;
+    check_id(dir, id)?;
     find_original(dir, id).map_or(Ok(id), |original| Err(refuse(dir, &describe_refused(dir, &original))))
 }
 

@@ -1,0 +1,39 @@
+//! Whether the id in the file `store` is right. A digit that was damaged makes it the id of another store, to which neither the log nor
+//! the targets belong: the log would seem damaged or, after a restart of the machine, empty.
+
+use std::path::Path;
+
+use terrace_catalog::log;
+
+use super::{read_config, refuse};
+use crate::Result;
+
+/// Compares the id in the file `store` with the note on how far the log is durable, which only the right id matches, and
+/// otherwise with the targets' markers.
+///
+/// # Errors
+/// If all markers that can be read name other stores.
+pub fn check_id(dir: &Path, id: u64) -> Result<()> {
+    if log::read_reach(dir, id).is_some() {
+        return Ok(());
+    }
+    // What is wrong with the configuration is reported when it is used.
+    let Ok(config) = read_config(dir) else { return Ok(()) };
+    let lasting = config.tiers.iter().filter(|tier| tier.persistent && tier.kind.capabilities().log_copies);
+    let paths = lasting.flat_map(|tier| &tier.targets).map(|target| &target.path);
+    let named: Vec<u64> = paths.filter_map(|path| marked_id(path)).collect();
+    let Some(other) = named.first().filter(|_| !named.contains(&id)) else { return Ok(()) };
+    let advice = if log::read_reach(dir, *other).is_some() { "" } else { "If the markers are right, " };
+    let advice =
+        format!("{advice}write the lines `format 1` and `id {other:016x}` into {}", dir.join("store").display());
+    Err(refuse(
+        dir,
+        &format!("its file `store` names the id {id:016x}, but its targets' markers name {other:016x}. {advice}"),
+    ))
+}
+
+/// Reads the store's id from the marker of a target.
+fn marked_id(target: &Path) -> Option<u64> {
+    let mark = String::from_utf8(terrace_tier::read_marker(target).ok()?).ok()?;
+    u64::from_str_radix(mark.lines().next()?.strip_prefix("store ")?, 16).ok()
+}
