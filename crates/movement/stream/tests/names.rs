@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,8 +157,9 @@ fn a_file_with_a_hidden_leftover_arrives_and_the_leftover_is_named() {
     let store = store(dir.path());
     let (drop, archive) = (dir.path().join("drop"), dir.path().join("archive"));
     fs::create_dir_all(&drop).unwrap();
-    let leftover = drop.join(".x.terrace-flush");
     fs::write(drop.join("x"), "new").unwrap();
+    let inode = fs::metadata(drop.join("x")).unwrap().ino();
+    let leftover = drop.join(format!(".x.{inode:x}.terrace-flush"));
     fs::write(&leftover, "what another stream was removing").unwrap();
     let (_, left) = run(&store, "s", &[&drop], Arc::new(Files::new(&archive).unwrap()));
     assert_eq!(fs::read_to_string(archive.join("x")).unwrap(), "new");
@@ -168,6 +170,38 @@ fn a_file_with_a_hidden_leftover_arrives_and_the_leftover_is_named() {
     fs::rename(&leftover, dir.path().join("aside")).unwrap();
     run(&store, "s", &[&drop], Arc::new(Files::new(&archive).unwrap()));
     assert_eq!(tree(&drop).len(), 0);
+}
+
+/// It was taken for a file that an earlier run had been removing, and arrived as `q`.
+#[test]
+fn a_users_file_with_a_name_like_a_leftover_is_left_alone_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let (drop, archive) = (dir.path().join("drop"), dir.path().join("archive"));
+    fs::create_dir_all(drop.join("d")).unwrap();
+    let names = [".q.terrace-flush", "d/.q.2a.terrace-flush", ".2a.terrace-flush"];
+    for name in names {
+        fs::write(drop.join(name), name).unwrap();
+    }
+    fs::write(drop.join("x"), "new").unwrap();
+    for _ in 0..2 {
+        let (_, left) = run(&store, "s", &[&drop], Arc::new(Files::new(&archive).unwrap()));
+        for name in names {
+            let path = drop.join(name).display().to_string();
+            assert!(
+                left.stays.iter().any(|(found, reason)| *found == path && reason.contains("left alone")),
+                "{left:?}"
+            );
+            assert_eq!(fs::read_to_string(&path).unwrap(), name);
+        }
+        assert_eq!(tree(&archive).into_keys().collect::<Vec<_>>(), ["x"]);
+    }
+    // Those of streams get their names back.
+    fs::write(drop.join("y"), "new").unwrap();
+    let inode = fs::metadata(drop.join("y")).unwrap().ino();
+    fs::rename(drop.join("y"), drop.join(format!(".y.{inode:x}.terrace-flush"))).unwrap();
+    run(&store, "s", &[&drop], Arc::new(Files::new(&archive).unwrap()));
+    assert_eq!(fs::read_to_string(archive.join("y")).unwrap(), "new");
 }
 
 /// A path behind a symbolic link that leads out of the destination was refused with "Invalid cross-device link".

@@ -66,19 +66,58 @@ impl Folder {
     }
 }
 
-/// Returns the hidden name, in the same folder, that a file gets while it is being removed.
+/// Returns the hidden name, in the same folder, that a file gets while it is being removed. It contains the file's inode, by which a
+/// run without a record knows that the name was not given by somebody else.
 pub fn hidden_name(name: &[u8], inode: u64) -> Vec<u8> {
+    hide(name, format!(".{inode:x}").as_bytes(), inode)
+}
+
+/// Returns the hidden name that version 0.1 gave to a file.
+pub fn older_hidden_name(name: &[u8], inode: u64) -> Vec<u8> {
+    hide(name, b"", inode)
+}
+
+fn hide(name: &[u8], mark: &[u8], inode: u64) -> Vec<u8> {
     let start = name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let (folder, last) = name.split_at(start);
-    let mut hidden = [folder, b".", last, HIDDEN_SUFFIX].concat();
+    let mut hidden = [folder, b".", last, mark, HIDDEN_SUFFIX].concat();
     if hidden.len() - start > MAX_NAME_BYTES {
         hidden = [folder, format!(".{inode:x}").as_bytes(), HIDDEN_SUFFIX].concat();
     }
     hidden
 }
 
-/// Returns the name that a file had before it got the hidden one.
-pub fn name_of_hidden(hidden: &OsStr) -> Option<OsString> {
-    let name = hidden.as_bytes().strip_prefix(b".")?.strip_suffix(HIDDEN_SUFFIX)?;
-    (!name.is_empty()).then(|| OsString::from_vec(name.to_vec()))
+/// What a name like that of a hidden file says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Hidden {
+    /// A stream gave it to the file, which had this name before.
+    Of(OsString),
+    /// It may be a user's file, or one of version 0.1.
+    Doubtful,
+}
+
+/// Reads the name of a file with this inode. `None` if it is not like that of a hidden file.
+pub fn read_hidden(hidden: &OsStr, inode: u64) -> Option<Hidden> {
+    let inner = hidden.as_bytes().strip_prefix(b".")?.strip_suffix(HIDDEN_SUFFIX)?;
+    let name = inner.strip_suffix(format!(".{inode:x}").as_bytes()).filter(|name| !name.is_empty());
+    Some(name.map_or(Hidden::Doubtful, |name| Hidden::Of(OsString::from_vec(name.to_vec()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_file_that_got_a_hidden_name_has_it() {
+        let read = |name: &[u8], inode| read_hidden(OsStr::from_bytes(name), inode);
+        let hidden = hidden_name(b"q", 0x2a);
+        assert_eq!(hidden, b".q.2a.terrace-flush");
+        assert_eq!(read(&hidden, 0x2a), Some(Hidden::Of("q".into())));
+        assert_eq!(read(&hidden, 0x2b), Some(Hidden::Doubtful));
+        assert_eq!(hidden_name(b"d/e/q.2a", 7), b"d/e/.q.2a.7.terrace-flush");
+        let (users, long) = (older_hidden_name(b"q", 0x2a), hidden_name(&[b'n'; 250], 0x2a));
+        assert_eq!((&*users, &*long), (&b".q.terrace-flush"[..], &b".2a.terrace-flush"[..]));
+        assert!([users, long].iter().all(|name| read(name, 0x2a) == Some(Hidden::Doubtful)));
+        assert_eq!(read(b".q", 1), None);
+    }
 }

@@ -1,6 +1,7 @@
 //! Finds the complete files of a directory.
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -173,6 +174,12 @@ impl DirectoryScanner {
         }
         state.away = None;
         let before = std::mem::take(&mut state.waiting);
+        // The walk does not find those with hidden names, which only the removals name.
+        let is_hidden =
+            |name: &Name| name.rsplit(|byte| *byte == b'/').next().is_some_and(|last| last.starts_with(b"."));
+        let is_there = |name: &Name| self.root.join(OsStr::from_bytes(name)).symlink_metadata().is_ok();
+        let hidden = before.iter().filter(|(name, _)| is_hidden(name) && is_there(name));
+        state.waiting.extend(hidden.map(|(name, waiting)| (name.clone(), waiting.clone())));
         let shown = |entry: &DirEntry| entry.depth() == 0 || !entry.file_name().as_bytes().starts_with(b".");
         for entry in WalkDir::new(&self.root).sort_by_file_name().into_iter().filter_entry(shown) {
             let entry = match entry {
@@ -247,7 +254,7 @@ impl DirectoryScanner {
     }
 
     fn put_off(&self, name: &Name, reason: &str, settle: Duration, stays: bool) {
-        let path = self.root.join(std::ffi::OsStr::from_bytes(name));
+        let path = self.root.join(OsStr::from_bytes(name));
         let identity = path.symlink_metadata().ok().map(|metadata| Identity::of(&metadata));
         // After the file was looked at, so that no I/O is done under it.
         let mut state = self.state.lock();

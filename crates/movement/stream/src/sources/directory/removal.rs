@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use walkdir::WalkDir;
+use walkdir::{DirEntryExt, WalkDir};
 
 use super::Identity;
-use super::folder::{Folder, hidden_name, name_of_hidden};
+use super::folder::{Folder, Hidden, hidden_name, older_hidden_name, read_hidden};
 use super::record::Records;
 use super::writers::{Leased, give_lease, is_lease_whole, open_for_writing, take_lease};
 use crate::destinations::Destination;
@@ -234,6 +234,14 @@ impl Removal {
     pub fn resume(&mut self) -> Result<Vec<(Name, String)>> {
         for (name, identity) in self.records.all()? {
             let hidden = hidden_name(&name, identity.inode);
+            let older = older_hidden_name(&name, identity.inode);
+            let is_it = |found: io::Result<std::fs::Metadata>| {
+                found.is_ok_and(|found| Identity::of(&found).is_same_file(&identity))
+            };
+            if is_it(self.folder.file(&older).and_then(|file| file.metadata())) {
+                // If this fails, the file is reported below.
+                let _ = self.folder.rename(&older, &hidden);
+            }
             let Ok(file) = self.folder.file(&hidden) else {
                 let named = self.folder.file(&name).and_then(|file| file.metadata());
                 match named.is_ok_and(|metadata| Identity::of(&metadata).has_same_bytes(&identity)) {
@@ -261,13 +269,20 @@ impl Removal {
     fn give_back_strays(&self) -> Vec<(Name, String)> {
         let mut stays = Vec::new();
         for entry in WalkDir::new(&self.root).into_iter().flatten().filter(|entry| entry.file_type().is_file()) {
-            let Some(last) = name_of_hidden(entry.file_name()) else { continue };
+            let Some(found) = read_hidden(entry.file_name(), entry.ino()) else { continue };
             let Ok(hidden) = entry.path().strip_prefix(&self.root) else { continue };
-            let name = hidden.with_file_name(last);
-            let hidden = hidden.as_os_str().as_bytes();
-            if self.leaving.iter().any(|leaving| leaving.hidden == hidden) {
+            let bytes = hidden.as_os_str().as_bytes();
+            if self.leaving.iter().any(|leaving| leaving.hidden == bytes) {
                 continue;
             }
+            let Hidden::Of(last) = found else {
+                let reason = "it is left alone: it has a name like one that streams give to a file while they remove it, and none is \
+                              known to have given it; give it another name, which does not begin with a dot if it is to be delivered";
+                stays.push((bytes.into(), reason.to_owned()));
+                continue;
+            };
+            let name = hidden.with_file_name(last);
+            let hidden = bytes;
             if let Err(e) = self.folder.rename(hidden, name.as_os_str().as_bytes()) {
                 let reason = match e.kind() {
                     io::ErrorKind::AlreadyExists => format!(
