@@ -215,6 +215,9 @@ pub enum StoreCommand {
     },
     /// Delete an object.
     ///
+    /// With -r, the space is free at once, unless another process has the store open. Otherwise the next command or process frees it, half
+    /// a minute later at the earliest: others may still read the object.
+    ///
     /// Example: terrace rm runs/7/log.txt
     ///
     /// Example: terrace rm -r runs/7 --dry-run

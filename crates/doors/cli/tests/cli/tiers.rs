@@ -247,6 +247,25 @@ fn a_target_with_segments_of_others_is_refused() {
     assert_eq!(place.read("a/segments/0000000000000001"), b"precious");
 }
 
+/// The space came back with the next sync mark only.
+#[test]
+fn the_space_of_a_deleted_tree_is_free_at_once() {
+    let place = Place::new();
+    place.write("tree/a", noise(1_500_000, 1));
+    place.write("tree/b", noise(1_500_000, 2));
+    place.good(["put", "tree", "t", "--ack", "durable"]);
+    let used = || -> Vec<u64> {
+        let status = place.json(["status"]).0;
+        status["tiers"].as_array().unwrap().iter().map(|tier| tier["used"].as_u64().unwrap()).collect()
+    };
+    let before = used();
+    assert!(before.iter().sum::<u64>() >= 3_000_000, "{before:?}");
+    place.good(["rm", "-r", "t"]);
+    let after = used();
+    assert!(after.iter().sum::<u64>() < 100_000, "{after:?}");
+    assert_eq!(place.run(["scrub"]).code, 0);
+}
+
 /// With two failure domains, an eviction leaves one of two replicas, and said nothing about it.
 #[test]
 fn an_eviction_that_leaves_too_few_replicas_says_so() {
