@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// Holds the path of the store's directory. A copy holds that of the original.
 const PLACE_FILE: &str = "place";
 
-/// What is at the path that a store's directory has noted as its own.
+/// The thing at the path that a store's directory has noted as its own.
 enum Noted {
     /// The directory itself, maybe by another name, such as that of a mount or a link.
     Here,

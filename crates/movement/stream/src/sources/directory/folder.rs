@@ -87,7 +87,7 @@ fn hide(name: &[u8], mark: &[u8], inode: u64) -> Vec<u8> {
     hidden
 }
 
-/// What a name like that of a hidden file says.
+/// The origin of a name like that of a hidden file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Hidden {
     /// A stream gave it to the file, which had this name before.
