@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::Path;
 
-use terrace::catalog::Catalog;
+use terrace::catalog::{Catalog, Change, Edit, Expect, Verdict};
 use terrace::log::Log;
 use terrace::{Config, PutOptions, Store};
+use terrace_format::{Proposal, Step};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::bytes_at;
@@ -58,11 +59,47 @@ pub fn log_samples() -> Vec<Vec<u8>> {
     make_files("log")
 }
 
+/// Returns proposals of all commits of the logs.
+pub fn proposal_samples() -> Vec<Vec<u8>> {
+    let samples = log_samples();
+    samples
+        .iter()
+        .map(|log| {
+            let mut steps = vec![Step::Begin { session: 1 }];
+            replay(log, |number, edits| {
+                let change = Change { expect: vec![Expect::Absent(b"no such key".to_vec())], edits: edits.to_vec() };
+                steps.push(Step::Change { session: 1, number, change });
+            });
+            steps.push(Step::End { session: 1 });
+            Proposal { incarnation: 1, number: 0, time: 1, steps }.encode(STORE_ID)
+        })
+        .collect()
+}
+
+pub fn parse_proposal(input: &[u8]) -> bool {
+    let mut bytes = input.to_vec();
+    if let Some(header) = bytes.get_mut(..16) {
+        header[..5].copy_from_slice(b"TRSP\x01");
+        header[8..].fill(0);
+        let checksum = xxh3_64_with_seed(&bytes, STORE_ID).to_le_bytes();
+        bytes[8..16].copy_from_slice(&checksum);
+    }
+    with_catalog(|_, catalog| {
+        let verdicts = catalog.follow(1, &[&bytes]);
+        verdicts.is_ok_and(|records| records.iter().flatten().any(|verdict| matches!(verdict, Verdict::Done(_))))
+    })
+}
+
 pub fn snapshot_samples() -> Vec<Vec<u8>> {
     make_files("snapshot")
 }
 
 pub fn parse_log(input: &[u8]) -> bool {
+    replay(input, |_, _| {})
+}
+
+/// Replays a file of the log with corrected headers, and calls `each` with each commit. Returns whether it is valid.
+fn replay(input: &[u8], mut each: impl FnMut(u64, &[Edit])) -> bool {
     let mut bytes = input.to_vec();
     let (mut at, mut sequence, mut previous) = (0usize, 1u64, 0u64);
     // Makes each record follow from the one before it.
@@ -83,7 +120,7 @@ pub fn parse_log(input: &[u8]) -> bool {
         // Files are named by the first sequence in them.
         fs::write(folder.join(format!("{:016x}.log", 1)), &bytes).is_ok()
             && catalog
-                .replay(&Default::default(), |_, _, _| {})
+                .replay(&Default::default(), |sequence, edits, _| each(sequence, edits))
                 .is_ok_and(|end| end.sequence + 1 == sequence && at == bytes.len())
     })
 }

@@ -27,6 +27,7 @@ pub struct Parser {
 pub const ALL_PARSERS: &[Parser] = &[
     Parser { name: "frame", samples: frame::samples, parse: frame::parse },
     Parser { name: "log", samples: catalog::log_samples, parse: catalog::parse_log },
+    Parser { name: "proposal", samples: catalog::proposal_samples, parse: catalog::parse_proposal },
     Parser { name: "snapshot", samples: catalog::snapshot_samples, parse: catalog::parse_snapshot },
     Parser { name: "stream", samples: stream::samples, parse: stream::parse },
     Parser { name: "dump", samples: dump::samples, parse: dump::parse },

@@ -4,7 +4,6 @@
 
 mod log;
 mod node;
-mod random;
 mod reference;
 mod world;
 

@@ -7,10 +7,10 @@ use tempfile::TempDir;
 use terrace_catalog::{Catalog, Error, Verdict};
 use terrace_format::{Attributes, Change, Edit, Expect, Extent, NewExtent, Place, Proposal, Replica, Step};
 use terrace_order::{Answer, Append, Fate, Proposer};
+use terrace_testkit::Random;
 
 use crate::log::Log;
 use crate::node::{BEGIN_NUMBER, END_NUMBER, Node, STORE_ID, Whose};
-use crate::random::Random;
 use crate::reference::Reference;
 
 const NODE_COUNT: usize = 3;
@@ -126,10 +126,10 @@ impl World {
 
     /// Lets one thing happen.
     pub fn act(&mut self) {
-        let node = self.random.below(NODE_COUNT);
+        let node = self.random_node();
         match self.random.below(1000) {
             0..270 => {
-                let client = self.random.below(CLIENT_COUNT);
+                let client = self.random.below(CLIENT_COUNT as u64) as usize;
                 self.ask(client);
             }
             270..490 => self.send(node),
@@ -144,7 +144,7 @@ impl World {
             974..980 => self.write_snapshot(node),
             980..986 => self.trim(),
             986..993 => {
-                let client = self.random.below(CLIENT_COUNT);
+                let client = self.random.below(CLIENT_COUNT as u64) as usize;
                 self.end_session(client);
             }
             _ => self.give_up(),
@@ -185,8 +185,8 @@ impl World {
 
     /// A node sends its append, perhaps again.
     fn send(&mut self, node: usize) {
-        self.time += self.random.below(3) as u64;
-        let time = self.time - self.random.below(50) as u64;
+        self.time += self.random.below(3);
+        let time = self.time - self.random.below(50);
         if let Some(append) = self.nodes[node].proposer.as_mut().and_then(|proposer| proposer.append(time)) {
             self.network.push((node, append.clone()));
         }
@@ -197,13 +197,13 @@ impl World {
         if self.network.is_empty() {
             return;
         }
-        let at = self.random.below(self.network.len());
+        let at = self.random.below(self.network.len() as u64) as usize;
         let (node, append) = self.network[at].clone();
-        if !self.random.percent(15) {
+        if !self.random.once_in(7) {
             self.network.swap_remove(at);
         }
         let answer = self.log.append(node, &append);
-        if self.random.percent(20) {
+        if self.random.once_in(5) {
             return self.counts.note("answers of the log lost");
         }
         let proposer = self.nodes[node].proposer.as_mut();
@@ -233,7 +233,7 @@ impl World {
 
     /// A node carries out some records, and answers its clients.
     fn follow(&mut self, node: usize) {
-        let most = 1 + self.random.below(8);
+        let most = 1 + self.random.below(8) as usize;
         self.follow_up_to(node, most);
     }
 
@@ -247,9 +247,9 @@ impl World {
             self.nodes[node].start_again(Some(&snapshot));
             return self.counts.note("snapshots loaded");
         };
-        if self.random.percent(5) && !records.is_empty() {
+        if self.random.once_in(20) && !records.is_empty() {
             // A record comes twice, or one is missing.
-            let wrong = if self.random.percent(50) { before.slot } else { before.slot + 2 };
+            let wrong = if self.random.once_in(2) { before.slot } else { before.slot + 2 };
             let refused = self.nodes[node].catalog().follow(wrong, &records);
             assert!(matches!(refused, Err(Error::OutOfOrder { .. })), "{refused:?}");
             self.counts.note("records out of order");
@@ -270,7 +270,7 @@ impl World {
 
     /// A node tells a client what became of its step.
     fn tell(&mut self, node: usize, slot: u64, Whose { client, session, number }: Whose) {
-        if self.random.percent(15) {
+        if self.random.once_in(7) {
             return self.counts.note("answers to clients lost");
         }
         let one = &mut self.clients[client];
@@ -328,21 +328,25 @@ impl World {
             return;
         }
         self.propose(node, Whose { client, session, number: END_NUMBER }, Step::End { session });
-        if self.random.percent(50) {
+        if self.random.once_in(2) {
             // Its last words come after its end.
             let change = self.random_change(client);
             let number = number + 1;
             self.propose(node, Whose { client, session, number }, Step::Change { session, number, change });
             self.counts.note("changes of ended sessions");
         }
-        let node = self.random.below(NODE_COUNT);
+        let node = self.random_node();
         self.clients[client] = Client { node, session: 0, has_begun: false, number: 0, under_way: None };
     }
 
     /// A client goes on without knowing what became of its change.
     fn give_up(&mut self) {
-        let client = self.random.below(CLIENT_COUNT);
+        let client = self.random.below(CLIENT_COUNT as u64) as usize;
         self.clients[client].under_way = None;
+    }
+
+    fn random_node(&mut self) -> usize {
+        self.random.below(NODE_COUNT as u64) as usize
     }
 
     fn id(&mut self) -> u64 {
@@ -351,8 +355,8 @@ impl World {
     }
 
     fn random_change(&mut self, client: usize) -> Change {
-        let key = ALL_KEYS[self.random.below(ALL_KEYS.len())].to_vec();
-        let other = ALL_KEYS[self.random.below(ALL_KEYS.len())].to_vec();
+        let key = self.random.pick(&ALL_KEYS).to_vec();
+        let other = self.random.pick(&ALL_KEYS).to_vec();
         // What the client's node knows, which may be old.
         let known = self.nodes[self.clients[client].node].catalog().object(&key).unwrap();
         match (self.random.below(10), known) {
@@ -368,18 +372,18 @@ impl World {
                     staged: false,
                     extents,
                 };
-                let expect = if self.random.percent(50) { vec![Expect::Absent(key)] } else { Vec::new() };
+                let expect = if self.random.once_in(2) { vec![Expect::Absent(key)] } else { Vec::new() };
                 Change { expect, edits: vec![edit] }
             }
             (3..6, Some(object)) => {
-                let offset = self.random.below(4) as u64 * 32;
+                let offset = self.random.below(4) * 32;
                 let extents = vec![self.new_extent(offset)];
                 let expect = vec![Expect::Generation(key.clone(), object.generation)];
                 Change { expect, edits: vec![Edit::Write { key, object: object.id, want: 2, mtime: 0, extents }] }
             }
             (6, Some(object)) => {
                 let expect = vec![Expect::Names(key.clone(), object.id)];
-                Change { expect, edits: vec![Edit::SetLength { key, length: self.random.below(90) as u64, mtime: 1 }] }
+                Change { expect, edits: vec![Edit::SetLength { key, length: self.random.below(90), mtime: 1 }] }
             }
             (7, Some(_)) => {
                 Change { expect: vec![Expect::Exists(key.clone())], edits: vec![Edit::Rename { from: key, to: other }] }
