@@ -111,7 +111,7 @@ impl Choose for Planner {
                 let stored = cost.map_or(raw, |cost| raw * cost.stored) as f32;
                 Piece {
                     replica: replica as u8,
-                    target: piece.target.into(),
+                    target: piece.target,
                     block: 0,
                     stored,
                     room: stored,

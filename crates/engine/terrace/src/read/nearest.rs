@@ -5,11 +5,11 @@ use terrace_catalog::{Extent, Replica};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Result;
-use crate::devices::{Device, MAX_QUEUE_SECONDS, Tiers, usual_seconds};
+use crate::devices::{AssumedTimes, Device, MAX_QUEUE_SECONDS, Tiers};
 use crate::report::TierState;
 
 /// Returns an extent's replicas in the order in which they should be read: the fastest first, and those on devices that are
-/// away last. Devices of one tier count as equally fast. Of these, the device with the lowest load comes first. If loads are
+/// away last. Devices of one tier that are equally far away count as equally fast. Of these, the device with the lowest load comes first. If loads are
 /// equal, each process has its own order for each extent, so that many readers of the same bytes do not all use one device,
 /// and a second read of the same bytes uses the same device.
 pub fn nearest(tiers: &Tiers, extent: &Extent) -> Result<SmallVec<[Replica; 3]>> {
@@ -20,9 +20,9 @@ pub fn nearest(tiers: &Tiers, extent: &Extent) -> Result<SmallVec<[Replica; 3]>>
     for replica in &extent.replicas {
         let device = tiers.device(replica.target)?;
         let time = |device: &Device| device.reading.time(replica.stored as usize);
-        let peers = tiers.devices.iter().filter(|peer| peer.tier == device.tier);
-        let away = device.state() == TierState::Away;
-        timed.push((away, usual_seconds(time(device), peers.map(time), MAX_QUEUE_SECONDS), device.load(), *replica));
+        let link = |device: &Device| device.reading.link_time(replica.stored as usize);
+        let seconds = AssumedTimes::new(tiers.peers(device), time, link, MAX_QUEUE_SECONDS).seconds(device);
+        timed.push((device.state() == TierState::Away, seconds, device.load(), *replica));
     }
     let turn = |of: &Replica| {
         let own = [extent.write, extent.frame_offset(), of.target.into(), std::process::id().into()];
