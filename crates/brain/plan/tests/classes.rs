@@ -187,7 +187,7 @@ fn replicas_lie_on_different_nodes_and_fill_all_evenly() {
     let (mut snapshot, mut memo) = (cluster(), Memo::default());
     let costs = Costs::new([(ALL_ENCODINGS[1], expected(700e6, 2e9, 1.5))]);
     for hash in 0..2000u64 {
-        let want = Want { hash, ..Want::bytes(BYTES_PER_MIB) };
+        let want = Want { hash: Some(hash), ..Want::bytes(BYTES_PER_MIB) };
         let plan = plan(&want, &snapshot, &Policy::default(), &costs, &mut memo).expect("room");
         let targets: Vec<usize> = plan.replicas.iter().flatten().map(|piece| piece.target.into()).collect();
         let nodes: HashSet<u32> = targets.iter().map(|target| snapshot.targets()[*target].domain).collect();
@@ -208,7 +208,7 @@ fn replicas_lie_on_different_nodes_and_fill_all_evenly() {
 fn processes_that_know_the_same_choose_different_targets() {
     let (snapshot, costs, mut memo) = (cluster(), Costs::new([]), Memo::default());
     let mut first = |hash| {
-        let want = Want { hash, ..Want::bytes(BYTES_PER_MIB) };
+        let want = Want { hash: Some(hash), ..Want::bytes(BYTES_PER_MIB) };
         plan(&want, &snapshot, &Policy::default(), &costs, &mut memo).expect("room").replicas[0][0].target
     };
     let chosen: HashSet<u16> = (0..100).map(&mut first).collect();

@@ -82,18 +82,6 @@ fn a_store_with_200_targets_uses_all_of_them() {
     store.close().unwrap();
 }
 
-#[test]
-fn the_first_tier_too_many_is_refused_by_its_name() {
-    let tiers: String =
-        (0..65).map(|n| format!("[[tier]]\nname = 'tier-{n}'\nkind = 'directory'\ntargets = ['/mnt/{n}']\n")).collect();
-    let error = Config::parse(&tiers, "t.toml").unwrap_err().to_string();
-    for part in ["t.toml", "\"tier-64\"", "at most 64", "alike"] {
-        assert!(error.contains(part), "{part:?} is not in: {error}");
-    }
-    let most = tiers.rsplit_once("[[tier]]").unwrap().0;
-    assert!(Config::parse(most, "t.toml").is_ok());
-}
-
 /// A node with two targets, behind a wire.
 struct Node {
     _server: Server,

@@ -49,10 +49,9 @@ pub(super) fn choose_among_interchangeable(
         // class. So each finds at least one.
         let class = snapshot.class(used[at].named.into(), policy);
         let members = snapshot.members(used[at].named.into());
-        let compared = match members.len() as u64 {
-            0..=COMPARED_TARGETS => u64::MAX,
-            members => u64::MAX / members * COMPARED_TARGETS,
-        };
+        let few = members.len() as u64 <= COMPARED_TARGETS;
+        let compared =
+            want.hash.filter(|_| !few).map(|hash| (hash, u64::MAX / members.len() as u64 * COMPARED_TARGETS));
         let waits = |used: &Used| !used.is_fixed && snapshot.class(used.named.into(), policy) == class;
         let mut taken: SmallVec<[u16; 16]> = used.iter().filter(|used| !waits(used)).map(|used| used.domain).collect();
         for used in used[at..].iter_mut().filter(|used| waits(used)) {
@@ -63,7 +62,7 @@ pub(super) fn choose_among_interchangeable(
                     && snapshot.class((*other).into(), policy) == class
             };
             let all = members.iter().copied().filter(alike);
-            let best = all.min_by_key(|other| rank_target(snapshot, want.hash, compared, *other));
+            let best = all.min_by_key(|other| rank_target(snapshot, compared, *other));
             used.chosen = best.unwrap_or(used.named);
             (used.domain, used.is_fixed) = (snapshot.domain(used.chosen.into()), true);
             taken.push(used.domain);
@@ -91,11 +90,11 @@ fn free_bytes(snapshot: &Snapshot, target: u16) -> u64 {
     target.free.saturating_sub(target.reserved)
 }
 
-/// Orders targets of a class: first those whose hash with the request's is at most `compared`, then by load, then by free
-/// space (most first), then by hash or index.
-fn rank_target(snapshot: &Snapshot, hash: u64, compared: u64, target: u16) -> (bool, u64, Reverse<u64>, u64) {
-    let hash = if compared < u64::MAX { mix(hash, target.into()) } else { 0 };
+/// Orders targets of a class: first those whose hash with the request's is at most the number beside it, then by load, then
+/// by free space (most first), then by hash or index.
+fn rank_target(snapshot: &Snapshot, compared: Option<(u64, u64)>, target: u16) -> (bool, u64, Reverse<u64>, u64) {
+    let (hash, most) = compared.map_or((0, 0), |(hash, most)| (mix(hash, target.into()), most));
     // The bits of positive floats are in the order of the floats.
     let load = snapshot.targets()[usize::from(target)].load.to_bits();
-    (hash > compared, load, Reverse(free_bytes(snapshot, target)), hash)
+    (hash > most, load, Reverse(free_bytes(snapshot, target)), hash)
 }

@@ -59,15 +59,15 @@ pub struct Want {
     pub reads: f64,
     /// The targets that may hold its replicas.
     pub targets: TargetSet,
-    /// A hash of its bytes' identity. If many targets are alike, it decides which of them are compared, so that
-    /// processes that do not know each other's load choose different ones.
-    pub hash: u64,
+    /// A hash of its bytes' identity. If many targets are alike, it selects about eight of them, of which the best is
+    /// chosen, so that processes that do not know each other's load choose different ones. Without it, all are compared.
+    pub hash: Option<u64>,
 }
 
 impl Want {
-    /// A request of `bytes` bytes that is read once and may use every target.
+    /// A request of `bytes` bytes that is read once, may use every target, and has no identity.
     pub fn bytes(bytes: u64) -> Want {
-        Want { bytes, reads: 1.0, targets: TargetSet::ALL, hash: 0 }
+        Want { bytes, reads: 1.0, targets: TargetSet::ALL, hash: None }
     }
 
     pub(crate) fn pages(&self) -> u32 {

@@ -86,7 +86,7 @@ impl Planner {
             [] => TargetSet::ALL,
             _ => set_of_targets(tiers, |device| !taken.contains(&device.domain)),
         };
-        let want = Want { bytes: bytes as u64, reads: site.reads, targets, hash: site.hash };
+        let want = Want { bytes: bytes as u64, reads: site.reads, targets, hash: Some(site.hash) };
         let placed = self.plan_now(tiers, |snapshot, memo| {
             let placed = placement(plan_within_budget(&want, snapshot, wanted, costs, memo)?, tiers, bytes);
             let is_slow = wanted.max_latency.is_some_and(|most| latency_of_first(&placed, tiers, snapshot) > most);
@@ -150,7 +150,7 @@ impl Planner {
     ) -> ReplicaPlans {
         let holds = |device: &Device| stored.iter().any(|replica| replica.target == device.id);
         let targets = if stay { set_of_targets(tiers, holds) } else { TargetSet::ALL };
-        let want = Want { bytes: bytes as u64, reads: site.reads, targets, hash: site.hash };
+        let want = Want { bytes: bytes as u64, reads: site.reads, targets, hash: Some(site.hash) };
         let pages = (bytes as u64).div_ceil(PAGE_BYTES) as u32;
         let piece = |replica: &Replica| {
             let target = tiers.position(replica.target)? as u16;
@@ -180,7 +180,7 @@ impl Planner {
         resolutions: &[Resolution],
     ) -> Explanation {
         let State { memo, .. } = &mut *self.state.lock(); // see the field
-        let want = Want { reads: site.reads, hash: site.hash, ..Want::bytes(bytes) };
+        let want = Want { reads: site.reads, hash: Some(site.hash), ..Want::bytes(bytes) };
         // Without a plan the explanation says why there is none.
         let plan = plan(&want, snapshot, &site.wanted, costs, memo).ok();
         explain(&want, snapshot, &site.wanted, costs, resolutions, plan)
