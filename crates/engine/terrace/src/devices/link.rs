@@ -50,6 +50,13 @@ impl Least {
         self.get_at(monotonic_nanos() / WINDOW_NANOS)
     }
 
+    #[cfg(test)]
+    pub fn forget(&self) {
+        for value in [&self.now, &self.before] {
+            value.store(f64::INFINITY.to_bits(), Ordering::Relaxed); // see `Least`
+        }
+    }
+
     // Relaxed, and no read-modify-write: see `Least`.
     fn note_at(&self, value: f64, window: u64) {
         let [now, before] = self.values_at(window);

@@ -60,6 +60,15 @@ impl Speed {
         self.latency() + bytes as f64 / self.rate()
     }
 
+    /// Forgets the measurements of the link, as time does.
+    #[cfg(test)]
+    pub fn forget_link(&self) {
+        if let Some(Link { latency, per_byte }) = &self.link {
+            latency.forget();
+            per_byte.forget();
+        }
+    }
+
     /// Notes an operation.
     pub fn note(&self, bytes: usize, took: Duration) {
         let took = took.as_secs_f64();

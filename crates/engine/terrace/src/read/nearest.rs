@@ -85,4 +85,40 @@ mod tests {
         let to_odd = |extent| nearest(&store.engine.tiers, extent).expect("replicas")[0].target == devices[0].id;
         assert!(!extents.iter().any(to_odd));
     }
+
+    /// Three buckets in one tier. The mean of a bucket's times hid a distance of less than a factor of eight, as it should
+    /// hide that a bucket is busy.
+    #[cfg(feature = "services-memory")]
+    #[test]
+    fn reads_take_the_nearer_targets_of_a_tier_though_they_are_busy() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let text = "[store]\nreplicas = { default = 3 }\n[[tier]]\nname = 'peers'\nkind = 'object'\nservice = 'memory'\n\
+                    targets = ['/a', '/b', '/c']\n";
+        let config = Config::parse(text, "test").expect("a configuration");
+        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        let replicated = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
+        store.put_bytes(b"k", &terrace_testkit::noise(30 << 20, 1), &replicated).expect("puts");
+        let devices = &store.engine.tiers.devices;
+        let (_, extents) = store.engine.catalog.locate(b"k", 0, u64::MAX).expect("looks").expect("an object");
+        // The times of reads on each target, in milliseconds. Returns how many reads each gets first.
+        let counts = |times: [&[f64]; 3]| {
+            for (device, times) in devices.iter().zip(times) {
+                device.reading.forget_link();
+                for _ in 0..100 {
+                    times.iter().for_each(|time| device.reading.note(1 << 20, Duration::from_secs_f64(time / 1e3)));
+                }
+            }
+            let mut counts = [0; 3];
+            for extent in &extents {
+                counts[usize::from(nearest(&store.engine.tiers, extent).expect("replicas")[0].target)] += 1;
+            }
+            counts
+        };
+        let all = counts([&[10.0], &[10.0], &[10.0]]);
+        assert!(all.iter().all(|count| *count >= 4), "{all:?}");
+        let busy = counts([&[10.0, 70.0], &[10.0], &[10.0]]);
+        assert!(busy.iter().all(|count| *count >= 4), "busy at times, not distant: {busy:?}");
+        let distant = counts([&[30.0], &[10.0], &[10.0]]);
+        assert!(distant[0] == 0 && distant[1] >= 4 && distant[2] >= 4, "{distant:?}");
+    }
 }
