@@ -1,4 +1,4 @@
-//! The choice between alike targets: the least busy, then the one with the most space.
+//! The choice between alike targets: the least busy, then the one with the most space, then by hash or index.
 //!
 //! Remembered plans do not contain what differs between alike targets. The choice is made for each request: it depends on
 //! the snapshot and on which pieces share a target or a failure domain.
@@ -49,20 +49,24 @@ pub(super) fn choose_among_interchangeable(
         // class. So each finds at least one.
         let class = snapshot.class(used[at].named.into(), policy);
         let members = snapshot.members(used[at].named.into());
-        let few = members.len() as u64 <= COMPARED_TARGETS;
-        let compared =
-            want.hash.filter(|_| !few).map(|hash| (hash, u64::MAX / members.len() as u64 * COMPARED_TARGETS));
+        // Whether the policy divides the class.
+        let is_divided = policy.max_latency.is_some() || policy.spread;
+        let compared = compare_some(want.hash, members.len() as u64);
         let waits = |used: &Used| !used.is_fixed && snapshot.class(used.named.into(), policy) == class;
         let mut taken: SmallVec<[u16; 16]> = used.iter().filter(|used| !waits(used)).map(|used| used.domain).collect();
         for used in used[at..].iter_mut().filter(|used| waits(used)) {
-            let alike = |other: &u16| {
+            let fits = |other: &u16| {
                 ample(*other)
                     && !taken.contains(&snapshot.domain((*other).into()))
                     && want.targets.has((*other).into())
-                    && snapshot.class((*other).into(), policy) == class
+                    && (!is_divided || snapshot.class((*other).into(), policy) == class)
             };
-            let all = members.iter().copied().filter(alike);
-            let best = all.min_by_key(|other| rank_target(snapshot, compared, *other));
+            let all = || members.iter().copied().filter(fits);
+            let some = compared.and_then(|(hash, most)| {
+                let hashed = all().map(|other| (mix(hash, other.into()), other)).filter(|(hash, _)| *hash <= most);
+                hashed.min_by_key(|(hash, other)| (rank_target(snapshot, *other), *hash)).map(|(_, other)| other)
+            });
+            let best = some.or_else(|| all().min_by_key(|other| rank_target(snapshot, *other)));
             used.chosen = best.unwrap_or(used.named);
             (used.domain, used.is_fixed) = (snapshot.domain(used.chosen.into()), true);
             taken.push(used.domain);
@@ -90,11 +94,14 @@ fn free_bytes(snapshot: &Snapshot, target: u16) -> u64 {
     target.free.saturating_sub(target.reserved)
 }
 
-/// Orders targets of a class: first those whose hash with the request's is at most the number beside it, then by load, then
-/// by free space (most first), then by hash or index.
-fn rank_target(snapshot: &Snapshot, compared: Option<(u64, u64)>, target: u16) -> (bool, u64, Reverse<u64>, u64) {
-    let (hash, most) = compared.map_or((0, 0), |(hash, most)| (mix(hash, target.into()), most));
+/// Returns a request's hash and the highest hash of targets with which they are compared; none if all are compared.
+fn compare_some(hash: Option<u64>, members: u64) -> Option<(u64, u64)> {
+    hash.filter(|_| members > COMPARED_TARGETS).map(|hash| (hash, u64::MAX / members * COMPARED_TARGETS))
+}
+
+/// Orders targets of a class by load, then by free space (most first).
+fn rank_target(snapshot: &Snapshot, target: u16) -> (u64, Reverse<u64>) {
     // The bits of positive floats are in the order of the floats.
     let load = snapshot.targets()[usize::from(target)].load.to_bits();
-    (hash > most, load, Reverse(free_bytes(snapshot, target)), hash)
+    (load, Reverse(free_bytes(snapshot, target)))
 }
