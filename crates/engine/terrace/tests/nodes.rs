@@ -27,7 +27,7 @@ fn nodes(location: &Location) -> Vec<Vec<String>> {
     location.extents.iter().map(|extent| extent.replicas.iter().map(node).collect()).collect()
 }
 
-/// 20 shelves of ten directories each, of which four are in the first tier.
+/// 20 shelves of ten directories each: four in the first tier, six in the second one.
 fn shelves(dir: &Path) -> String {
     let target = |shelf: usize, number: usize| {
         format!("{{ path = '{}/{shelf}-{number}', node = 'shelf-{shelf}' }}", dir.display())

@@ -59,7 +59,7 @@ pub struct Want {
     pub reads: f64,
     /// The targets that may hold its replicas.
     pub targets: TargetSet,
-    /// A hash of its bytes' identity. If many targets are alike, it selects about eight of them, of which the best is
+    /// A hash of its bytes' identity. If many targets are alike, it selects about eight of them, and the best of these is
     /// chosen, so that processes that do not know each other's load choose different ones. Without it, all are compared.
     pub hash: Option<u64>,
 }
