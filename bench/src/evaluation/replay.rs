@@ -76,7 +76,7 @@ impl Choose for Chooser<'_> {
                 let share = (f64::from(piece.pages) * PAGE_BYTES as f64 / bytes as f64).min(1.0);
                 Piece {
                     replica: replica as u8,
-                    target: piece.target.into(),
+                    target: piece.target,
                     block: 0,
                     stored: (cost.stored as f64 * share) as f32,
                     room: piece.stored as f32,
@@ -135,7 +135,7 @@ impl Contender {
         let operation = Ask { ack: Some(ack), ..Ask::default() };
         let range = Replicas { min: 1, max: 9, default: 3 };
         let (policy, _) = resolve(&operation, &asked, &Ask::default(), range);
-        let domains = snapshot.domains_up(TargetSet::ALL);
+        let domains = snapshot.domains_up(&TargetSet::ALL);
         let model = if self == Contender::Paper { Model::Paper } else { Model::Measured };
         Ok(Policy { model, replicas: policy.replicas.min(domains), ..policy })
     }

@@ -1,10 +1,13 @@
 //! The state of the storage that the planner sees: plain data, read at one moment.
 
+pub(crate) use crate::sets::MAX_SEARCHED_TARGETS;
 pub use crate::sets::{MAX_TARGETS, MAX_TIERS, TargetSet, TierSet};
 pub use terrace_cost::PAGE_BYTES;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use terrace_cost::{TargetRates, Work, down, nearest};
@@ -30,7 +33,7 @@ pub struct Tier {
 pub struct Target {
     /// The index of the target's tier.
     pub tier: u8,
-    /// The failure domain, an arbitrary number. Two replicas of a page never share one.
+    /// The failure domain, an arbitrary number, such as that of a node. Two replicas of a page never share one.
     pub domain: u32,
     /// Bytes read per second.
     pub read: f64,
@@ -55,17 +58,37 @@ pub struct Target {
 /// Tiers and targets at one moment. Speeds and load are rounded to steps of 5 %, so that plans can be reused.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    tiers: Vec<Tier>,
+    tiers: Arc<[Tier]>,
     targets: Vec<Target>,
     core_watts: f64,
     rates: Vec<TargetRates>,
     /// The fill level of each tier, in steps of 1 / [`FILL_LEVEL_STEPS`].
     filled: [u8; MAX_TIERS],
-    domains: Vec<u8>,
-    /// For each target, the first interchangeable target, and whether there is more than one.
-    kinds: Vec<(u8, bool)>,
+    domains: Vec<Domain>,
+    classes: Classes,
+    /// The number of targets, and of their lanes. A selection of targets keeps those of the whole, so that the limits of
+    /// plans stay.
+    counts: [usize; 2],
     /// The fingerprint without the load, and the fingerprint with it.
     fingerprints: [u64; 2],
+}
+
+/// A target's failure domain.
+#[derive(Clone, Copy, Debug)]
+struct Domain {
+    /// Its first target.
+    first: u16,
+    /// Whether it has no other target.
+    alone: bool,
+}
+
+/// The classes of targets: the targets of a tier that differ in nothing that costs depend on, except for the load.
+#[derive(Clone, Debug, Default)]
+struct Classes {
+    /// For each target, the number of its class.
+    of: Vec<u16>,
+    /// The targets of each class.
+    members: Vec<Vec<u16>>,
 }
 
 /// Why a snapshot is not valid.
@@ -128,11 +151,11 @@ impl Snapshot {
                 core_watts,
             });
         }
-        let first_of = |domain| targets.iter().position(|target| target.domain == domain).unwrap_or(0) as u8;
-        let domains = targets.iter().map(|target| first_of(target.domain)).collect();
-        let kinds = find_interchangeable_targets(&targets, &rates);
+        let (domains, classes) = (find_domains(&targets), find_classes(&targets, &rates));
         let fingerprints = [false, true].map(|load| compute_fingerprint(&tiers, &targets, &rates, load));
-        Ok(Snapshot { tiers, targets, core_watts, rates, filled: [0; MAX_TIERS], domains, kinds, fingerprints })
+        let counts = [targets.len(), targets.iter().map(|target| usize::from(target.lanes)).sum()];
+        let (tiers, filled) = (tiers.into(), [0; MAX_TIERS]);
+        Ok(Snapshot { tiers, targets, core_watts, rates, filled, domains, classes, counts, fingerprints })
     }
 
     /// Returns the snapshot with these used shares of the tiers (0 is empty, 1 is full). Tiers without a share are
@@ -153,7 +176,7 @@ impl Snapshot {
             let [read, write, latency] = [work.read, work.write, work.latency].map(nearest);
             rates.work = Work { read, write, latency };
         }
-        self.kinds = find_interchangeable_targets(&self.targets, &self.rates);
+        self.classes = find_classes(&self.targets, &self.rates);
         self.fingerprints =
             [false, true].map(|load| compute_fingerprint(&self.tiers, &self.targets, &self.rates, load));
         self
@@ -183,7 +206,7 @@ impl Snapshot {
             }
         }
         self.filled = filled;
-        self.kinds = find_interchangeable_targets(&self.targets, &self.rates);
+        self.classes = find_classes(&self.targets, &self.rates);
         self.fingerprints =
             [false, true].map(|load| compute_fingerprint(&self.tiers, &self.targets, &self.rates, load));
     }
@@ -242,32 +265,58 @@ impl Snapshot {
         if free >= enough { enough } else { down(free) }
     }
 
-    /// Returns the index of the first target in this target's failure domain, as a small number for the domain.
-    pub(crate) fn domain(&self, target: usize) -> u8 {
-        self.domains[target]
+    /// Returns the index of the first target in this target's failure domain, as a number for the domain.
+    pub(crate) fn domain(&self, target: usize) -> u16 {
+        self.domains[target].first
     }
 
     /// Returns the number of failure domains among these targets that accept writes: the maximum number of replicas
     /// that have a place.
-    pub fn domains_up(&self, targets: TargetSet) -> u8 {
-        let usable = |index: usize| self.targets[index].up && targets.has(index);
-        let up = (0..self.targets.len()).filter(|index| usable(*index));
-        up.fold(0u64, |set, index| set | 1 << self.domains[index]).count_ones() as u8
+    pub fn domains_up(&self, targets: &TargetSet) -> u8 {
+        let usable = |index: &usize| self.targets[*index].up && targets.has(*index);
+        let is_first = |index: &usize| {
+            let Domain { first, alone } = self.domains[*index];
+            alone || !(usize::from(first)..*index).any(|other| self.domain(other) == first && usable(&other))
+        };
+        let count = (0..self.targets.len()).filter(usable).filter(is_first).count();
+        count.min(u8::MAX.into()) as u8
     }
 
-    /// Returns whether two targets are interchangeable: they differ in nothing that a plan for the targets `among`
-    /// depends on, except for their free space.
-    pub(crate) fn alike(&self, a: usize, b: usize, among: TargetSet, policy: &Policy) -> bool {
-        let slow = |target: usize| policy.max_latency.is_some_and(|most| self.targets[target].latency > most);
-        self.kinds[a].0 == self.kinds[b].0
-            && slow(a) == slow(b)
+    /// Returns a key that is equal for targets of the same class under a policy. Costs, and the policy's limits, do not
+    /// distinguish targets of a class; their free space and their failure domains may differ.
+    pub(crate) fn class(&self, target: usize, policy: &Policy) -> (u16, u64) {
+        let slow = policy.max_latency.is_some_and(|most| self.targets[target].latency > most);
+        let load = if policy.spread { self.rates[target].load } else { 0.0 };
+        // A load is never negative, so that its sign is free.
+        (self.classes.of[target], load.to_bits() | u64::from(slow) << 63)
+    }
+
+    /// Returns the targets of a target's class, regardless of the policy.
+    pub(crate) fn members(&self, target: usize) -> &[u16] {
+        &self.classes.members[usize::from(self.classes.of[target])]
+    }
+
+    /// Returns whether two targets are interchangeable in every plan for the targets `among`, if their free space makes
+    /// no difference: they are of one class, and either in the same domain or both alone in theirs.
+    pub(crate) fn are_twins(&self, a: usize, b: usize, among: &TargetSet, policy: &Policy) -> bool {
+        let (of, other) = (self.domains[a], self.domains[b]);
+        (of.first == other.first || (of.alone && other.alone))
             && among.has(a) == among.has(b)
-            && (!policy.spread || self.rates[a].load == self.rates[b].load)
+            && self.class(a, policy) == self.class(b, policy)
     }
 
-    /// Returns whether another target may be interchangeable with this one.
-    pub(crate) fn has_twin(&self, target: usize) -> bool {
-        self.kinds[target].1
+    /// Returns the number of targets, and of their lanes, regardless of a selection.
+    pub(crate) fn counts(&self) -> [usize; 2] {
+        self.counts
+    }
+
+    /// Returns a snapshot of only these targets, in this order.
+    pub(crate) fn select(&self, indexes: &[u16]) -> Snapshot {
+        let targets: Vec<Target> = indexes.iter().map(|index| self.targets[usize::from(*index)].clone()).collect();
+        let rates: Vec<TargetRates> = indexes.iter().map(|index| self.rates[usize::from(*index)]).collect();
+        let (domains, classes) = (find_domains(&targets), find_classes(&targets, &rates));
+        let (tiers, fingerprints) = (self.tiers.clone(), self.fingerprints);
+        Snapshot { tiers, targets, rates, domains, classes, fingerprints, ..*self }
     }
 
     /// Returns a hash of everything that plans depend on, except for the free space. The load is included only if
@@ -277,20 +326,40 @@ impl Snapshot {
     }
 }
 
-/// Finds for each target the first one that is interchangeable with it: on the same tier, with the same rates, and
-/// either in the same domain or both alone in theirs.
-fn find_interchangeable_targets(targets: &[Target], rates: &[TargetRates]) -> Vec<(u8, bool)> {
-    let alone = |of: &Target| targets.iter().filter(|target| target.domain == of.domain).count() == 1;
-    let idle = |index: usize| TargetRates { load: 0.0, ..rates[index] };
-    let alike = |a: usize, b: usize| {
-        let (of, other) = (&targets[a], &targets[b]);
-        let domains = of.domain == other.domain || (alone(of) && alone(other));
-        let same = (of.tier, of.lanes, of.plain, of.up) == (other.tier, other.lanes, other.plain, other.up);
-        a == b || (domains && same && idle(a) == idle(b))
-    };
-    let all = || 0..targets.len();
-    let first = |target| all().find(|other| alike(*other, target)).unwrap_or(target) as u8;
-    all().map(|target| (first(target), all().filter(|other| alike(*other, target)).count() > 1)).collect()
+fn find_domains(targets: &[Target]) -> Vec<Domain> {
+    let mut known: HashMap<u32, Domain> = HashMap::with_capacity(targets.len());
+    for (index, target) in (0..=u16::MAX).zip(targets) {
+        known.entry(target.domain).and_modify(|of| of.alone = false).or_insert(Domain { first: index, alone: true });
+    }
+    targets.iter().map(|target| known[&target.domain]).collect()
+}
+
+fn find_classes(targets: &[Target], rates: &[TargetRates]) -> Classes {
+    let mut classes = Classes::default();
+    let mut known = HashMap::with_capacity(targets.len());
+    for (index, (target, rates)) in (0..=u16::MAX).zip(targets.iter().zip(rates)) {
+        let key = (target.tier, target.lanes, target.plain, target.up, list_bits(rates, false));
+        let class = *known.entry(key).or_insert(classes.members.len() as u16);
+        if usize::from(class) == classes.members.len() {
+            classes.members.push(Vec::new());
+        }
+        classes.of.push(class);
+        classes.members[usize::from(class)].push(index);
+    }
+    classes
+}
+
+/// Returns all numbers of a target's rates as bits; the load is 0 unless `with_load` is set.
+fn list_bits(rates: &TargetRates, with_load: bool) -> [u64; 14] {
+    let TargetRates { read, write, latency, displaced_write, displaced_read, work, displaced_joules, .. } = *rates;
+    let load = if with_load { rates.load } else { 0.0 };
+    let [own, displaced] = [work, displaced_joules].map(|Work { read, write, latency }| [read, write, latency]);
+    let times = [read, write, latency, displaced_write, displaced_read];
+    let others =
+        [own[0], own[1], own[2], displaced[0], displaced[1], displaced[2], load, rates.watts, rates.core_watts];
+    let mut bits = [0; 14];
+    bits.iter_mut().zip(times.into_iter().chain(others)).for_each(|(bits, number)| *bits = number.to_bits());
+    bits
 }
 
 fn compute_fingerprint(tiers: &[Tier], targets: &[Target], rates: &[TargetRates], with_load: bool) -> u64 {
@@ -300,13 +369,7 @@ fn compute_fingerprint(tiers: &[Tier], targets: &[Target], rates: &[TargetRates]
     }
     for (target, rates) in targets.iter().zip(rates) {
         (target.tier, target.domain, target.lanes, target.plain, target.up).hash(&mut hasher);
-        let TargetRates { read, write, latency, displaced_write, displaced_read, work, displaced_joules, .. } = *rates;
-        [read, write, latency, displaced_write, displaced_read].map(f64::to_bits).hash(&mut hasher);
-        for Work { read, write, latency } in [work, displaced_joules] {
-            [read, write, latency].map(f64::to_bits).hash(&mut hasher);
-        }
-        let load = if with_load { rates.load } else { 0.0 };
-        [load, rates.watts, rates.core_watts].map(f64::to_bits).hash(&mut hasher);
+        list_bits(rates, with_load).hash(&mut hasher);
     }
     hasher.finish()
 }

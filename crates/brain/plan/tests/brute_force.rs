@@ -36,7 +36,7 @@ impl Case {
     }
 
     fn want(&self, bytes: u64) -> Want {
-        Want { bytes, reads: self.reads, targets: self.usable }
+        Want { reads: self.reads, targets: self.usable.clone(), ..Want::bytes(bytes) }
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -50,7 +50,7 @@ impl Case {
         let piece = |&(start, pages, target, encoding): &(u32, u32, usize, usize)| {
             let (target, of) = (target % self.targets.len(), &costs.rates()[encoding % costs.rates().len()]);
             let (encoding, stored) = (of.encoding, u64::from(of.page) * u64::from(pages));
-            Piece { start, pages, target: target as u8, encoding, stored }
+            Piece { start, pages, target: target as u16, encoding, stored }
         };
         self.present.iter().map(piece).collect()
     }
@@ -196,7 +196,8 @@ fn exact(case: &Case, steps: u32) -> Result<(), TestCaseError> {
     let want = case.want(case.pages * PAGE_BYTES - 17);
     let space = (0..case.targets.len()).map(|target| snapshot.space(target, case.pages * PAGE_BYTES)).collect();
     let present = &case.present(&costs);
-    let problem = Problem { want, snapshot: &snapshot, policy: &case.policy, costs: &costs, present, space };
+    let problem =
+        Problem { want: want.clone(), snapshot: &snapshot, policy: &case.policy, costs: &costs, present, space };
     let mut memo = Memo::new(4).with_steps(steps);
     let planned: Option<&Plan> = replan(&want, present, &snapshot, &case.policy, &costs, &mut memo).ok();
     if let Some(plan) = planned {
@@ -284,7 +285,7 @@ proptest! {
         let want = case.want(case.pages * PAGE_BYTES - 17);
         let space = (0..case.targets.len()).map(|target| snapshot.space(target, case.pages * PAGE_BYTES)).collect();
         let (present, policy) = (&case.present(&costs), &case.policy);
-        let problem = Problem { want, snapshot: &snapshot, policy, costs: &costs, present, space };
+        let problem = Problem { want: want.clone(), snapshot: &snapshot, policy, costs: &costs, present, space };
         let mut memo = Memo::new(0);
         if let Ok(plan) = replan(&want, present, &snapshot, policy, &costs, &mut memo) {
             problem.check(plan);

@@ -100,7 +100,8 @@ impl Noted {
 impl Choose for Planner {
     fn choose(&mut self, kind: usize, snapshot: &Snapshot, pieces: &mut Vec<Piece>) -> Result<(), NoRoom> {
         let (Kind { bytes, costs: known }, costs) = &self.kinds[kind];
-        let want = Want { reads: self.reads, ..Want::bytes(*bytes) };
+        // Any number that differs from block to block.
+        let want = Want { reads: self.reads, hash: Some(self.noted.blocks), ..Want::bytes(*bytes) };
         let planned = plan(&want, snapshot, &self.policy, costs, &mut self.memo)?;
         self.noted.note(planned, snapshot, &self.policy);
         for (replica, placed) in planned.replicas.iter().enumerate() {
@@ -111,7 +112,7 @@ impl Choose for Planner {
                 let stored = cost.map_or(raw, |cost| raw * cost.stored) as f32;
                 Piece {
                     replica: replica as u8,
-                    target: piece.target.into(),
+                    target: piece.target,
                     block: 0,
                     stored,
                     room: stored,

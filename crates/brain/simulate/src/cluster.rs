@@ -12,6 +12,8 @@ pub(crate) const UNLIMITED_CAPACITY_BYTES: u64 = u64::MAX >> 8;
 pub enum Place {
     /// In each node, for the processes of that node.
     Node,
+    /// In the other nodes, for the processes of each node: the targets of the tier with this index, which is in each node.
+    Peers(usize),
     /// Shared by all nodes.
     Shared,
 }
@@ -36,7 +38,8 @@ pub struct Tier {
     pub name: String,
     /// Whether each node has its own targets, or all share them.
     pub place: Place,
-    /// The number of targets: in each node, or in total.
+    /// The number of targets: in each node, or in total. Not used for a tier of peers, whose targets are those of another
+    /// tier.
     pub targets: usize,
     /// The write speed of a target, in bytes per second.
     pub write: f64,
@@ -108,6 +111,9 @@ pub enum ClusterError {
     /// A tier names a link that does not exist.
     #[error("tier {0:?} is behind a link that is not there; describe the link, or leave it out")]
     NoLink(String),
+    /// A tier of peers names no tier that is in each node, or a link is between peers.
+    #[error("{0:?} is of the peers of a tier that is not in each node; name one that is")]
+    NoPeers(String),
     /// The planner rejects the cluster.
     #[error(transparent)]
     Planner(#[from] SnapshotError),
@@ -120,7 +126,8 @@ impl Cluster {
     /// Any [`ClusterError`].
     pub fn check(&self) -> Result<(), ClusterError> {
         let counts = [("nodes", self.nodes), ("cores", self.cores), ("processes", self.processes)];
-        let targets = self.tiers.iter().map(|tier| (format!("targets of tier {:?}", tier.name), tier.targets));
+        let own = self.tiers.iter().filter(|tier| !matches!(tier.place, Place::Peers(_)));
+        let targets = own.map(|tier| (format!("targets of tier {:?}", tier.name), tier.targets));
         let lanes = self.tiers.iter().map(|tier| (format!("lanes of tier {:?}", tier.name), tier.lanes.into()));
         let tiers = [("the number of tiers".to_owned(), self.tiers.len())];
         let counts = counts.map(|(name, count)| (name.to_owned(), count)).into_iter();
@@ -136,7 +143,14 @@ impl Cluster {
         if let Some(tier) = self.tiers.iter().find(|tier| tier.link.is_some_and(|link| link >= self.links.len())) {
             return Err(ClusterError::NoLink(tier.name.clone()));
         }
-        let (tiers, targets) = (self.tiers.len(), self.tiers.iter().map(|tier| tier.targets).sum());
+        let in_each = |of: usize| self.tiers.get(of).is_some_and(|tier| tier.place == Place::Node);
+        let wrong = |place: Place| matches!(place, Place::Peers(of) if !in_each(of));
+        let wrong_link = self.links.iter().find(|link| matches!(link.place, Place::Peers(_)));
+        let wrong_tier = self.tiers.iter().find(|tier| wrong(tier.place)).map(|tier| &tier.name);
+        if let Some(name) = wrong_tier.or(wrong_link.map(|link| &link.name)) {
+            return Err(ClusterError::NoPeers(name.clone()));
+        }
+        let (tiers, targets) = (self.tiers.len(), self.tiers.iter().map(|tier| self.reached(tier)).sum());
         if tiers > MAX_TIERS || targets > MAX_TARGETS {
             return Err(ClusterError::TooMany { tiers, targets });
         }
@@ -170,17 +184,25 @@ impl Cluster {
             persistent: tier.persistent,
             watts: tier.watts,
         });
-        let mut targets = Vec::new();
+        let mut targets: Vec<Target> = Vec::new();
+        // With peers, nodes are failure domains: the own one is 0, and a peer's number is its distance.
+        let has_peers = self.tiers.iter().any(|tier| matches!(tier.place, Place::Peers(_)));
         for (index, tier) in self.tiers.iter().enumerate() {
             let link = tier.link.map(|link| &self.links[link]);
             let most = link.map_or(f64::INFINITY, |link| link.speed);
-            targets.extend((0..tier.targets).map(|_| Target {
+            let first = self.nodes + targets.len();
+            let domain = |number: usize| match tier.place {
+                Place::Node if has_peers => 0,
+                Place::Peers(of) => 1 + number / self.tiers[of].targets,
+                Place::Node | Place::Shared => first + number,
+            };
+            targets.extend((0..self.reached(tier)).map(|number| Target {
                 tier: index as u8,
-                domain: 0,
+                domain: domain(number) as u32,
                 read: tier.read.min(most),
                 write: tier.write.min(most),
                 latency: tier.latency + link.map_or(0.0, |link| link.latency),
-                free: tier.capacity.unwrap_or(UNLIMITED_CAPACITY_BYTES),
+                free: self.holder(tier).capacity.unwrap_or(UNLIMITED_CAPACITY_BYTES),
                 reserved: 0,
                 load: 0.0,
                 lanes: tier.lanes,
@@ -188,7 +210,6 @@ impl Cluster {
                 up: true,
             }));
         }
-        targets.iter_mut().zip(0..).for_each(|(target, domain)| target.domain = domain);
         Ok(Snapshot::new(levels.collect(), targets, self.core_watts)?.working(self.works()))
     }
 
@@ -196,7 +217,27 @@ impl Cluster {
     /// they draw no power.
     pub(crate) fn works(&self) -> Vec<Work> {
         let works = |tier: &Tier| Work { read: 1.0 / tier.read, write: 1.0 / tier.write, latency: tier.latency };
-        self.tiers.iter().flat_map(|tier| std::iter::repeat_n(works(tier), tier.targets)).collect()
+        self.tiers.iter().flat_map(|tier| std::iter::repeat_n(works(tier), self.reached(tier))).collect()
+    }
+
+    /// Returns the tier that a tier's targets belong to: another one for peers.
+    pub(crate) fn holder<'a>(&'a self, tier: &'a Tier) -> &'a Tier {
+        if let Place::Peers(of) = tier.place { &self.tiers[of] } else { tier }
+    }
+
+    /// Returns the number of targets of a tier that a process reaches.
+    pub(crate) fn reached(&self, tier: &Tier) -> usize {
+        let targets = self.holder(tier).targets;
+        if matches!(tier.place, Place::Peers(_)) { (self.nodes - 1) * targets } else { targets }
+    }
+
+    /// Returns the number of targets of a tier in all, without those of another tier.
+    pub(crate) fn own_targets(&self, tier: &Tier) -> usize {
+        match tier.place {
+            Place::Node => self.nodes * tier.targets,
+            Place::Shared => tier.targets,
+            Place::Peers(_) => 0,
+        }
     }
 
     /// Returns the node of a process.

@@ -61,16 +61,16 @@ pub(crate) struct Machine<'a> {
 impl<'a> Machine<'a> {
     pub fn new(cluster: &'a Cluster) -> Machine<'a> {
         let mut servers: Vec<Server> = (0..cluster.nodes).map(|_| Server::new(cluster.cores)).collect();
-        let copies = |place: Place| if place == Place::Node { cluster.nodes } else { 1 };
         let mut add = |count: usize, lanes: usize| {
             servers.extend((0..count).map(|_| Server::new(lanes)));
             servers.len() - count
         };
-        let links = cluster.links.iter().map(|link| add(copies(link.place), usize::MAX)).collect();
-        let tier = |tier: &crate::Tier| add(copies(tier.place) * tier.targets, tier.lanes.into());
+        let copies = |link: &crate::Link| if link.place == Place::Node { cluster.nodes } else { 1 };
+        let links = cluster.links.iter().map(|link| add(copies(link), usize::MAX)).collect();
+        let tier = |tier: &crate::Tier| add(cluster.own_targets(tier), tier.lanes.into());
         let tiers = cluster.tiers.iter().map(tier).collect();
         let seen = cluster.tiers.iter().enumerate();
-        let seen = seen.flat_map(|(at, tier)| (0..tier.targets).map(move |number| (at, number))).collect();
+        let seen = seen.flat_map(|(at, tier)| (0..cluster.reached(tier)).map(move |number| (at, number))).collect();
         Machine { cluster, servers, links, tiers, seen }
     }
 
@@ -92,8 +92,15 @@ impl<'a> Machine<'a> {
     /// Returns the global index of a target that a node sees.
     pub fn target(&self, node: usize, target: u16) -> usize {
         let (tier, number) = self.seen[usize::from(target)];
-        let of = &self.cluster.tiers[tier];
-        self.tiers[tier] + number + if of.place == Place::Node { node * of.targets } else { 0 }
+        let targets = |tier: usize| self.cluster.tiers[tier].targets;
+        match self.cluster.tiers[tier].place {
+            Place::Shared => self.tiers[tier] + number,
+            Place::Node => self.tiers[tier] + node * targets(tier) + number,
+            Place::Peers(of) => {
+                let peer = (node + 1 + number / targets(of)) % self.cluster.nodes;
+                self.tiers[of] + peer * targets(of) + number % targets(of)
+            }
+        }
     }
 
     /// Returns the number of servers; targets have the indexes of their servers.
@@ -125,8 +132,7 @@ impl<'a> Machine<'a> {
         let busy = |from: usize, count: usize| self.servers[from..from + count].iter().map(|s| s.busy).sum::<f64>();
         let cores = busy(0, self.cluster.nodes) * self.cluster.core_watts;
         let tiers = self.cluster.tiers.iter().zip(&self.tiers);
-        let copies = |tier: &crate::Tier| if tier.place == Place::Node { self.cluster.nodes } else { 1 };
-        cores + tiers.map(|(tier, from)| tier.watts * busy(*from, tier.targets * copies(tier))).sum::<f64>()
+        cores + tiers.map(|(tier, from)| tier.watts * busy(*from, self.cluster.own_targets(tier))).sum::<f64>()
     }
 
     fn transfer(&self, node: usize, piece: &Piece, speed: f64) -> Serve {

@@ -4,7 +4,7 @@ use terrace_cost::Work;
 use terrace_plan::snapshot::Snapshot;
 
 use crate::choose::Piece;
-use crate::cluster::{Cluster, ClusterError, Place, UNLIMITED_CAPACITY_BYTES};
+use crate::cluster::{Cluster, ClusterError, UNLIMITED_CAPACITY_BYTES};
 use crate::machine::Machine;
 
 /// A planning process's knowledge about the writes of others. It decides between interchangeable targets.
@@ -60,7 +60,7 @@ impl Room {
         let mut capacity = vec![UNLIMITED_CAPACITY_BYTES; machine.len()];
         for node in 0..cluster.nodes {
             for at in 0..empty.targets().len() as u16 {
-                let limit = cluster.tiers[machine.tier(at)].capacity;
+                let limit = cluster.holder(&cluster.tiers[machine.tier(at)]).capacity;
                 capacity[machine.target(node, at)] = limit.unwrap_or(UNLIMITED_CAPACITY_BYTES);
             }
         }
@@ -184,8 +184,7 @@ fn round_speed(speed: f64) -> f64 {
 
 /// Returns the capacity of all targets of a tier.
 pub(crate) fn capacity(cluster: &Cluster, tier: &crate::Tier) -> Option<u64> {
-    let copies = if tier.place == Place::Node { cluster.nodes } else { 1 };
-    tier.capacity.map(|each| each.saturating_mul((copies * tier.targets) as u64))
+    tier.capacity.map(|each| each.saturating_mul(cluster.own_targets(tier) as u64))
 }
 
 fn round_up_bytes(bytes: f32) -> u64 {

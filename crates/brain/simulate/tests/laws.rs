@@ -143,6 +143,28 @@ fn targets_behind_a_link_share_it() {
     assert!(outcome.seconds() >= least && outcome.seconds() < 1.02 * least + 0.01, "{}", outcome.seconds());
 }
 
+/// 40 nodes with a disk of their own, and those of the others behind a link.
+#[test]
+fn replicas_go_to_the_own_node_and_then_to_all_peers() {
+    let link = Link { name: "ethernet".into(), speed: 1e9, latency: 1e-4, place: Place::Node };
+    let own = Tier { capacity: Some(100 * BYTES_PER_MIB), ..tier("own", Place::Node, 2, 2e9) };
+    let peers = Tier { link: Some(0), capacity: None, ..tier("peers", Place::Peers(0), 0, 2e9) };
+    let cluster = Cluster { links: vec![link], ..cluster(40, 40, vec![own, peers]) };
+    assert_eq!(cluster.snapshot().expect("a snapshot").targets().len(), 2 + 39 * 2);
+    let mut asked = Asked::plain(8, 2, Ack::Replicated);
+    asked.phases.push(Phase::Read(1));
+    let outcome = asked.of(&cluster).expect("runs");
+    let bytes = 40 * 8 * BYTES_PER_MIB;
+    assert_eq!(outcome.tiers, [bytes, bytes], "one replica on the own node, the other on another one");
+    // Both replicas of a block end on disks; its own node's is read, at the speed of one disk or better.
+    assert!(outcome.phases[1].seconds <= 8.0 * BYTES_PER_MIB as f64 / 2e9 * 1.01, "{:?}", outcome.phases);
+    // More than two peers' disks would have to wait for each other if all nodes chose the same ones.
+    assert!(outcome.phases[0].seconds < 5.0 * 8.0 * BYTES_PER_MIB as f64 / 1e9, "{:?}", outcome.phases);
+    // The peers' disks are those of the nodes, so that their space is one.
+    let full = Asked::plain(500, 1, Ack::Placed).of(&cluster).expect_err("no room");
+    assert!(matches!(full, Error::NoRoom { .. }), "{full}");
+}
+
 #[test]
 fn computing_is_not_waiting() {
     let mut asked = Asked::plain(2, 1, Ack::Placed);
@@ -198,10 +220,11 @@ fn invalid_clusters_are_refused_with_a_message() {
         cluster.check().expect_err("cannot be")
     };
     assert_eq!(of(&|c| c.processes = 0), ClusterError::None("processes".into()));
-    assert!(of(&|c| c.tiers[0].targets = 65).to_string().contains("one target"));
+    assert!(of(&|c| c.tiers[0].targets = 70_000).to_string().contains("one target"));
     assert!(of(&|c| c.tiers[0].write = f64::NAN).to_string().contains("\"disk\""));
     assert!(of(&|c| c.tiers[0].price = -1.0).to_string().contains("at least 0"));
     assert_eq!(of(&|c| c.tiers[0].link = Some(3)), ClusterError::NoLink("disk".into()));
+    assert_eq!(of(&|c| c.tiers[0].place = Place::Peers(0)), ClusterError::NoPeers("disk".into()));
     assert!(of(&|c| c.tiers.clear()).to_string().contains("tiers"));
 }
 

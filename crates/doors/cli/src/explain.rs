@@ -12,7 +12,7 @@ use terrace::explain::{Replica, Verdict, Weighed};
 use terrace::{Explained, PutOptions, Question, Store, element_of, key};
 
 use crate::arguments::Explain;
-use crate::output::{Show, name, size, table};
+use crate::output::{Show, name, on_node, size, table};
 
 /// The number of the cheapest encodings shown for each tier, besides the chosen and the stored ones.
 const CHEAPEST_SHOWN: usize = 3;
@@ -80,7 +80,7 @@ fn subject(store: &Store, asked: &Explain) -> Result<(Vec<u8>, Vec<u8>, PutOptio
 fn summary(explained: &Explained) -> String {
     let piece = |replica: &Replica| {
         let pieces = replica.pieces.iter().map(|piece| {
-            let (tier, _) = &explained.targets[usize::from(piece.target)];
+            let (tier, ..) = &explained.targets[usize::from(piece.target)];
             format!("{tier} {}", piece.encoding)
         });
         let pieces: Vec<String> = pieces.collect();
@@ -121,7 +121,10 @@ fn words(explained: &Explained, all: bool) -> String {
             let Weighed { tier, target, encoding, cost, stored, verdict } = weighed;
             let really = measured(explained, weighed);
             let place = match verdict {
-                Verdict::Chosen { .. } => explained.targets[usize::from(*target)].1.clone(),
+                Verdict::Chosen { .. } => {
+                    let (_, place, node) = &explained.targets[usize::from(*target)];
+                    on_node(place, node.as_deref())
+                }
                 _ => String::new(),
             };
             rows.add_row([

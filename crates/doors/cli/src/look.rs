@@ -13,7 +13,7 @@ use terrace::report::{Replanning, ReplicaState, Status, TierState};
 use terrace::{HotRange, Kind, Object, Store, key};
 
 use crate::flush;
-use crate::output::{Show, count, name, print, size, table, time};
+use crate::output::{Show, count, name, on_node, print, size, table, time};
 
 const KEYS_PER_PAGE: usize = 1024;
 /// The length of the longest bar of a heat map.
@@ -113,6 +113,7 @@ pub fn locate(store: &Store, key: &OsStr, show: Show) -> Result<bool> {
                 (Some(file), Some(position)) => format!("{}@{position}", file.display()),
                 _ => replica.target.clone(),
             };
+            let place = on_node(&place, replica.node.as_deref());
             rows.add_row([
                 extent.offset.to_string(),
                 extent.length.to_string(),

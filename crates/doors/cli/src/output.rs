@@ -97,6 +97,11 @@ pub fn tell(kind: &str, text: &str) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
+/// Returns the place of a target, with its node if that is known.
+pub fn on_node(place: &str, node: Option<&str>) -> String {
+    node.map_or_else(|| place.to_owned(), |node| format!("{node}: {place}"))
+}
+
 /// Formats a key for display: one line, without terminal control characters; different keys stay different.
 pub fn name(key: &[u8]) -> String {
     let mut shown = String::new();

@@ -40,6 +40,9 @@ pub struct ReplicaLocation {
     pub tier: String,
     /// The target's path or name.
     pub target: String,
+    /// The node that the target is on, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// The encoding's name. Empty while the replica is pending.
     pub encoding: String,
     /// Whether it exists.

@@ -83,21 +83,21 @@ fn no_replicas_at_all_are_refused() {
     }
 }
 
-/// The planner knows 64 targets. Those beyond were never written to, without a word.
+/// The planner tells 64 tiers apart.
 #[test]
-fn more_targets_than_can_be_planned_for_are_refused() {
+fn more_tiers_than_can_be_planned_for_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let names: Vec<String> = (0..65).map(|number| format!("t{number}")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    refused_config(&common::tier(dir.path(), "disk", &names, ""), "there are 65 targets, and a store has at most 64");
-    assert!(Config::parse(&common::tier(dir.path(), "disk", &names[..64], ""), "test").is_ok());
-    let store = common::store_of(dir.path(), &[common::tier(dir.path(), "disk", &names[..60], "")]);
+    let tier = |n: usize| common::tier(dir.path(), &format!("tier {n}"), &[&format!("t{n}")], "");
+    let tiers: Vec<String> = (0..65).map(tier).collect();
+    refused_config(&tiers.concat(), "tier \"tier 64\" is number 65, and a store has at most 64");
+    assert!(Config::parse(&tiers[..64].concat(), "test").is_ok());
+    let store = common::store_of(dir.path(), &tiers[..60]);
     let home = store.dir().to_owned();
     drop(store);
-    let more = Config::parse_tiers(&common::tier(dir.path(), "more", &["m", "n", "o", "p", "q"], ""), "test").unwrap();
+    let more = Config::parse_tiers(&tiers[60..].concat(), "test").unwrap();
     let refused = Store::add_tiers(&home, more, None).unwrap_err().to_string();
-    assert!(refused.contains("65 targets"), "{refused}");
-    assert_eq!(Store::open(&home).unwrap().status().unwrap().tiers.len(), 1);
+    assert!(refused.contains("number 65"), "{refused}");
+    assert_eq!(Store::open(&home).unwrap().status().unwrap().tiers.len(), 60);
 }
 
 fn refused_config(text: &str, says: &str) {

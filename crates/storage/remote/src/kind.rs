@@ -19,6 +19,11 @@ impl TargetKind for NodeKind {
         Capabilities { remote: true, open_segments: true, ends_hung_calls: true, ..Capabilities::default() }
     }
 
+    fn node(&self, settings: &TargetSettings) -> Option<String> {
+        let options = Options::read(settings).ok()?;
+        options.host.rsplit_once(':').map(|(name, _)| name.to_owned())
+    }
+
     fn check(&self, settings: &TargetSettings) -> Result<(), String> {
         Options::read(settings).map(drop)
     }

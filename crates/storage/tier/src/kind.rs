@@ -144,6 +144,11 @@ pub trait TargetKind: Send + Sync {
         None
     }
 
+    /// The name of the node that a target is on, if its configuration tells. Targets of one node fail together.
+    fn node(&self, _settings: &TargetSettings) -> Option<String> {
+        None
+    }
+
     /// Checks the configuration of a target without looking at its place. The error says what to write instead.
     fn check(&self, settings: &TargetSettings) -> Result<(), String> {
         let written = [(settings.service.is_some(), "service"), (!settings.options.is_empty(), "options")];

@@ -69,7 +69,7 @@ pub struct Weighed {
     /// The tier's name.
     pub tier: String,
     /// The index of the target.
-    pub target: u8,
+    pub target: u16,
     /// The encoding.
     #[serde(with = "crate::named")]
     pub encoding: Encoding,
@@ -141,7 +141,7 @@ pub fn explain(
     let terms = Terms {
         snapshot,
         policy,
-        targets: want.targets,
+        targets: &want.targets,
         pages: want.pages(),
         replicas: plan.replicas.len().max(1) as u8,
         pieces: snapshot.targets().len(),
@@ -158,7 +158,7 @@ pub fn explain(
         reads: want.reads,
         resolutions: resolutions.to_vec(),
         wanted: policy.replicas,
-        domains: snapshot.domains_up(want.targets),
+        domains: snapshot.domains_up(&want.targets),
         budget: policy.budget,
         gave_way: plan.gave_way.iter().copied().filter(|way| plan.shows(*way, snapshot, policy)).collect(),
         energy: policy.energy,
@@ -187,7 +187,7 @@ impl Weigher<'_> {
         let mut weighed = Vec::new();
         for (tier, of) in (0u8..).zip(snapshot.tiers()) {
             for encoding in 0..self.costs.rates().len() {
-                let targets = (0u8..).zip(snapshot.targets()).filter(|(_, target)| target.tier == tier);
+                let targets = (0u16..).zip(snapshot.targets()).filter(|(_, target)| target.tier == tier);
                 let rows = targets.map(|(target, _)| self.weigh(replica, target, encoding, as_planned, &of.name));
                 let best =
                     |a: &Weighed, b: &Weighed| a.verdict.rank().cmp(&b.verdict.rank()).then(a.cost.total_cmp(&b.cost));
@@ -208,7 +208,7 @@ impl Weigher<'_> {
     }
 
     /// Returns the cost of a number of pages there.
-    fn cost(&self, replica: usize, target: u8, encoding: usize, pages: u32) -> f64 {
+    fn cost(&self, replica: usize, target: u16, encoding: usize, pages: u32) -> f64 {
         let Terms { snapshot, policy, .. } = self.terms;
         let rates = snapshot.rates()[usize::from(target)];
         let rates = if policy.spread { compute_rates_under_load(&rates) } else { rates };
@@ -222,7 +222,7 @@ impl Weigher<'_> {
         self.cost(replica, piece.target, encoding, piece.pages)
     }
 
-    fn weigh(&self, replica: usize, target: u8, encoding: usize, as_planned: f64, tier: &str) -> Weighed {
+    fn weigh(&self, replica: usize, target: u16, encoding: usize, as_planned: f64, tier: &str) -> Weighed {
         let of = &self.costs.rates()[encoding];
         let pages = self.terms.pages;
         let cost = self.cost(replica, target, encoding, pages);
@@ -231,7 +231,7 @@ impl Weigher<'_> {
         Weighed { tier: tier.to_owned(), target, encoding: of.encoding, cost, stored, verdict }
     }
 
-    fn verdict(&self, replica: usize, target: u8, encoding: usize, cost: f64, as_planned: f64) -> Verdict {
+    fn verdict(&self, replica: usize, target: u16, encoding: usize, cost: f64, as_planned: f64) -> Verdict {
         let Terms { snapshot, pages, distinct_tiers, .. } = self.terms;
         let (index, of) = (usize::from(target), &self.costs.rates()[encoding]);
         let here = |piece: &&Piece| (piece.target, piece.encoding) == (target, of.encoding);
@@ -253,7 +253,7 @@ impl Weigher<'_> {
         if room < pages.into() {
             return Verdict::NoRoom { pages: room };
         }
-        let of = |target: u8| &snapshot.targets()[usize::from(target)];
+        let of = |target: u16| &snapshot.targets()[usize::from(target)];
         let meets = |piece: &Piece| {
             let (a, b) = (of(piece.target), of(target));
             a.domain == b.domain || (distinct_tiers && a.tier == b.tier)

@@ -15,7 +15,7 @@ pub struct Entry {
     /// Its stored size in bytes.
     pub bytes: u64,
     /// The index of its target.
-    pub target: u8,
+    pub target: u16,
     /// Its score.
     pub score: f64,
 }
@@ -26,9 +26,9 @@ pub struct Move {
     /// The key of its score.
     pub key: u64,
     /// The index of its present target.
-    pub from: u8,
+    pub from: u16,
     /// The index of its new target.
-    pub to: u8,
+    pub to: u16,
     /// The time saved in the next half-life minus the duration of the move, in seconds; negative if the move costs
     /// time.
     pub gain: f64,
@@ -37,7 +37,7 @@ pub struct Move {
 /// Returns the moves to faster tiers that save more time than they take, in the order of the saving per byte, as far as
 /// there is room.
 pub fn promotions(entries: &[Entry], snapshot: &Snapshot) -> Vec<Move> {
-    let up = |entry: &Entry, to: u8| tier(snapshot, to) < tier(snapshot, entry.target);
+    let up = |entry: &Entry, to: u16| tier(snapshot, to) < tier(snapshot, entry.target);
     let mut room = compute_room(snapshot);
     let hint = |entry: &Entry| Some((find_best_move(entry, snapshot, &room, up)?, entry.bytes));
     let mut moves: Vec<(Move, u64)> = entries.iter().filter_map(hint).filter(|(hint, _)| hint.gain > 0.0).collect();
@@ -56,10 +56,10 @@ pub fn promotions(entries: &[Entry], snapshot: &Snapshot) -> Vec<Move> {
 /// Returns the moves to slower tiers that free at least `bytes` bytes of a target, in the order of the cost per byte.
 /// Each replica moves to the slower tier with room that serves it best. Returns all possible moves if they do not free
 /// enough.
-pub fn demotions(entries: &[Entry], snapshot: &Snapshot, target: u8, bytes: u64) -> Vec<Move> {
+pub fn demotions(entries: &[Entry], snapshot: &Snapshot, target: u16, bytes: u64) -> Vec<Move> {
     let mut here: Vec<&Entry> = entries.iter().filter(|entry| entry.target == target).collect();
     here.sort_by(|a, b| a.score.total_cmp(&b.score).then(b.bytes.cmp(&a.bytes)).then(a.key.cmp(&b.key)));
-    let down = |entry: &Entry, to: u8| tier(snapshot, to) > tier(snapshot, entry.target);
+    let down = |entry: &Entry, to: u16| tier(snapshot, to) > tier(snapshot, entry.target);
     let (mut room, mut freed, mut moves) = (compute_room(snapshot), 0, Vec::new());
     for entry in here {
         if freed >= bytes {
@@ -79,11 +79,11 @@ fn find_best_move(
     entry: &Entry,
     snapshot: &Snapshot,
     room: &[u64],
-    allowed: impl Fn(&Entry, u8) -> bool,
+    allowed: impl Fn(&Entry, u16) -> bool,
 ) -> Option<Move> {
     let rates = snapshot.rates();
     let from = rates.get(usize::from(entry.target))?;
-    let moves = (0u8..).zip(rates).filter(|(to, _)| allowed(entry, *to) && room[usize::from(*to)] >= entry.bytes);
+    let moves = (0u16..).zip(rates).filter(|(to, _)| allowed(entry, *to) && room[usize::from(*to)] >= entry.bytes);
     let hint = |(to, rates)| Move { key: entry.key, from: entry.target, to, gain: compute_gain(entry, from, rates) };
     moves.map(hint).max_by(|a, b| a.gain.total_cmp(&b.gain).then(b.to.cmp(&a.to)))
 }
@@ -101,7 +101,7 @@ fn compute_room(snapshot: &Snapshot) -> Vec<u64> {
     snapshot.targets().iter().map(|target| if target.up { free(target) } else { 0 }).collect()
 }
 
-fn tier(snapshot: &Snapshot, target: u8) -> u8 {
+fn tier(snapshot: &Snapshot, target: u16) -> u8 {
     snapshot.targets().get(usize::from(target)).map_or(u8::MAX, |target| target.tier)
 }
 
@@ -132,7 +132,7 @@ mod tests {
         Snapshot::new(vec![tier("fast"), tier("slow")], targets, 1.0).expect("a snapshot")
     }
 
-    fn entry(key: u64, mib: u64, target: u8, score: f64) -> Entry {
+    fn entry(key: u64, mib: u64, target: u16, score: f64) -> Entry {
         Entry { key, bytes: mib * BYTES_PER_MIB, target, score }
     }
 

@@ -2,19 +2,23 @@
 
 use smallvec::SmallVec;
 
+use super::Want;
 use super::bound::Bound;
 use super::candidates::{Candidate, Terms, fill_candidates};
-use super::held::{collect_held, count_kept_pages};
+use super::held::{collect_held, count_kept_pages, hash_pieces};
+use super::members::select_members;
 use super::memo::{Key, Memo};
-use super::offers::Offers;
+use super::offers::{Offers, OffersKey};
 use super::scheme::{GaveWay, Piece, Plan, max_pieces};
 use super::search::{Goal, NO_TARGET, Search, search};
+use crate::mix::mix;
 use crate::policy::Replicas;
-use crate::snapshot::{PAGE_BYTES, Snapshot};
+use crate::snapshot::{PAGE_BYTES, Snapshot, TargetSet};
 use terrace_cost::Costs;
 
-/// Makes the plan for a key; the plan has no replicas if there is no room.
+/// Makes the plan for a request; the plan has no replicas if there is no room.
 pub(super) fn make_plan(
+    want: &Want,
     key: &Key,
     present: &[Piece],
     snapshot: &Snapshot,
@@ -22,18 +26,41 @@ pub(super) fn make_plan(
     memo: &mut Memo,
     plan: &mut Plan,
 ) {
-    let Key { pages, offers: of, targets, .. } = key;
-    let policy = &of.policy;
-    *plan = Plan { pages: *pages, wanted: policy.replicas, proven: true, ..Plan::default() };
+    let Some(members) = select_members(want, present, snapshot, &key.offers.policy, memo.targets) else {
+        return search_plan(&key.offers, key.pages, &want.targets, present, snapshot, costs, memo, plan);
+    };
+    let present = members.translate(present);
+    let hash = members.indexes.iter().fold(key.offers.snapshot, |hash, index| mix(hash, u64::from(*index)));
+    let offers = OffersKey { snapshot: hash, present: hash_pieces(&present), ..key.offers };
+    search_plan(&offers, key.pages, &TargetSet::ALL, &present, &members.snapshot, costs, memo, plan);
+    for piece in plan.replicas.iter_mut().flatten() {
+        piece.target = members.indexes[usize::from(piece.target)];
+    }
+}
+
+/// Makes the plan on all targets of a snapshot that a search considers.
+#[expect(clippy::too_many_arguments, reason = "the parts of a request, and of the planner's state")]
+fn search_plan(
+    key: &OffersKey,
+    pages: u32,
+    targets: &TargetSet,
+    present: &[Piece],
+    snapshot: &Snapshot,
+    costs: &Costs,
+    memo: &mut Memo,
+    plan: &mut Plan,
+) {
+    let policy = &key.policy;
+    *plan = Plan { pages, wanted: policy.replicas, proven: true, ..Plan::default() };
     let Search { present: pieces, held, .. } = &mut memo.search;
-    collect_held(present, costs, *pages, pieces, held);
-    let offers = memo.offers.get(of, snapshot, costs, &memo.search.held);
-    for replicas in (1..=policy.replicas.min(Replicas::MAX_COUNT).min(snapshot.domains_up(*targets))).rev() {
+    collect_held(present, costs, pages, pieces, held);
+    let offers = memo.offers.get(key, snapshot, costs, &memo.search.held);
+    for replicas in (1..=policy.replicas.min(Replicas::MAX_COUNT).min(snapshot.domains_up(targets))).rev() {
         let strict = Terms {
             snapshot,
             policy,
-            targets: *targets,
-            pages: *pages,
+            targets,
+            pages,
             replicas,
             pieces: max_pieces(snapshot),
             raw_first: policy.raw_first,
@@ -53,7 +80,7 @@ pub(super) fn make_plan(
 /// Returns the terms to try for a number of replicas; each entry drops one more wish.
 fn relax_step_by_step(strict: Terms) -> SmallVec<[(Terms, SmallVec<[GaveWay; 4]>); 6]> {
     let Terms { snapshot, policy, replicas, pieces, .. } = strict;
-    let targets = snapshot.targets().len();
+    let [targets, _] = snapshot.counts();
     let steps = [
         (GaveWay::RawFirst, policy.raw_first),
         (GaveWay::DistinctTiers, policy.distinct_tiers),
@@ -118,7 +145,7 @@ fn attempt_plan(terms: &Terms, offers: &Offers, costs: &Costs, work: &mut Search
             Piece {
                 start: placed.start,
                 pages,
-                target: candidate.target,
+                target: candidate.target.into(),
                 encoding: costs.rates()[usize::from(candidate.encoding)].encoding,
                 stored: u64::from(pages) * u64::from(candidate.stored),
             }
@@ -135,7 +162,7 @@ fn find_twins(terms: &Terms, work: &mut Search) {
     let holds = |target: usize| held.iter().any(|held| usize::from(held.target) == target);
     twins.clear();
     for target in 0..free.len() {
-        let alike = |other: &usize| free[*other] == free[target] && snapshot.alike(*other, target, targets, policy);
+        let alike = |other: &usize| free[*other] == free[target] && snapshot.are_twins(*other, target, targets, policy);
         let before = if holds(target) { None } else { (0..target).rev().find(|other| alike(other) && !holds(*other)) };
         twins.push(before.map_or(NO_TARGET, |other| other as u8));
     }

@@ -7,7 +7,7 @@
 
 use super::candidates::Candidate;
 use super::held::Held;
-use crate::snapshot::{MAX_TARGETS, PAGE_BYTES};
+use crate::snapshot::{MAX_SEARCHED_TARGETS, PAGE_BYTES};
 
 /// A step of a target's price.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +108,7 @@ impl Bound {
         mut each: impl FnMut(&Step, f64),
     ) -> f64 {
         let mut left = pages as f64;
-        let mut used = [0.0; MAX_TARGETS];
+        let mut used = [0.0; MAX_SEARCHED_TARGETS];
         for step in &self.steps {
             if left <= 0.0 {
                 break;
@@ -164,7 +164,8 @@ impl Bound {
     /// Appends the shares of `pages` pages, in whole pages and in the order of price. Returns false if they do not fit.
     pub fn shares(&self, pages: u64, free: &[u64], domains: &[u32], shares: &mut Vec<Share>) -> bool {
         let mut left = pages;
-        let (mut got, mut used) = ([(0u64, (0, 0), (false, false), 0); MAX_TARGETS], [0u64; MAX_TARGETS]);
+        let (mut got, mut used) =
+            ([(0u64, (0, 0), (false, false), 0); MAX_SEARCHED_TARGETS], [0u64; MAX_SEARCHED_TARGETS]);
         for step in &self.steps {
             let (target, domain) = (usize::from(step.target), usize::from(step.domain));
             let room = (free[target] / u64::from(step.stored.0)).saturating_sub(got[target].0);

@@ -54,7 +54,7 @@ impl Candidate {
 pub(crate) struct Terms<'a> {
     pub snapshot: &'a Snapshot,
     pub policy: &'a Policy,
-    pub targets: TargetSet,
+    pub targets: &'a TargetSet,
     pub pages: u32,
     pub replicas: u8,
     /// The maximum number of pieces of a replica.
@@ -139,7 +139,7 @@ pub(super) fn fill_candidates(
         if terms.forbids(index, first).is_some() {
             continue;
         }
-        let domain = snapshot.domain(index);
+        let domain = snapshot.domain(index) as u8; // a search has few targets
         let tier_bit = if terms.distinct_tiers { 1 << (64 + u32::from(target.tier)) } else { 0 };
         let candidate = |offer: &Offer| Candidate {
             target: index as u8,

@@ -1,15 +1,24 @@
-//! The choice between interchangeable targets: the least busy, then the one with the most space.
+//! The choice between alike targets: the least busy, then the one with the most space, then by hash or index.
 //!
-//! Remembered plans do not contain what differs between interchangeable targets. The choice is made for each request:
-//! it depends on the snapshot and on which pieces share a target, not on the targets that the remembered plan names.
+//! Remembered plans do not contain what differs between alike targets. The choice is made for each request: it depends on
+//! the snapshot and on which pieces share a target or a failure domain.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
+
+use smallvec::SmallVec;
 
 use super::{Piece, Plan, Want};
+use crate::mix::mix;
 use crate::policy::Policy;
-use crate::snapshot::{MAX_TARGETS, PAGE_BYTES, Snapshot};
+use crate::snapshot::{PAGE_BYTES, Snapshot};
 
-/// Replaces each target of a plan by the best interchangeable target that the plan does not use yet.
+/// About this many targets of a class are compared. The best of a few is nearly as idle and as empty as the best of all,
+/// and processes that do not know each other's load do not all choose the same one.
+const COMPARED_TARGETS: u64 = 8;
+
+/// Replaces each target of a plan by the best target of its class that has room for the whole request, so that no two
+/// targets of the plan are in one failure domain. Targets that share a domain already, or hold pieces of the request,
+/// stay.
 pub(super) fn choose_among_interchangeable(
     plan: &mut Plan,
     want: &Want,
@@ -18,32 +27,81 @@ pub(super) fn choose_among_interchangeable(
     policy: &Policy,
 ) {
     let enough = u64::from(want.pages()) * PAGE_BYTES;
-    let targets = snapshot.targets();
-    let ample = |target: usize| {
-        targets[target].free.saturating_sub(targets[target].reserved) >= enough
-            && !present.iter().any(|piece| usize::from(piece.target) == target)
-    };
-    let mut named = [u8::MAX; MAX_TARGETS];
-    let mut taken = 0u64;
-    for piece in plan.replicas.iter_mut().flatten() {
-        let target = usize::from(piece.target);
-        if named[target] == u8::MAX {
-            named[target] = piece.target;
-            if snapshot.has_twin(target) && ample(target) {
-                let alike = |other: &usize| snapshot.alike(*other, target, want.targets, policy) && ample(*other);
-                let free = (0..targets.len()).filter(|other| taken >> other & 1 == 0 && alike(other));
-                let best = free.min_by(|a, b| compare_targets(snapshot, *a, *b));
-                named[target] = best.unwrap_or(target) as u8;
-            }
-            taken |= 1 << named[target];
+    let ample =
+        |target: u16| free_bytes(snapshot, target) >= enough && !present.iter().any(|piece| piece.target == target);
+    let mut used: SmallVec<[Used; 16]> = SmallVec::new();
+    for piece in plan.replicas.iter().flatten() {
+        if used.iter().any(|used| used.named == piece.target) {
+            continue;
         }
-        piece.target = named[target];
+        let domain = snapshot.domain(piece.target.into());
+        let mut is_fixed = snapshot.members(piece.target.into()).len() == 1 || !ample(piece.target);
+        for other in used.iter_mut().filter(|other| other.domain == domain) {
+            (is_fixed, other.is_fixed) = (true, true);
+        }
+        used.push(Used { named: piece.target, chosen: piece.target, domain, is_fixed });
+    }
+    for at in 0..used.len() {
+        if used[at].is_fixed {
+            continue;
+        }
+        // All targets of a class at once: the domains of those that wait are free for each of them, and for no other
+        // class. So each finds at least one.
+        let class = snapshot.class(used[at].named.into(), policy);
+        let members = snapshot.members(used[at].named.into());
+        // Whether the policy divides the class.
+        let is_divided = policy.max_latency.is_some() || policy.spread;
+        let compared = compare_some(want.hash, members.len() as u64);
+        let waits = |used: &Used| !used.is_fixed && snapshot.class(used.named.into(), policy) == class;
+        let mut taken: SmallVec<[u16; 16]> = used.iter().filter(|used| !waits(used)).map(|used| used.domain).collect();
+        for used in used[at..].iter_mut().filter(|used| waits(used)) {
+            let fits = |other: &u16| {
+                ample(*other)
+                    && !taken.contains(&snapshot.domain((*other).into()))
+                    && want.targets.has((*other).into())
+                    && (!is_divided || snapshot.class((*other).into(), policy) == class)
+            };
+            let all = || members.iter().copied().filter(fits);
+            let some = compared.and_then(|(hash, most)| {
+                let hashed = all().map(|other| (mix(hash, other.into()), other)).filter(|(hash, _)| *hash <= most);
+                hashed.min_by_key(|(hash, other)| (rank_target(snapshot, *other), *hash)).map(|(_, other)| other)
+            });
+            let best = some.or_else(|| all().min_by_key(|other| rank_target(snapshot, *other)));
+            used.chosen = best.unwrap_or(used.named);
+            (used.domain, used.is_fixed) = (snapshot.domain(used.chosen.into()), true);
+            taken.push(used.domain);
+        }
+    }
+    for piece in plan.replicas.iter_mut().flatten() {
+        if let Some(used) = used.iter().find(|used| used.named == piece.target) {
+            piece.target = used.chosen;
+        }
     }
 }
 
-/// Orders targets by load, then by free space (most first), then by index.
-fn compare_targets(snapshot: &Snapshot, a: usize, b: usize) -> Ordering {
-    let load = |target: usize| snapshot.targets()[target].load;
-    let free = |target: usize| snapshot.targets()[target].free.saturating_sub(snapshot.targets()[target].reserved);
-    load(a).total_cmp(&load(b)).then(free(b).cmp(&free(a)))
+/// A target that a plan uses, and the one that replaces it.
+struct Used {
+    named: u16,
+    chosen: u16,
+    /// The failure domain of the chosen one.
+    domain: u16,
+    /// The choice is final.
+    is_fixed: bool,
+}
+
+fn free_bytes(snapshot: &Snapshot, target: u16) -> u64 {
+    let target = &snapshot.targets()[usize::from(target)];
+    target.free.saturating_sub(target.reserved)
+}
+
+/// Returns a request's hash and the highest hash of targets with which they are compared; none if all are compared.
+fn compare_some(hash: Option<u64>, members: u64) -> Option<(u64, u64)> {
+    hash.filter(|_| members > COMPARED_TARGETS).map(|hash| (hash, u64::MAX / members * COMPARED_TARGETS))
+}
+
+/// Orders targets of a class by load, then by free space (most first).
+fn rank_target(snapshot: &Snapshot, target: u16) -> (u64, Reverse<u64>) {
+    // The bits of positive floats are in the order of the floats.
+    let load = snapshot.targets()[usize::from(target)].load.to_bits();
+    (load, Reverse(free_bytes(snapshot, target)))
 }

@@ -13,15 +13,15 @@ pub(super) struct Held {
     pub end: u32,
 }
 
-/// Converts `present` to runs, and drops pages past the request and encodings that `costs` does not contain. `pieces` gets
-/// the runs in their order; `held` gets them sorted, with adjacent runs merged.
+/// Converts `present` to runs, and drops pages past the request and encodings that `costs` does not contain. The search
+/// considers all targets of `present`, so that their indexes are small. `pieces` gets the runs in their order; `held` gets them sorted, with adjacent runs merged.
 pub(super) fn collect_held(present: &[Piece], costs: &Costs, pages: u32, pieces: &mut Vec<Held>, held: &mut Vec<Held>) {
     held.clear();
     for piece in present {
         let encoding = costs.rates().iter().position(|of| of.encoding == piece.encoding);
         let (start, end) = (piece.start, piece.end().min(pages));
         if let (Some(encoding), true) = (encoding, start < end) {
-            held.push(Held { target: piece.target, encoding: encoding as u8, start, end });
+            held.push(Held { target: piece.target as u8, encoding: encoding as u8, start, end });
         }
     }
     pieces.clone_from(held);

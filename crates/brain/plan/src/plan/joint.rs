@@ -9,7 +9,7 @@ use super::bound::{Bound, bound_page_price};
 use super::candidates::Candidate;
 use super::held::Held;
 use super::search::{Goal, Search};
-use crate::snapshot::MAX_TARGETS;
+use crate::snapshot::MAX_SEARCHED_TARGETS;
 
 /// The maximum number of bounds that the search for the multiplier computes.
 const MAX_MULTIPLIER_TRIES: u32 = 12;
@@ -110,7 +110,7 @@ impl Line {
 /// Returns the smallest and the largest difference, over all targets, between the price of a page of replica 0 and of
 /// another replica, each in its cheapest encoding.
 fn extra_costs_of_first_replica(goal: &Goal, lists: &[Vec<Candidate>; 2]) -> (f64, f64) {
-    let mut cheapest = [[f64::INFINITY; MAX_TARGETS]; 2];
+    let mut cheapest = [[f64::INFINITY; MAX_SEARCHED_TARGETS]; 2];
     for (cheapest, list) in cheapest.iter_mut().zip(lists) {
         for candidate in list {
             let least = &mut cheapest[usize::from(candidate.target)];

@@ -5,7 +5,7 @@ use super::search::Search;
 use super::{Piece, Plan, Want, held};
 use crate::mix::mix;
 use crate::policy::Policy;
-use crate::snapshot::{PAGE_BYTES, Snapshot, TargetSet};
+use crate::snapshot::{MAX_SEARCHED_TARGETS, PAGE_BYTES, Snapshot};
 use terrace_cost::{Costs, down, nearest};
 
 /// Everything that a plan depends on, except for the choice between interchangeable targets.
@@ -16,10 +16,10 @@ pub(super) struct Key {
     /// A hash of the free space of the targets that could not hold the raw request. The free space of the other targets
     /// makes no difference.
     space: u64,
-    /// The targets whose latency is above the policy's limit, as a bit set.
+    /// A hash of the targets whose latency is above the policy's limit.
     slow: u64,
-    /// The targets that may be used.
-    pub targets: TargetSet,
+    /// The targets that may be used, as [`TargetSet::bits`](crate::snapshot::TargetSet).
+    targets: u64,
 }
 
 impl Key {
@@ -32,7 +32,9 @@ impl Key {
             if free < enough && want.targets.has(index) {
                 space = mix(mix(space, index as u64), down(free));
             }
-            slow |= u64::from(policy.max_latency.is_some_and(|most| target.latency > most)) << index;
+            if policy.max_latency.is_some_and(|most| target.latency > most) {
+                slow = mix(slow, index as u64);
+            }
         }
         let offers = OffersKey {
             snapshot: snapshot.fingerprint(policy.spread),
@@ -41,11 +43,11 @@ impl Key {
             reads: nearest(want.reads),
             policy: *policy,
         };
-        Key { pages, offers, space, slow, targets: want.targets }
+        Key { pages, offers, space, slow, targets: want.targets.bits() }
     }
 
     fn hash(&self) -> u64 {
-        [self.pages.into(), self.space, self.slow, self.targets.bits()].into_iter().fold(self.offers.hash(), mix)
+        [self.pages.into(), self.space, self.slow, self.targets].into_iter().fold(self.offers.hash(), mix)
     }
 }
 
@@ -57,6 +59,8 @@ pub struct Memo {
     pub(super) search: Search,
     pub(super) offers: OfferTable,
     pub(super) steps: u32,
+    /// The maximum number of targets that a search considers.
+    pub(super) targets: usize,
     /// The number of cache hits.
     pub hits: u64,
     /// The number of cache misses.
@@ -72,6 +76,7 @@ impl Memo {
             search: Search::default(),
             offers: OfferTable::default(),
             steps: 20_000,
+            targets: MAX_SEARCHED_TARGETS,
             hits: 0,
             misses: 0,
         }
@@ -83,6 +88,13 @@ impl Memo {
     /// `proven` false: it is not known to be the cheapest.
     pub fn with_steps(self, steps: u32) -> Memo {
         Memo { steps: steps.max(1), ..self }
+    }
+
+    /// Limits each search to `targets` targets (64 by default, and at most). If a snapshot has more, the search considers
+    /// some of each class of alike targets. Nothing cheaper is missed while the limit leaves room for as many of each
+    /// class as there are replicas; see [`Plan::proven`].
+    pub fn with_targets(self, targets: usize) -> Memo {
+        Memo { targets: targets.clamp(1, MAX_SEARCHED_TARGETS), ..self }
     }
 
     /// Returns the share of requests that were cache hits.

@@ -20,6 +20,8 @@
 //! solution is still not good enough, the search continues for a limited number of steps and splits only where a target
 //! becomes full, empty or forbidden. [`Plan::proven`] reports whether the plan is proven to be optimal.
 //!
+//! A search considers up to 64 targets. Of more, it considers some of each class of alike targets (`members.rs`).
+//!
 //! If the replicas that the policy wants do not fit, the wishes that are not strict are dropped one by one
 //! ([`GaveWay`]), then fewer replicas are planned.
 
@@ -31,6 +33,7 @@ mod held;
 mod joint;
 mod layout;
 mod lengths;
+pub(crate) mod members;
 mod memo;
 pub(crate) mod offers;
 mod scheme;
@@ -48,7 +51,7 @@ use crate::snapshot::{PAGE_BYTES, Snapshot, TargetSet};
 use terrace_cost::Costs;
 
 /// A request: its size, its expected reads, and the targets that it may use.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Want {
     /// Its length in bytes; the planner rounds it up to whole pages.
     pub bytes: u64,
@@ -56,12 +59,15 @@ pub struct Want {
     pub reads: f64,
     /// The targets that may hold its replicas.
     pub targets: TargetSet,
+    /// A hash of its bytes' identity. If many targets are alike, it selects about eight of them, and the best of these is
+    /// chosen, so that processes that do not know each other's load choose different ones. Without it, all are compared.
+    pub hash: Option<u64>,
 }
 
 impl Want {
-    /// A request of `bytes` bytes that is read once and may use every target.
+    /// A request of `bytes` bytes that is read once, may use every target, and has no identity.
     pub fn bytes(bytes: u64) -> Want {
-        Want { bytes, reads: 1.0, targets: TargetSet::ALL }
+        Want { bytes, reads: 1.0, targets: TargetSet::ALL, hash: None }
     }
 
     pub(crate) fn pages(&self) -> u32 {
@@ -81,8 +87,8 @@ impl fmt::Display for NoRoom {
 
 impl std::error::Error for NoRoom {}
 
-/// Returns the cheapest plan for a request on a snapshot. Among interchangeable targets, it prefers the least busy,
-/// then the one with the most space.
+/// Returns the cheapest plan for a request on a snapshot. Among alike targets, it prefers the least busy, then the one
+/// with the most space.
 ///
 /// # Errors
 /// [`NoRoom`].
@@ -114,7 +120,7 @@ pub fn replan<'m>(
     memo: &'m mut Memo,
 ) -> Result<&'m Plan, NoRoom> {
     let key = Key::new(want, present, snapshot, policy, costs);
-    let plan = memo.get(key, |memo, plan| attempts::make_plan(&key, present, snapshot, costs, memo, plan));
+    let plan = memo.get(key, |memo, plan| attempts::make_plan(want, &key, present, snapshot, costs, memo, plan));
     choice::choose_among_interchangeable(plan, want, present, snapshot, policy);
     if plan.replicas.is_empty() { Err(NoRoom) } else { Ok(plan) }
 }

@@ -15,7 +15,7 @@ pub struct Piece {
     /// The number of pages.
     pub pages: u32,
     /// The index of the target.
-    pub target: u8,
+    pub target: u16,
     /// The encoding of its bytes.
     #[serde(with = "crate::named")]
     pub encoding: Encoding,
@@ -135,6 +135,6 @@ impl Plan {
 
 /// Returns the maximum number of pieces of a replica (HReplica Table II), unless [`GaveWay::Pieces`] lifts it.
 pub(super) fn max_pieces(snapshot: &Snapshot) -> usize {
-    let lanes = snapshot.targets().iter().map(|target| usize::from(target.lanes)).sum();
+    let [_, lanes] = snapshot.counts();
     snapshot.tiers().len().min(lanes).max(1)
 }

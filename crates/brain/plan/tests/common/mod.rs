@@ -1,4 +1,5 @@
 //! A slow and obvious planner: it tries every target and encoding for every replica, page after page.
+#![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::collections::HashMap;
 
@@ -329,7 +330,7 @@ impl Problem<'_> {
             bytes += length;
             assert_eq!(pieces.len(), plan.replicas.len());
             for (i, piece) in pieces.iter().enumerate() {
-                let of = |target: u8| &targets[usize::from(target)];
+                let of = |target: u16| &targets[usize::from(target)];
                 for other in &pieces[..i] {
                     assert_ne!(of(other.target).domain, of(piece.target).domain);
                     assert!(!terms.distinct_tiers || of(other.target).tier != of(piece.target).tier);

@@ -52,6 +52,6 @@ pub fn policy(requirements: &[&str], ask: Ask, range: Replicas) -> Policy {
 }
 
 /// Returns the targets of each replica.
-pub fn targets(plan: &Plan) -> Vec<Vec<u8>> {
+pub fn targets(plan: &Plan) -> Vec<Vec<u16>> {
     plan.replicas.iter().map(|pieces| pieces.iter().map(|piece| piece.target).collect()).collect()
 }

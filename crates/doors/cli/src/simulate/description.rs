@@ -6,7 +6,7 @@ use serde::Deserialize;
 use terrace::Encoding;
 use terrace::config::{Bytes, Rate, Time};
 use terrace_cost::Expected;
-use terrace_simulate::{self as simulated, Cluster, Place};
+use terrace_simulate::{self as simulated, Cluster, ClusterError, Place};
 
 use super::error::{DescriptionError, MAX_SIMULATED_BLOCKS};
 use super::policy::Asked;
@@ -57,10 +57,12 @@ pub struct Tier {
     pub name: String,
     #[serde(default)]
     shared: bool,
+    /// The tier to whose targets on other nodes this tier leads.
+    peers_of: Option<String>,
     #[serde(default = "one")]
     targets: usize,
-    write: Rate,
-    read: Rate,
+    write: Option<Rate>,
+    read: Option<Rate>,
     #[serde(default = "at_once")]
     latency: Time,
     #[serde(default = "lanes")]
@@ -177,13 +179,17 @@ impl Description {
             let missing = || DescriptionError::Link { tier: tier.name.clone(), link: name.clone() };
             found.map(Some).ok_or_else(missing)
         };
-        let tier = |tier: &Tier| {
+        let speed = |tier: &Tier, key, value: Option<Rate>| {
+            let missing = || DescriptionError::Speed { tier: tier.name.clone(), key };
+            value.map(|rate| rate.0 as f64).ok_or_else(missing)
+        };
+        let of_its_own = |tier: &Tier| {
             Ok::<_, DescriptionError>(simulated::Tier {
                 name: tier.name.clone(),
                 place: place(tier.shared),
                 targets: tier.targets,
-                write: tier.write.0 as f64,
-                read: tier.read.0 as f64,
+                write: speed(tier, "write", tier.write)?,
+                read: speed(tier, "read", tier.read)?,
                 latency: tier.latency.0.as_secs_f64(),
                 lanes: tier.lanes,
                 capacity: tier.capacity.map(|capacity| capacity.0),
@@ -192,6 +198,14 @@ impl Description {
                 price: tier.price,
                 link: link_of(tier)?,
             })
+        };
+        let tier = |tier: &Tier| {
+            let Some(holder) = &tier.peers_of else { return of_its_own(tier) };
+            let missing = || ClusterError::NoPeers(tier.name.clone());
+            let at = self.tiers.iter().position(|other| other.name == *holder).ok_or_else(missing)?;
+            let holder = self.tiers.get(at).filter(|holder| holder.peers_of.is_none()).ok_or_else(missing)?;
+            let (name, place, link) = (tier.name.clone(), Place::Peers(at), link_of(tier)?);
+            Ok(simulated::Tier { name, place, link, capacity: None, ..of_its_own(holder)? })
         };
         let link = |link: &Link| simulated::Link {
             name: link.name.clone(),

@@ -33,6 +33,8 @@ pub enum DescriptionError {
     Missing(&'static str),
     #[error("two are named {0:?} among [[{1}]]; give each a name of its own")]
     Twice(String, &'static str),
+    #[error("tier {tier:?}: `{key}` is missing; give bytes per second, such as \"500MB/s\"")]
+    Speed { tier: String, key: &'static str },
     #[error("tier {tier:?}: no link is named {link:?}; describe it by [[link]], or leave `link` out")]
     Link { tier: String, link: String },
     #[error("[data] names files and [[data.encoding]]; keep one: what encodings do is either sampled or given")]

@@ -62,7 +62,7 @@ impl Asked {
             return Err(wrong(reason));
         }
         let mut notes: Vec<String> = resolutions.iter().map(ToString::to_string).collect();
-        let replicas = policy.replicas.min(snapshot.domains_up(TargetSet::ALL));
+        let replicas = policy.replicas.min(snapshot.domains_up(&TargetSet::ALL));
         if replicas < policy.replicas && self.counts(&policy) {
             let (wanted, reached) = (policy.replicas, plural(replicas.into(), "target"));
             notes.push(format!(

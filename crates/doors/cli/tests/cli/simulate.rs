@@ -50,6 +50,25 @@ fn the_shipped_descriptions_run_and_are_drawn() {
     assert!(seconds(&came, "two replicas, Terrace") < seconds(&came, "two replicas, raw"));
 }
 
+/// Each process reaches its node's four disks, and the 124 of the other nodes.
+#[test]
+fn nodes_hold_each_others_replicas() {
+    let place = Place::empty();
+    let (came, _) = place.json(["simulate", &shipped("nodes.toml")]);
+    let of = |policy: &str| came["policies"].as_array().unwrap().iter().find(|of| of["policy"] == policy).unwrap();
+    let stored = |policy: &str, tier: usize| of(policy)["tiers"][tier]["stored"].as_u64().unwrap();
+    let raw = 64 * 4 * 4 * (64 << 20);
+    let both = "two replicas on two nodes";
+    assert_eq!((stored(both, 1), stored(both, 2)), (raw, raw), "{came}");
+    assert!(seconds(&came, both) < seconds(&came, "one replica on the file system"), "{came}");
+    place.write("wrong.toml", SMALL_CLUSTER.to_owned() + "[[tier]]\nname = 'peers'\npeers_of = 'discs'\n");
+    let ran = place.run(["simulate", "wrong.toml"]);
+    assert!(ran.code != 0 && ran.err.contains("\"peers\"") && ran.err.contains("in each node"), "{}", ran.err);
+    place.write("wrong.toml", SMALL_CLUSTER.replace("write = '10MB/s'\n", ""));
+    let ran = place.run(["simulate", "wrong.toml"]);
+    assert!(ran.code != 0 && ran.err.contains("`write` is missing"), "{}", ran.err);
+}
+
 #[test]
 fn files_are_sampled() {
     let place = Place::empty();
@@ -100,7 +119,7 @@ fn what_cannot_be_is_said_with_what_to_do() {
         ("objects = 4", "objects = 400000000", "give a larger block"),
         ("reads = 1", "expected_reads = -1", "expected_reads is -1"),
         ("price = 50", "price = -50", "price of \"disk\" is -50"),
-        ("price = 50", "targets = 65", "as one target"),
+        ("price = 50", "targets = 70000", "as one target"),
         ("price = 50", "link = 'lan'", "no link is named \"lan\""),
         ("price = 50", "capacity = '3MB'", "larger one"),
         ("replicas = 1", "replicas = 17", "give 1 to 16"),

@@ -89,6 +89,11 @@ fn what_was_evicted_to_another_node_is_read_back() {
     let (status, _) = place.json(["status"]);
     let used = |tier: usize| status["tiers"][tier]["used"].as_u64().unwrap();
     assert!(used(1) > 10 << 20, "{status}");
+    let (located, _) = place.json(["locate", "files/1"]);
+    assert_eq!(located["extents"][0]["replicas"][0]["node"], "127.0.0.1", "{located}");
+    let place_on_node = format!("127.0.0.1: https://{address}/nvme");
+    let explained = place.good(["explain", "files/1", "--constraint", "tiers=peer"]);
+    assert!(explained.contains(&place_on_node), "{explained}");
     check_all(&place);
     node.kill();
     let (node, ..) = TargetNode::start(&place, &address);

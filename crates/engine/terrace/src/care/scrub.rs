@@ -211,7 +211,7 @@ impl Care {
             return Ok(missing > 0 && chosen.len() == 1);
         }
         let placer = self.mover.placer_for(object.id, key);
-        let placed = placer.place_more(now.raw_len as usize, missing, &chosen);
+        let placed = placer.place_more(&now, missing, &chosen);
         let is_left_alone = placed.is_empty() && chosen.len() == 1;
         for placed in placed {
             let edit = Edit::Owe {

@@ -37,12 +37,22 @@ fn tiers(tiers: &[TierConfig]) -> Result<(), String> {
     if tiers.is_empty() {
         return Err("there is no [[tier]]; a store needs at least one".into());
     }
-    if tiers.len() > MAX_TIERS {
-        return Err(format!("there are {} tiers, and a store has at most {MAX_TIERS}; leave some out", tiers.len()));
+    if let Some(tier) = tiers.get(MAX_TIERS) {
+        return Err(format!(
+            "tier {:?} is number {}, and a store has at most {MAX_TIERS}; list targets that are alike under one [[tier]]",
+            tier.name,
+            MAX_TIERS + 1
+        ));
     }
-    let targets: usize = tiers.iter().map(|tier| tier.targets.len()).sum();
-    if targets > MAX_TARGETS {
-        return Err(format!("there are {targets} targets, and a store has at most {MAX_TARGETS}; leave some out"));
+    let mut targets = 0;
+    for tier in tiers {
+        targets += tier.targets.len();
+        if targets > MAX_TARGETS {
+            return Err(format!(
+                "with tier {:?}, there are more than {MAX_TARGETS} targets; leave some out",
+                tier.name
+            ));
+        }
     }
     let mut names = HashSet::new();
     for (number, tier) in (1..).zip(tiers) {

@@ -67,6 +67,16 @@ impl TierConfig {
         }
     }
 
+    /// Returns the node of one of its targets: as configured, or as its kind knows it.
+    pub(crate) fn node_of(&self, at: &TargetConfig) -> Option<String> {
+        at.node.clone().or_else(|| self.kind.node(&self.settings(at)))
+    }
+
+    /// Returns the name of the failure domain of one of its targets: as configured, or its node, or its own.
+    pub(crate) fn domain_of(&self, at: &TargetConfig, number: u16) -> String {
+        at.domain.clone().or_else(|| self.node_of(at)).unwrap_or_else(|| format!("target-{number}"))
+    }
+
     /// Returns the place of one of its targets for messages: a path, or a service and a path on it.
     pub(crate) fn place_name(&self, at: &TargetConfig) -> PathBuf {
         match &self.service {
@@ -128,10 +138,11 @@ fn options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String
 pub struct TargetConfig {
     /// The directory, or for an `object` tier the prefix or folder on the service. Other kinds may read it in their own way.
     pub path: PathBuf,
-    /// The failure domain. Replicas of one extent never share one. Without it, each target is a domain of its own.
+    /// The failure domain. Replicas of one extent never share one. Without it, the target's node is the domain, and a target
+    /// whose node is not known is a domain of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// The node that it is on.
+    /// The node that it is on. Without it, a target of `kind = "node"` is on the host in its address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The number by which the catalog knows it, which the store assigns.

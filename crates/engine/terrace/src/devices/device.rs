@@ -20,8 +20,10 @@ pub struct Device {
     pub id: TargetId,
     /// The index of its tier; tier 0 is the fastest.
     pub tier: usize,
-    /// Replicas of one extent never share a domain.
-    pub domain: String,
+    /// The number of its failure domain. Replicas of one extent never share one.
+    pub domain: u32,
+    /// The name of the node that it is on, if it is known.
+    pub node: Option<String>,
     /// Its place: a path, or a service and a path on it.
     pub path: PathBuf,
     /// The target itself.

@@ -2,6 +2,7 @@
 
 mod append;
 mod device;
+mod link;
 mod monitor;
 mod space;
 mod speeds;
@@ -11,5 +12,5 @@ mod trouble;
 
 pub use append::{append_to, with_scratch};
 pub use device::Device;
-pub use speeds::{MAX_QUEUE_SECONDS, usual_seconds};
+pub use speeds::{AssumedTimes, MAX_QUEUE_SECONDS};
 pub use tiers::{LEARNED_FILE, Tiers};

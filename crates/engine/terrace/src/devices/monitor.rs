@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::link::Link;
+
 /// Operations up to this number of bytes measure the latency, longer ones the rate.
 const MAX_SHORT_BYTES: usize = 16 << 10;
 /// The weight of a new operation against the average of all before it.
@@ -20,12 +22,27 @@ pub struct Speed {
     rate: AtomicU64,
     /// Seconds, as the bits of a float.
     latency: AtomicU64,
+    /// The way to a device behind a network.
+    link: Option<Link>,
 }
 
 impl Speed {
     /// Creates the expectation for an unused device.
     pub fn expected(rate: f64, latency: Duration) -> Speed {
-        Speed { rate: AtomicU64::new(rate.to_bits()), latency: AtomicU64::new(latency.as_secs_f64().to_bits()) }
+        let (rate, latency) = (rate.to_bits(), latency.as_secs_f64().to_bits());
+        Speed { rate: AtomicU64::new(rate), latency: AtomicU64::new(latency), link: None }
+    }
+
+    /// Also measures the way to a device behind a network.
+    pub fn over_link(self) -> Speed {
+        Speed { link: Some(Link::new()), ..self }
+    }
+
+    /// The least time that an operation on `bytes` bytes lately needed over the device's link, in seconds. None if the device
+    /// is behind none, or had no operation lately.
+    pub fn link_time(&self, bytes: usize) -> Option<f64> {
+        let link = self.link.as_ref()?;
+        if bytes <= MAX_SHORT_BYTES { link.latency.get() } else { Some(bytes as f64 * link.per_byte.get()?) }
     }
 
     /// Bytes per second.
@@ -43,9 +60,21 @@ impl Speed {
         self.latency() + bytes as f64 / self.rate()
     }
 
+    /// Forgets the measurements of the link, as time does.
+    #[cfg(test)]
+    pub fn forget_link(&self) {
+        if let Some(Link { latency, per_byte }) = &self.link {
+            latency.forget();
+            per_byte.forget();
+        }
+    }
+
     /// Notes an operation.
     pub fn note(&self, bytes: usize, took: Duration) {
         let took = took.as_secs_f64();
+        if let Some(Link { latency, per_byte }) = &self.link {
+            if bytes <= MAX_SHORT_BYTES { latency.note(took) } else { per_byte.note(took / bytes as f64) }
+        }
         if bytes <= MAX_SHORT_BYTES {
             let latency = self.latency();
             let took = took.min(MAX_STALL_FACTOR * latency.max(EXPECTED_LATENCY_SECONDS));

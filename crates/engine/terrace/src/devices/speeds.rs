@@ -1,23 +1,83 @@
-//! The assumed speed of a target: the mean of its tier.
+//! The assumed speed of a target: the mean of its tier, or of those targets of its tier that are equally far away.
 //!
 //! A target's measured speed depends on its load at that time. If the plan used each target's last measurement, all writers
 //! would go to the same target, and leave it at the same time.
+
+use smallvec::SmallVec;
+
+use super::device::Device;
 
 /// A target whose time is more than this multiple of the fastest one's time is an outlier.
 const OUTLIER_FACTOR: f64 = 8.0;
 /// A time up to this, in seconds, may come from waiting for other operations, so it makes no target an outlier.
 pub const MAX_QUEUE_SECONDS: f64 = 1e-3;
+/// Targets behind a network are equally far away if the times over their links differ by less than this factor.
+const LINK_FACTOR: f64 = 2.0;
 
-/// Returns the assumed time of a target, in seconds, from its measured time and those of `all` targets of its tier: the mean
-/// without outliers. A time up to `brief` is never an outlier.
-pub fn usual_seconds(own: f64, all: impl Iterator<Item = f64> + Clone, brief: f64) -> f64 {
-    let least = all.clone().fold(f64::INFINITY, f64::min);
-    let usual = |need: &f64| *need <= (OUTLIER_FACTOR * least).max(brief);
-    if !usual(&own) {
-        return own;
+/// The assumed times of the targets of a tier.
+pub struct AssumedTimes<'a, N, L> {
+    peers: &'a [Device],
+    /// The measured time of a target.
+    need: N,
+    /// The time over a target's link.
+    link: L,
+    /// A time up to this is never an outlier.
+    brief: f64,
+    /// The time over the quickest link.
+    nearest: f64,
+    /// The assumed times at each distance that was asked for.
+    known: SmallVec<[(i32, Usual); 2]>,
+}
+
+impl<'a, N: Fn(&Device) -> f64, L: Fn(&Device) -> Option<f64>> AssumedTimes<'a, N, L> {
+    /// `need` is the measured time of a target, `link` the time over its link if it is known, both in seconds.
+    pub fn new(peers: &'a [Device], need: N, link: L, brief: f64) -> Self {
+        let nearest = peers.iter().filter_map(&link).fold(f64::INFINITY, f64::min);
+        AssumedTimes { peers, need, link, brief, nearest, known: SmallVec::new() }
     }
-    let (sum, count) = all.filter(usual).fold((0.0, 0.0), |(sum, count), need| (sum + need, count + 1.0));
-    sum / count
+
+    /// Returns the assumed time of one of the targets.
+    pub fn seconds(&mut self, device: &Device) -> f64 {
+        let distance = self.distance(device);
+        let own = (self.need)(device);
+        if let Some((_, usual)) = self.known.iter().find(|(known, _)| *known == distance) {
+            return usual.seconds(own);
+        }
+        let alike = self.peers.iter().filter(|peer| self.distance(peer) == distance);
+        let usual = Usual::of(alike.map(&self.need), self.brief);
+        self.known.push((distance, usual));
+        usual.seconds(own)
+    }
+
+    /// Returns a number for the distance of a target. One whose link is not known counts as near, so that it is used, and
+    /// thereby measured.
+    fn distance(&self, device: &Device) -> i32 {
+        let time = (self.link)(device).unwrap_or(self.nearest);
+        if time > self.nearest { (time / self.nearest).log(LINK_FACTOR).min(64.0) as i32 } else { 0 }
+    }
+}
+
+/// The usual time of some targets: the mean without outliers.
+#[derive(Clone, Copy)]
+struct Usual {
+    mean: f64,
+    /// Longer times are outliers.
+    most: f64,
+}
+
+impl Usual {
+    fn of(all: impl Iterator<Item = f64> + Clone, brief: f64) -> Usual {
+        let least = all.clone().fold(f64::INFINITY, f64::min);
+        let most = (OUTLIER_FACTOR * least).max(brief);
+        let usual = all.filter(|need| *need <= most);
+        let (sum, count) = usual.fold((0.0, 0.0), |(sum, count), need| (sum + need, count + 1.0));
+        Usual { mean: sum / count, most }
+    }
+
+    /// Returns the assumed time of a target with this measured time.
+    fn seconds(&self, own: f64) -> f64 {
+        if own <= self.most { self.mean } else { own }
+    }
 }
 
 #[cfg(test)]
@@ -33,10 +93,11 @@ mod tests {
 
     #[test]
     fn targets_of_a_tier_are_alike_but_for_odd_ones() {
-        let of = |all: &[f64]| all.iter().map(|own| usual_seconds(*own, all.iter().copied(), 0.0)).collect::<Vec<_>>();
+        let usual_seconds = |own, all: &[f64], brief| Usual::of(all.iter().copied(), brief).seconds(own);
+        let of = |all: &[f64]| all.iter().map(|own| usual_seconds(*own, all, 0.0)).collect::<Vec<_>>();
         assert_eq!(of(&[1.0, 2.0, 6.0]), [3.0, 3.0, 3.0]);
         assert_eq!(of(&[1.0, 3.0, 9.0]), [2.0, 2.0, 9.0]);
-        assert_eq!(usual_seconds(9.0, [1.0, 9.0].into_iter(), 10.0), 5.0);
+        assert_eq!(usual_seconds(9.0, &[1.0, 9.0], 10.0), 5.0);
         assert!(of(&[0.0, 0.0]) == [0.0, 0.0] && of(&[f64::INFINITY]) == [f64::INFINITY]);
     }
 

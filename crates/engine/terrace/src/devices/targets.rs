@@ -35,8 +35,15 @@ pub struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    /// Opens one target of the tier with index `level`.
-    pub fn device(&self, tier: &TierConfig, level: usize, described: &TargetConfig, id: TargetId) -> Result<Device> {
+    /// Opens one target of the tier with index `level`, in the failure domain with number `domain`.
+    pub fn device(
+        &self,
+        tier: &TierConfig,
+        level: usize,
+        described: &TargetConfig,
+        id: TargetId,
+        domain: u32,
+    ) -> Result<Device> {
         let path = tier.place_name(described);
         let context = || format!("tier {:?}: opening target {}", tier.name, path.display());
         let OpenedTarget { mut target, trouble } = self.target(tier, described, id).map_err(Error::io(context()))?;
@@ -63,13 +70,15 @@ impl Opener<'_> {
         let latency = limits.as_ref().map_or(Duration::ZERO, |l| l.latency);
         let latency = profiled.map_or(latency, |p| Duration::try_from_secs_f64(p.latency).unwrap_or(latency));
         let speed = |set: Option<u64>, profiled: Option<f64>| {
-            Speed::expected(profiled.unwrap_or(set.map_or(usual, |rate| rate as f64)), latency)
+            let speed = Speed::expected(profiled.unwrap_or(set.map_or(usual, |rate| rate as f64)), latency);
+            if capabilities.remote { speed.over_link() } else { speed }
         };
         let space = target.space().unwrap_or_else(|_| Space::within(0, tier.capacity.map_or(u64::MAX, |c| c.0)));
         let device = Device {
             id,
             tier: level,
-            domain: described.domain.clone().unwrap_or_else(|| format!("target-{id}")),
+            domain,
+            node: tier.node_of(described),
             path,
             capacity: AtomicU64::new(space.capacity),
             busy: AtomicU32::new(0),

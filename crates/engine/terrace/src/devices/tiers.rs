@@ -1,5 +1,6 @@
 //! The store's tiers and targets, and their state as this process sees it.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ impl Tiers {
         let mut tiers = Vec::new();
         let mut devices: Vec<Device> = Vec::new();
         let learned = std::fs::read_to_string(dir.join(LEARNED_FILE)).unwrap_or_default();
+        let mut domains = HashMap::new();
         let opener = Opener { store, dir, ids, profiled: terrace_predict::profiled(&learned) };
         for (level, tier) in config.tiers.iter().enumerate() {
             tiers.push(Tier {
@@ -57,7 +59,9 @@ impl Tiers {
             });
             for described in &tier.targets {
                 let id = described.number.unwrap_or(devices.len() as TargetId);
-                devices.push(opener.device(tier, level, described, id)?);
+                let count = domains.len() as u32;
+                let domain = *domains.entry(tier.domain_of(described, id)).or_insert(count);
+                devices.push(opener.device(tier, level, described, id, domain)?);
             }
         }
         let mut index = vec![None; devices.iter().map(|d| usize::from(d.id) + 1).max().unwrap_or(0)];
@@ -67,13 +71,24 @@ impl Tiers {
         Ok(Tiers { tiers, devices, index })
     }
 
+    /// Returns the index of a target in `devices`.
+    pub fn position(&self, id: TargetId) -> Option<usize> {
+        self.index.get(usize::from(id)).copied().flatten()
+    }
+
     /// Returns a target by its number.
     pub fn device(&self, id: TargetId) -> Result<&Device> {
-        let at = self.index.get(usize::from(id)).copied().flatten();
-        at.and_then(|at| self.devices.get(at)).ok_or_else(|| Error::Damaged {
+        self.position(id).and_then(|at| self.devices.get(at)).ok_or_else(|| Error::Damaged {
             what: "a replica's record".into(),
             reason: format!("the store has no target {id}"),
         })
+    }
+
+    /// Returns all targets of a target's tier.
+    pub fn peers(&self, device: &Device) -> &[Device] {
+        let first = self.devices.partition_point(|other| other.tier < device.tier);
+        let count = self.devices[first..].partition_point(|other| other.tier == device.tier);
+        &self.devices[first..first + count]
     }
 
     /// Returns a target's tier.
@@ -118,10 +133,10 @@ impl Tiers {
     /// Returns how many replicas an extent can have on these tiers: the number of their failure domains.
     pub fn domains(&self, allowed: TierSet, persistent: bool) -> usize {
         let usable = |d: &&Device| allowed.has(d.tier as u8) && (self.tier(d).persistent || !persistent);
-        let mut names: Vec<&str> = self.devices.iter().filter(usable).map(|d| d.domain.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names.len()
+        let mut domains: Vec<u32> = self.devices.iter().filter(usable).map(|d| d.domain).collect();
+        domains.sort_unstable();
+        domains.dedup();
+        domains.len()
     }
 
     /// Reads the current state of a target. A target that is filled to its tier's watermark counts as full.

@@ -217,7 +217,7 @@ impl Mover {
             extent.replicas.iter().map(|r| r.target).chain(self.catalog.owed_to(task)?).collect();
         let placer = self.placer_for(task.object, &owed.key);
         let lower = placer.allowed(device.tier + 1..self.tiers.tiers.len());
-        let Some(target) = placer.place_on(lower, extent.raw_len as usize, &chosen, true) else {
+        let Some(target) = placer.place_on(lower, extent, &chosen, true) else {
             return Ok(vec![forgive]);
         };
         Ok(owe_instead(&owed.key, *task, target, owed.raw_len, None).into())
@@ -227,7 +227,7 @@ impl Mover {
     fn owe_elsewhere(&self, task: &Task, owed: &Owed, extent: &Extent) -> Result<Option<Vec<Edit>>> {
         let others = self.catalog.owed_to(task)?.into_iter().filter(|target| *target != task.target);
         let chosen: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(others).collect();
-        let places = self.placer_for(task.object, &owed.key).place_more(extent.raw_len as usize, 1, &chosen);
+        let places = self.placer_for(task.object, &owed.key).place_more(extent, 1, &chosen);
         // Its own target may be usable again by now. Then the replica stays pending there.
         let Some(target) = places.first().map(|placed| placed.target).filter(|target| *target != task.target) else {
             return Ok(None);

@@ -46,7 +46,7 @@ impl Mover {
                 entries.push(Entry {
                     key: candidates.len() as u64,
                     bytes: u64::from(replica.stored),
-                    target: target as u8,
+                    target: target as u16,
                     score,
                 });
                 candidates.push(Candidate { key: key.clone(), object: object.id, extent: extent.clone() });

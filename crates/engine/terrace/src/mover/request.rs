@@ -30,7 +30,7 @@ impl Mover {
             }
             let beside: Vec<TargetId> = all().collect();
             let tiers = TierSet::of([level]);
-            match self.placer_for(object.id, key).place_on(tiers, extent.raw_len as usize, &beside, true) {
+            match self.placer_for(object.id, key).place_on(tiers, extent, &beside, true) {
                 Some(target) => {
                     edits.push(owe(key, Task { target, ..task }, extent, None));
                     moved.made += 1;
@@ -63,7 +63,7 @@ impl Mover {
                 let taken: Vec<TargetId> = taken.chain(chosen.iter().copied()).collect();
                 let placer = self.placer_for(object.id, key);
                 let tiers = placer.allowed(others.clone());
-                let place = || placer.place_on(tiers, extent.raw_len as usize, &taken, true);
+                let place = || placer.place_on(tiers, extent, &taken, true);
                 // Without another place, this one leaves when a replica exists that is already pending.
                 let pending = || owed.iter().copied().find(|target| self.takes(*target, extent));
                 match if enough { None } else { place().or_else(pending) } {
@@ -192,7 +192,7 @@ impl Mover {
         let outlives = chosen.iter().any(|target| persistent(*target)) || stay().any(|r| self.outlives(r));
         let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
         let placer = self.placer_for(object, key);
-        let place = placer.place_on(others, left.raw_len as usize, &beside, volatile);
+        let place = placer.place_on(others, left, &beside, volatile);
         // A move must not make the extent volatile.
         if let Some(target) = place.filter(|target| volatile || outlives || persistent(*target)) {
             edits.push(owe(key, task_at(object, left, target), left, Some(replica.target)));
@@ -207,7 +207,7 @@ impl Mover {
         } else {
             moved.kept += 1;
             let is_in_memory = beside.iter().any(|target| !persistent(*target));
-            let may_be = || placer.place_on(others, left.raw_len as usize, &beside, true).is_some();
+            let may_be = || placer.place_on(others, left, &beside, true).is_some();
             moved.kept_from_memory += u64::from(is_in_memory || may_be());
         }
         Ok(())
@@ -233,12 +233,12 @@ impl Mover {
         let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
         let outlives = volatile || !persistent(from) || beside.iter().any(|target| persistent(*target));
         let placer = self.placer_for(object, key);
-        let place = placer.place_on(others, left.raw_len as usize, &beside, volatile);
+        let place = placer.place_on(others, left, &beside, volatile);
         let place = place.filter(|target| outlives || persistent(*target));
         if place.is_none() && !outlives {
             moved.kept += 1;
             let is_in_memory = beside.iter().any(|target| !persistent(*target));
-            let may_be = || placer.place_on(others, left.raw_len as usize, &beside, true).is_some();
+            let may_be = || placer.place_on(others, left, &beside, true).is_some();
             moved.kept_from_memory += u64::from(is_in_memory || may_be());
             return;
         }

@@ -25,7 +25,7 @@ use terrace_cost::{Costs, Expected};
 use terrace_format::frame::{Coded, Identity};
 use terrace_plan::policy::{Ack, Budget, Policy};
 use terrace_plan::snapshot::TierSet;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use self::lessons::{Aim, Known, SHORT_EXTENT_BYTES};
 use self::planner::Pace;
@@ -107,7 +107,7 @@ impl<'a> Placer<'a> {
     /// targets. The plan is empty if no target has room.
     pub fn place(&self, offset: u64, raw: &[u8]) -> ExtentPlan {
         let reads = self.reads(offset, raw.len());
-        let site = Site { wanted: self.wanted, beside: &[], reads };
+        let site = Site { wanted: self.wanted, beside: &[], reads, hash: self.hash(offset) };
         let costs = self.costs();
         let mut placement = self.plan_with(raw.len(), &site, &costs);
         if let Some(first) = placement.replicas.first()
@@ -169,17 +169,19 @@ impl<'a> Placer<'a> {
     }
 
     /// Plans up to `missing` more replicas of an extent, in addition to those on `beside`.
-    pub fn place_more(&self, length: usize, missing: usize, beside: &[TargetId]) -> ReplicaPlans {
+    pub fn place_more(&self, extent: &Extent, missing: usize, beside: &[TargetId]) -> ReplicaPlans {
         let wanted = Policy { replicas: missing.min(255) as u8, ..self.wanted };
-        self.plan(length, &Site { wanted, beside, reads: 0.0 }).replicas
+        let site = Site { wanted, beside, reads: 0.0, hash: self.hash(extent.offset) };
+        self.plan(extent.raw_len as usize, &site).replicas
     }
 
     /// Returns a target for one more replica of an extent on these tiers. `volatile` alone decides whether it may be in
     /// memory.
-    pub fn place_on(&self, tiers: TierSet, length: usize, beside: &[TargetId], volatile: bool) -> Option<TargetId> {
+    pub fn place_on(&self, tiers: TierSet, extent: &Extent, beside: &[TargetId], volatile: bool) -> Option<TargetId> {
         let (ack, max_latency, persistent) = (Ack::Placed, None, false);
         let wanted = Policy { replicas: 1, tiers, volatile, persistent, ack, max_latency, ..self.wanted };
-        self.plan(length, &Site { wanted, beside, reads: 0.0 }).replicas.first().map(|placed| placed.target)
+        let site = Site { wanted, beside, reads: 0.0, hash: self.hash(extent.offset) };
+        self.plan(extent.raw_len as usize, &site).replicas.first().map(|placed| placed.target)
     }
 
     /// Returns those of these tiers on which replicas may be.
@@ -190,7 +192,8 @@ impl<'a> Placer<'a> {
     /// Plans the replicas of a stored extent again, such that few of them move. With `stay`, they keep their targets.
     /// Returns none if no better plan is known.
     pub fn replan(&self, extent: &Extent, raw: &[u8], stay: bool) -> ReplicaPlans {
-        let site = Site { wanted: self.wanted, beside: &[], reads: self.reads(extent.offset, raw.len()) };
+        let (reads, hash) = (self.reads(extent.offset, raw.len()), self.hash(extent.offset));
+        let site = Site { wanted: self.wanted, beside: &[], reads, hash };
         let costs = match self.pinned {
             Some(_) => self.costs(),
             None => Arc::new(self.surveyed(extent, raw)),
@@ -297,6 +300,11 @@ impl<'a> Placer<'a> {
         };
         self.planning.lessons.learn(&self.known, encoding, encoded);
         Ok(replica)
+    }
+
+    /// Returns a hash of the object and an extent's place in it.
+    fn hash(&self, offset: u64) -> u64 {
+        xxh3_64_with_seed(&offset.to_le_bytes(), self.file)
     }
 
     /// Returns how often bytes are expected to be read.

@@ -3,17 +3,19 @@
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
+use smallvec::SmallVec;
 use terrace_catalog::{Replica, TargetId};
 use terrace_codec::Encoding;
 use terrace_cost::Costs;
 use terrace_cost::Weights;
+use terrace_format::frame::MAX_EXTENT_BYTES;
 use terrace_plan::explain::{Explanation, explain};
 use terrace_plan::plan::{GaveWay, Memo, Piece, Plan, Want, plan, replan};
 use terrace_plan::policy::{Ack, Policy, Resolution};
-use terrace_plan::snapshot::{MAX_TARGETS, PAGE_BYTES, Snapshot, Target, TargetSet, Tier, TierSet};
+use terrace_plan::snapshot::{PAGE_BYTES, Snapshot, Target, TargetSet, Tier, TierSet};
 
 use super::{ExtentPlan, ReplicaPlan, ReplicaPlans};
-use crate::devices::{self, Device, Tiers};
+use crate::devices::{self, AssumedTimes, Device, Tiers};
 use crate::report::TierState;
 
 /// Speeds and domains are read again after this time. Space, load and whether a target works are read for each request.
@@ -39,6 +41,8 @@ pub(crate) struct Site<'a> {
     pub beside: &'a [TargetId],
     /// The number of expected reads.
     pub reads: f64,
+    /// A hash of their key and place.
+    pub hash: u64,
 }
 
 /// A device's speed in bytes per second, for writes and for reads.
@@ -76,11 +80,13 @@ impl Planner {
             let lasts = |id: &TargetId| tiers.device(*id).is_ok_and(|device| tiers.tier(device).persistent);
             wanted.volatile |= site.beside.iter().any(lasts);
         }
-        let taken = |device: &Device| {
-            site.beside.iter().any(|id| tiers.device(*id).is_ok_and(|beside| beside.domain == device.domain))
+        let taken: SmallVec<[u32; 4]> =
+            site.beside.iter().filter_map(|id| Some(tiers.device(*id).ok()?.domain)).collect();
+        let targets = match taken[..] {
+            [] => TargetSet::ALL,
+            _ => set_of_targets(tiers, |device| !taken.contains(&device.domain)),
         };
-        let targets = set_of_targets(tiers, |device| !taken(device));
-        let want = Want { bytes: bytes as u64, reads: site.reads, targets };
+        let want = Want { bytes: bytes as u64, reads: site.reads, targets, hash: Some(site.hash) };
         let placed = self.plan_now(tiers, |snapshot, memo| {
             let placed = placement(plan_within_budget(&want, snapshot, wanted, costs, memo)?, tiers, bytes);
             let is_slow = wanted.max_latency.is_some_and(|most| latency_of_first(&placed, tiers, snapshot) > most);
@@ -110,7 +116,7 @@ impl Planner {
     /// The bytes per second at which the planner expects a device to be written and read. On a filling device this includes the
     /// cost of displacing other bytes.
     pub fn pace(&self, tiers: &Tiers, device: &Device) -> Pace {
-        let at = tiers.devices.iter().position(|other| other.id == device.id);
+        let at = tiers.position(device.id);
         let State { tiers: held, .. } = &mut *self.state.lock();
         // No plan was made since, so the speeds are current.
         let is_fresh = held.as_ref().is_some_and(|(made, _)| made.elapsed() < TIERS_FRESH_TIME);
@@ -143,11 +149,11 @@ impl Planner {
         stay: bool,
     ) -> ReplicaPlans {
         let holds = |device: &Device| stored.iter().any(|replica| replica.target == device.id);
-        let targets = set_of_targets(tiers, |device| !stay || holds(device));
-        let want = Want { bytes: bytes as u64, reads: site.reads, targets };
+        let targets = if stay { set_of_targets(tiers, holds) } else { TargetSet::ALL };
+        let want = Want { bytes: bytes as u64, reads: site.reads, targets, hash: Some(site.hash) };
         let pages = (bytes as u64).div_ceil(PAGE_BYTES) as u32;
         let piece = |replica: &Replica| {
-            let target = tiers.devices.iter().position(|device| device.id == replica.target)? as u8;
+            let target = tiers.position(replica.target)? as u16;
             Some(Piece { start: 0, pages, target, encoding: replica.encoding, stored: replica.stored.into() })
         };
         let present: Vec<Piece> = stored.iter().filter_map(piece).collect();
@@ -174,7 +180,7 @@ impl Planner {
         resolutions: &[Resolution],
     ) -> Explanation {
         let State { memo, .. } = &mut *self.state.lock(); // see the field
-        let want = Want { reads: site.reads, ..Want::bytes(bytes) };
+        let want = Want { reads: site.reads, hash: Some(site.hash), ..Want::bytes(bytes) };
         // Without a plan the explanation says why there is none.
         let plan = plan(&want, snapshot, &site.wanted, costs, memo).ok();
         explain(&want, snapshot, &site.wanted, costs, resolutions, plan)
@@ -191,7 +197,7 @@ impl Planner {
         costs: &Costs,
     ) -> Encoding {
         let targets = set_of_targets(tiers, |other| other.id == device.id);
-        let want = Want { bytes: bytes as u64, reads, targets };
+        let want = Want { reads, targets, ..Want::bytes(bytes as u64) };
         let (all, ack, max_latency) = (TierSet::ALL, Ack::Placed, None);
         let wanted = Policy { replicas: 1, volatile: true, persistent: false, tiers: all, ack, max_latency, ..wanted };
         let planned = self.plan_now(tiers, |snapshot, memo| {
@@ -205,10 +211,9 @@ impl Planner {
 
 /// Returns the snapshot of the tiers, after an update.
 fn refresh_snapshot<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option<&'a mut Snapshot> {
-    let devices = || tiers.devices.iter().take(MAX_TARGETS);
     let old = held.as_ref().is_none_or(|(made, snapshot)| {
         let up = snapshot.targets().iter().map(|target| target.up);
-        made.elapsed() > TIERS_FRESH_TIME || !up.eq(devices().map(|device| device.state() == TierState::Ok))
+        made.elapsed() > TIERS_FRESH_TIME || !up.eq(tiers.devices.iter().map(|device| device.state() == TierState::Ok))
     });
     if old {
         let (levels, mut targets) = describe_tiers(tiers);
@@ -217,7 +222,7 @@ fn refresh_snapshot<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers
         }
         *held = snapshot_of(tiers, levels, targets).map(|snapshot| (Instant::now(), snapshot));
     } else if let Some((_, snapshot)) = held {
-        for (at, device) in devices().enumerate() {
+        for (at, device) in tiers.devices.iter().enumerate() {
             snapshot.set_space(at, device.free(), 0);
             snapshot.set_load(at, device.load());
         }
@@ -275,11 +280,10 @@ pub(crate) fn snapshot_of(tiers: &Tiers, levels: Vec<Tier>, targets: Vec<Target>
     Some(Snapshot::new(levels, targets, CORE_WATTS).ok()?.filled(filled(tiers)))
 }
 
-/// Returns the used share of each tier, from 0 to 1.
+/// Returns the used share of each tier, from 0 to 1. Each tier has targets.
 fn filled(tiers: &Tiers) -> impl Iterator<Item = f64> + '_ {
-    (0..tiers.tiers.len()).map(|tier| {
-        let devices = tiers.devices.iter().filter(|device| device.tier == tier);
-        let (taken, all) = devices.fold((0.0, 0.0), |(taken, all), device| {
+    tiers.devices.chunk_by(|a, b| a.tier == b.tier).map(|devices| {
+        let (taken, all) = devices.iter().fold((0.0, 0.0), |(taken, all), device| {
             let used = device.filled() as f64;
             (taken + used, all + used + device.free() as f64)
         });
@@ -293,33 +297,34 @@ fn filled(tiers: &Tiers) -> impl Iterator<Item = f64> + '_ {
 pub(crate) fn describe_tiers(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
     let levels =
         tiers.tiers.iter().map(|tier| Tier { name: tier.name.clone(), persistent: tier.persistent, watts: tier.watts });
-    let mut domains: Vec<&str> = Vec::new();
-    let mut targets: Vec<Target> = Vec::new();
-    for device in tiers.devices.iter().take(MAX_TARGETS) {
-        let domain = domains.iter().position(|domain| *domain == device.domain).unwrap_or(domains.len());
-        if domain == domains.len() {
-            domains.push(&device.domain);
+    let mut targets: Vec<Target> = Vec::with_capacity(tiers.devices.len());
+    for peers in tiers.devices.chunk_by(|a, b| a.tier == b.tier) {
+        let limit = |of: fn(&Target) -> f64| targets.iter().map(of).fold(f64::INFINITY, f64::min);
+        let (most_read, most_write) = (limit(|target| target.read), limit(|target| target.write));
+        let least_latency = targets.iter().map(|target| target.latency).fold(0.0, f64::max);
+        let (long, short) = (MAX_EXTENT_BYTES as usize, 0);
+        let read = |device: &Device| 1.0 / device.reading.rate();
+        let write = |device: &Device| 1.0 / device.writing.rate();
+        let latency = |device: &Device| device.writing.latency();
+        let mut reads = AssumedTimes::new(peers, read, |device| device.reading.link_time(long), 0.0);
+        let mut writes = AssumedTimes::new(peers, write, |device| device.writing.link_time(long), 0.0);
+        let link = |device: &Device| device.writing.link_time(short);
+        let mut latencies = AssumedTimes::new(peers, latency, link, devices::MAX_QUEUE_SECONDS);
+        for device in peers {
+            targets.push(Target {
+                tier: device.tier as u8,
+                domain: device.domain,
+                read: (1.0 / reads.seconds(device)).min(most_read),
+                write: (1.0 / writes.seconds(device)).min(most_write),
+                latency: latencies.seconds(device).max(least_latency),
+                free: device.free(),
+                reserved: 0,
+                load: device.load(),
+                lanes: Device::DEVICE_LANES,
+                plain: tiers.tier(device).plain,
+                up: device.state() == TierState::Ok,
+            });
         }
-        let before = || targets.iter().filter(|target| usize::from(target.tier) < device.tier);
-        let limit = |of: fn(&Target) -> f64| before().map(of).fold(f64::INFINITY, f64::min);
-        let (read, write) = (limit(|target| target.read), limit(|target| target.write));
-        let latency = before().map(|target| target.latency).fold(0.0, f64::max);
-        let peers = tiers.devices.iter().filter(|peer| peer.tier == device.tier);
-        let taken =
-            |need: fn(&Device) -> f64, brief| devices::usual_seconds(need(device), peers.clone().map(need), brief);
-        targets.push(Target {
-            tier: device.tier as u8,
-            domain: domain as u32,
-            read: (1.0 / taken(|device| 1.0 / device.reading.rate(), 0.0)).min(read),
-            write: (1.0 / taken(|device| 1.0 / device.writing.rate(), 0.0)).min(write),
-            latency: taken(|device| device.writing.latency(), devices::MAX_QUEUE_SECONDS).max(latency),
-            free: device.free(),
-            reserved: 0,
-            load: device.load(),
-            lanes: Device::DEVICE_LANES,
-            plain: tiers.tier(device).plain,
-            up: device.state() == TierState::Ok,
-        });
     }
     (levels.collect(), targets)
 }
@@ -327,7 +332,7 @@ pub(crate) fn describe_tiers(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
 /// Returns the latency, in seconds, of the target of a plan's first replica.
 fn latency_of_first(placed: &ExtentPlan, tiers: &Tiers, snapshot: &Snapshot) -> f64 {
     let first = placed.replicas.first().map(|first| first.target);
-    let at = first.and_then(|first| tiers.devices.iter().position(|device| device.id == first));
+    let at = first.and_then(|first| tiers.position(first));
     at.and_then(|at| snapshot.targets().get(at)).map_or(0.0, |target| target.latency)
 }
 
@@ -335,7 +340,7 @@ fn latency_of_first(placed: &ExtentPlan, tiers: &Tiers, snapshot: &Snapshot) -> 
 fn placement(plan: &Plan, tiers: &Tiers, bytes: usize) -> ExtentPlan {
     let pieces = || plan.replicas.iter().filter_map(|pieces| pieces.first());
     let pages = pieces().map(|piece| piece.pages).min().unwrap_or(0);
-    let placed = |(target, encoding): (u8, Encoding)| {
+    let placed = |(target, encoding): (u16, Encoding)| {
         Some(ReplicaPlan { target: tiers.devices.get(usize::from(target))?.id, encoding })
     };
     let replicas = pieces().filter_map(|piece| placed((piece.target, piece.encoding))).collect();

@@ -5,11 +5,11 @@ use terrace_catalog::{Extent, Replica};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Result;
-use crate::devices::{Device, MAX_QUEUE_SECONDS, Tiers, usual_seconds};
+use crate::devices::{AssumedTimes, Device, MAX_QUEUE_SECONDS, Tiers};
 use crate::report::TierState;
 
 /// Returns an extent's replicas in the order in which they should be read: the fastest first, and those on devices that are
-/// away last. Devices of one tier count as equally fast. Of these, the device with the lowest load comes first. If loads are
+/// away last. Devices of one tier that are equally far away count as equally fast. Of these, the device with the lowest load comes first. If loads are
 /// equal, each process has its own order for each extent, so that many readers of the same bytes do not all use one device,
 /// and a second read of the same bytes uses the same device.
 pub fn nearest(tiers: &Tiers, extent: &Extent) -> Result<SmallVec<[Replica; 3]>> {
@@ -20,9 +20,9 @@ pub fn nearest(tiers: &Tiers, extent: &Extent) -> Result<SmallVec<[Replica; 3]>>
     for replica in &extent.replicas {
         let device = tiers.device(replica.target)?;
         let time = |device: &Device| device.reading.time(replica.stored as usize);
-        let peers = tiers.devices.iter().filter(|peer| peer.tier == device.tier);
-        let away = device.state() == TierState::Away;
-        timed.push((away, usual_seconds(time(device), peers.map(time), MAX_QUEUE_SECONDS), device.load(), *replica));
+        let link = |device: &Device| device.reading.link_time(replica.stored as usize);
+        let seconds = AssumedTimes::new(tiers.peers(device), time, link, MAX_QUEUE_SECONDS).seconds(device);
+        timed.push((device.state() == TierState::Away, seconds, device.load(), *replica));
     }
     let turn = |of: &Replica| {
         let own = [extent.write, extent.frame_offset(), of.target.into(), std::process::id().into()];
@@ -84,5 +84,41 @@ mod tests {
         was_slower(99.0);
         let to_odd = |extent| nearest(&store.engine.tiers, extent).expect("replicas")[0].target == devices[0].id;
         assert!(!extents.iter().any(to_odd));
+    }
+
+    /// Three buckets in one tier. The mean of a bucket's times hid a distance of less than a factor of eight, as it should
+    /// hide that a bucket is busy.
+    #[cfg(feature = "services-memory")]
+    #[test]
+    fn reads_take_the_nearer_targets_of_a_tier_though_they_are_busy() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let text = "[store]\nreplicas = { default = 3 }\n[[tier]]\nname = 'peers'\nkind = 'object'\nservice = 'memory'\n\
+                    targets = ['/a', '/b', '/c']\n";
+        let config = Config::parse(text, "test").expect("a configuration");
+        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        let replicated = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
+        store.put_bytes(b"k", &terrace_testkit::noise(30 << 20, 1), &replicated).expect("puts");
+        let devices = &store.engine.tiers.devices;
+        let (_, extents) = store.engine.catalog.locate(b"k", 0, u64::MAX).expect("looks").expect("an object");
+        // The times of reads on each target, in milliseconds. Returns how many reads each gets first.
+        let counts = |times: [&[f64]; 3]| {
+            for (device, times) in devices.iter().zip(times) {
+                device.reading.forget_link();
+                for _ in 0..100 {
+                    times.iter().for_each(|time| device.reading.note(1 << 20, Duration::from_secs_f64(time / 1e3)));
+                }
+            }
+            let mut counts = [0; 3];
+            for extent in &extents {
+                counts[usize::from(nearest(&store.engine.tiers, extent).expect("replicas")[0].target)] += 1;
+            }
+            counts
+        };
+        let all = counts([&[10.0], &[10.0], &[10.0]]);
+        assert!(all.iter().all(|count| *count >= 4), "{all:?}");
+        let busy = counts([&[10.0, 70.0], &[10.0], &[10.0]]);
+        assert!(busy.iter().all(|count| *count >= 4), "busy at times, not distant: {busy:?}");
+        let distant = counts([&[30.0], &[10.0], &[10.0]]);
+        assert!(distant[0] == 0 && distant[1] >= 4 && distant[2] >= 4, "{distant:?}");
     }
 }

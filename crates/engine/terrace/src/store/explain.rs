@@ -40,8 +40,9 @@ pub struct Explained {
     pub distribution: Option<String>,
     /// Bits of information in a byte, by frequency alone.
     pub entropy: f64,
-    /// The place and tier of each target that the explanation names by number.
-    pub targets: Vec<(String, String)>,
+    /// The tier and the place of each target that the explanation names by number, and the node that it is on, if that is
+    /// known.
+    pub targets: Vec<(String, String, Option<String>)>,
     /// The candidates, and the reasons for the choice.
     pub explanation: Explanation,
     /// The actual sizes of the replicas that are stored under the key.
@@ -145,7 +146,7 @@ impl Store {
             }
         };
         let snapshot = self.supposed(question.what_if)?;
-        let site = Site { wanted: policy.wanted, beside: &[], reads: MIN_EXPECTED_READS };
+        let site = Site { wanted: policy.wanted, beside: &[], reads: MIN_EXPECTED_READS, hash: 0 };
         let explanation =
             engine.planning.planner.explain(&snapshot, question.block.len() as u64, &site, &costs, &resolutions);
         let hint = question.options.element.map(terrace_predict::analyze::Elements::of);
@@ -161,7 +162,10 @@ impl Store {
                 .tiers
                 .devices
                 .iter()
-                .map(|device| (engine.tiers.tier(device).name.clone(), device.path.display().to_string()))
+                .map(|device| {
+                    let (tier, place) = (engine.tiers.tier(device).name.clone(), device.path.display().to_string());
+                    (tier, place, device.node.clone())
+                })
                 .collect(),
             explanation,
             measured: self.measured(question.key, question.block.len() as u64)?,

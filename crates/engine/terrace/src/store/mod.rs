@@ -276,6 +276,7 @@ impl Store {
                     ReplicaLocation {
                         tier: engine.tiers.tier(device).name.clone(),
                         target: device.path.display().to_string(),
+                        node: device.node.clone(),
                         encoding: replica.encoding.to_string(),
                         state: ReplicaState::Present,
                         stored: u64::from(replica.stored),
@@ -291,6 +292,7 @@ impl Store {
                     ReplicaLocation {
                         tier: engine.tiers.tier(device).name.clone(),
                         target: device.path.display().to_string(),
+                        node: device.node.clone(),
                         encoding: String::new(),
                         state: ReplicaState::Owed,
                         stored: 0,

@@ -195,7 +195,7 @@ impl<'a> Draft<'a> {
             if missing == 0 {
                 break;
             }
-            places = self.placer.place_more(raw.len(), missing, &taken);
+            places = self.placer.place_more(&extent, missing, &taken);
             if places.is_empty() {
                 // A replica that no target takes now becomes pending on one that may take it later.
                 owed.extend(self.placer.for_later(missing, &taken));

@@ -3,7 +3,7 @@
 use super::super::candidates::Candidate;
 use super::super::search::{Goal, NO_TARGET, Placed, Search};
 use super::line::Line;
-use crate::snapshot::MAX_TARGETS;
+use crate::snapshot::MAX_SEARCHED_TARGETS;
 
 /// Lays out replica 0 where it is cheapest, then the others on the remaining space. Returns the least cost of the
 /// others.
@@ -78,7 +78,7 @@ fn space_left_by_first(work: &Search) -> (Vec<u64>, Vec<u32>) {
 /// could choose among are merged, because replica 0 leaves the same number of pages on them together.
 fn least_cost_of_others(goal: &Goal, work: &Search) -> f64 {
     let (mut free, mut domains) = space_left_by_first(work);
-    let mut one: [u8; MAX_TARGETS] = std::array::from_fn(|domain| domain as u8);
+    let mut one: [u8; MAX_SEARCHED_TARGETS] = std::array::from_fn(|domain| domain as u8);
     for piece in &work.current[0] {
         let of = &work.lists[0][usize::from(piece.candidate)];
         let as_cheap = |other: &&Candidate| other.cost(goal.pages) == of.cost(goal.pages);

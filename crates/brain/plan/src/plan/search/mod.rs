@@ -13,7 +13,7 @@ use super::layout::lay_out_bound;
 use super::lengths::collect_piece_lengths;
 use super::scheme::Cost;
 use crate::policy::Replicas;
-use crate::snapshot::MAX_TARGETS;
+use crate::snapshot::MAX_SEARCHED_TARGETS;
 
 /// The maximum number of pages for which every split is tried. Longer requests are split only where a target or the
 /// budget becomes full, or a piece becomes empty or forbidden.
@@ -109,7 +109,7 @@ struct Run<'a> {
     tight: bool,
     /// Every split is tried, so that permutations of the same scheme can be skipped.
     every_split: bool,
-    used: [u16; MAX_TARGETS],
+    used: [u16; MAX_SEARCHED_TARGETS],
 }
 
 /// Finds the cheapest scheme and stores it in `best`. Returns its cost, or None if there is no scheme, and whether it
@@ -140,7 +140,7 @@ pub(super) fn search(mut goal: Goal, work: &mut Search) -> (Option<Cost>, bool) 
         floor: (0.0, 0.0),
         tight,
         every_split: goal.pages <= MAX_EXHAUSTIVE_PAGES || !tight,
-        used: [0; MAX_TARGETS],
+        used: [0; MAX_SEARCHED_TARGETS],
     };
     run.floor = run.lower_bound(0, 0);
     if run.floor.0 + run.floor.1 == f64::INFINITY {
