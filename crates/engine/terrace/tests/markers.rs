@@ -232,3 +232,18 @@ fn a_store_without_its_file_keeps_its_configuration() {
     fs::write(home.join("store"), file).unwrap();
     assert_eq!(Store::open(&home).unwrap().get(b"k").unwrap(), b"bytes");
 }
+
+/// Only a folder `segments` of somebody else was refused. The store wrote over the others, and `destroy` removed them.
+#[test]
+fn files_of_somebody_else_are_not_taken_for_a_targets_own() {
+    for name in ["files/precious", "plain/precious", "log/precious", "log-reach"] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a").join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "not ours").unwrap();
+        let config = Config::parse(&tier(dir.path(), "disk", &["a"], "layout = 'plain'"), "test").unwrap();
+        let refused = Store::init(&dir.path().join("store"), &config).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("no target's marker claims"), "{refused}");
+        assert_eq!(fs::read(&file).unwrap(), b"not ours");
+    }
+}

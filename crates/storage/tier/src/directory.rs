@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix_futex_sync::Mutex;
+use terrace_format::REACH_FILE;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
 use terrace_system::{failed_sync, open_regular};
 
 use super::again::{lost, open_to_write, write_again};
 use super::home_lock::HomeLock;
-use super::plain::Plain;
+use super::plain::{BYTES_FOLDER, FILES_FOLDER, Plain};
 use super::segment::{self, Segment};
 use super::used::Taken;
 use super::{
@@ -26,6 +27,8 @@ use super::{
 pub const MARKER_FILE: &str = "terrace-target";
 /// The folder of segments.
 pub(super) const SEGMENTS_FOLDER: &str = "segments";
+/// Where a target's own files are, beside its marker and its lock.
+const OWN_NAMES: [&str; 5] = [SEGMENTS_FOLDER, FILES_FOLDER, BYTES_FOLDER, "log", REACH_FILE];
 /// A segment of this length takes no more frames.
 const FULL_SEGMENT_BYTES: u64 = 256 << 20;
 /// The most files kept open for reading.
@@ -159,21 +162,18 @@ impl DirectoryTarget {
     /// Checks that a new target can be made at `root`. Creates the directory, and nothing in it.
     ///
     /// # Errors
-    /// `AlreadyExists` if it is a target already, or has a folder of segments without a target's marker: the store would take
-    /// the files there for its own.
+    /// `AlreadyExists` if it is a target already, or has files where a target has its own, without a target's marker: the store would
+    /// take them for its own.
     pub fn probe(root: &Path) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         match read_marker(root) {
             Ok(mark) => Err(another(root, &String::from_utf8_lossy(&mark))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let segments = root.join(SEGMENTS_FOLDER);
-                let reason = || {
-                    format!(
-                        "{} holds files that no target's marker claims; name an empty directory",
-                        segments.display()
-                    )
-                };
-                if is_empty(&segments) { Ok(()) } else { Err(io::Error::new(io::ErrorKind::AlreadyExists, reason())) }
+                let own = OWN_NAMES.map(|name| root.join(name));
+                let Some(held) = own.iter().find(|place| !is_empty(place)) else { return Ok(()) };
+                let held = held.display();
+                let reason = format!("{held} holds files that no target's marker claims; name an empty directory");
+                Err(io::Error::new(io::ErrorKind::AlreadyExists, reason))
             }
             Err(e) => Err(e),
         }

@@ -1,7 +1,7 @@
 //! Copies stored objects to files.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, StdoutLock, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
@@ -82,7 +82,7 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
     let mut would_write = Vec::new();
     let mut getter = Getter { store, get, owner: store.owner()?, bar: &bar, not_restored: NotRestored::default() };
     if !get.dry_run {
-        make_private(&wanted)?;
+        make_private(&wanted, &get.dest)?;
     }
     for wanted in &wanted {
         bar.set_message(name(&wanted.key));
@@ -185,10 +185,19 @@ enum Got {
     Bytes(u64),
 }
 
+/// Returns a symbolic link on the way from the destination folder to the folder of an object.
+fn find_link<'a>(Wanted { path, object, named, .. }: &'a Wanted, dest: &Path) -> Option<&'a Path> {
+    let is_directory = object.attributes.kind == Kind::Directory;
+    let below = path.ancestors().skip(usize::from(!is_directory)).take_while(|folder| !named && *folder != dest);
+    below.into_iter().find(|folder| folder.is_symlink())
+}
+
 /// Creates the directories with access for this user only, until they are filled and get their own modes.
-fn make_private(wanted: &[Wanted]) -> Result<()> {
+fn make_private(wanted: &[Wanted], dest: &Path) -> Result<()> {
     // Parents come last in the order, so iterate backwards.
-    for Wanted { path, .. } in wanted.iter().rev().filter(|w| !w.named && w.object.attributes.kind == Kind::Directory) {
+    let directories = wanted.iter().rev().filter(|w| !w.named && w.object.attributes.kind == Kind::Directory);
+    // Those behind a link are reported when they are handled.
+    for Wanted { path, .. } in directories.filter(|w| find_link(w, dest).is_none()) {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).with_context(|| format!("making {}", path_name(parent)))?;
         }
@@ -218,6 +227,7 @@ impl Getter<'_> {
         }
         tracing::info!(path = path_name(&wanted.path), "writing");
         let context = || format!("writing {}", path_name(&wanted.path));
+        self.check_place(wanted).with_context(context)?;
         self.write(wanted).map(Got::Bytes).with_context(context)
     }
 
@@ -239,6 +249,25 @@ impl Getter<'_> {
         }
         let mode = allowed_mode(&object.attributes, Owner::of(&metadata), self.owner);
         Ok(metadata.mode() & 0o7777 == mode && metadata.modified()? == modified(&object.attributes))
+    }
+
+    /// Checks that what is at the destination may be replaced, and that no symbolic link leads out of the destination folder.
+    fn check_place(&self, wanted: &Wanted) -> Result<()> {
+        let Wanted { path, named, .. } = wanted;
+        let is_special = |found: Metadata| !found.is_file() && !found.is_dir() && !found.is_symlink();
+        let found = if *named { fs::metadata(path) } else { fs::symlink_metadata(path) };
+        if found.is_ok_and(is_special) {
+            bail!(
+                "it is a device, a pipe or a socket, which is not replaced; name a file, or `-` for the standard output"
+            );
+        }
+        match find_link(wanted, &self.get.dest) {
+            Some(link) => {
+                let link = path_name(link);
+                bail!("{link} is a symbolic link, and is not followed; remove it, or name another destination")
+            }
+            None => Ok(()),
+        }
     }
 
     /// Writes one object to a temporary file and renames it, so that no file is ever partly written. Returns the number of bytes.

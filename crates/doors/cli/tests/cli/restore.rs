@@ -3,6 +3,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::process::Command;
 
 use serde_json::json;
 
@@ -99,4 +100,31 @@ fn owners_come_back_and_setuid_only_with_them() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(words.contains("the owner of 2 files is not restored") && words.contains("1 lost setuid"), "{words}");
     assert_eq!(mode(&place, "less/private/deep/setuid"), 0o755);
+}
+
+/// A pipe was replaced by a file, and so was `/dev/null` for root. Only files and folders were at destinations before.
+#[test]
+fn a_pipe_at_the_destination_is_not_replaced() {
+    let place = Place::new();
+    place.write("file", "bytes");
+    place.good(["put", "file", "d/pipe"]);
+    fs::create_dir(place.path("out")).unwrap();
+    assert!(Command::new("mkfifo").arg(place.path("out/pipe")).status().unwrap().success());
+    for arguments in [["get", "d/pipe", "out/pipe"], ["get", "d", "out"]] {
+        place.bad(arguments, &["a device, a pipe or a socket"]);
+        assert!(!fs::symlink_metadata(place.path("out/pipe")).unwrap().is_file());
+    }
+}
+
+/// A link of an older tree, where the newer one has a folder, led to files elsewhere.
+#[test]
+fn no_link_leads_out_of_the_destination() {
+    let place = Place::new();
+    place.write("tree/latest/x", "stored");
+    place.write("elsewhere/x", "not ours");
+    place.good(["put", "tree", "t"]);
+    fs::create_dir(place.path("out")).unwrap();
+    std::os::unix::fs::symlink(place.path("elsewhere"), place.path("out/latest")).unwrap();
+    place.bad(["get", "t", "out"], &["is a symbolic link, and is not followed"]);
+    assert_eq!(fs::read(place.path("elsewhere/x")).unwrap(), b"not ours");
 }

@@ -13,7 +13,9 @@ use terrace_system::boot::{BOOT_ID_FILE, read_id};
 use terrace_system::{Locked, failed_sync, open_regular, read_regular};
 
 use super::incarnation::read_incarnation;
+use super::mounts_noted::{find_remounted, note_mounts};
 use super::{refuse, write_file};
+use crate::config::Config;
 use crate::{Error, Result};
 
 /// Names the boot in which the catalog was last used, and the steps of recovery that are done.
@@ -46,7 +48,8 @@ pub enum Mark {
     /// It is being made from the log, or the process that made it died. `was_cut_off` says that it was in use when the
     /// machine went down.
     Unfinished { was_cut_off: bool },
-    /// It was in use when the machine went down, or its file system was unmounted; or it is in a copy of the directory.
+    /// It was in use when the machine went down, or when its file system or a target's was unmounted; or it is in a copy of the
+    /// directory.
     CutOff,
     /// There is no mark, or it cannot be read or is damaged.
     Unknown,
@@ -132,6 +135,7 @@ pub fn read_mark(dir: &Path) -> Result<Mark> {
         // Older versions did not name the boot.
         [CLEAN_WORD, ..] => Mark::CleanBefore,
         [id, ..] if !is_same_incarnation(id, &own) => Mark::CutOff,
+        _ if find_remounted(dir).is_some() => Mark::CutOff,
         [_] => Mark::ThisBoot,
         [_, RESTARTED_WORD] => Mark::Restarted,
         [_, UNFINISHED_WORD] => Mark::Unfinished { was_cut_off: false },
@@ -142,14 +146,14 @@ pub fn read_mark(dir: &Path) -> Result<Mark> {
 
 /// Notes that the catalog is in use in this boot, or is about to be made. This must come before the first write to it,
 /// because writes to it are not durable.
-pub fn mark_opened(dir: &Path) -> Result<()> {
+pub fn mark_opened(dir: &Path, config: &Config) -> Result<()> {
     let mark = read_mark(dir)?;
     let opened = mark.when_opened(has_catalog(dir));
-    if opened == mark {
-        Ok(())
-    } else {
-        write_file(&dir.join(MARK_FILE), opened.in_use(&boot_and_incarnation(dir)?).as_bytes())
+    if opened != mark {
+        write_file(&dir.join(MARK_FILE), opened.in_use(&boot_and_incarnation(dir)?).as_bytes())?;
     }
+    // After the mark, which says from now on that the store is cut off if a target was mounted again.
+    note_mounts(dir, config)
 }
 
 /// Notes that the catalog matches the targets and is in use. This must come after all commits of the recovery, because later

@@ -22,9 +22,14 @@ const MOUNTS_OF_BTRFS: &str = "/sys/fs/btrfs";
 /// Returns the name of the incarnation of `dir`. None if the kernel does not show it: on other file systems, or without
 /// `/sys`. All processes of the machine get the same name, also in containers, because these folders belong to no namespace.
 pub fn read_incarnation(dir: &Path) -> Option<String> {
-    let directory = fs::metadata(dir).ok()?;
-    let mount = find_by_device(directory.dev()).or_else(|| find_btrfs(dir))?;
-    Some(format!("{}.{}", fs::metadata(mount).ok()?.ino(), directory.ino()))
+    Some(format!("{}.{}", read_mount(dir)?, fs::metadata(dir).ok()?.ino()))
+}
+
+/// Returns a number for the mount of the file system that `dir` is on. None as for [`read_incarnation`].
+pub fn read_mount(dir: &Path) -> Option<u64> {
+    let device = fs::metadata(dir).ok()?.dev();
+    let mount = find_by_device(device).or_else(|| find_btrfs(dir))?;
+    Some(fs::metadata(mount).ok()?.ino())
 }
 
 fn find_by_device(device: u64) -> Option<PathBuf> {

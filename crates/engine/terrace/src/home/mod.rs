@@ -11,6 +11,7 @@ mod lock;
 mod locks;
 mod machine;
 mod mounts;
+mod mounts_noted;
 mod node_local;
 mod original;
 mod place_check;
@@ -25,6 +26,7 @@ pub use identity::{
 pub use leases::Leases;
 pub use lock::{StoreLock, lock_new_store, lock_store};
 pub use locks::Locks;
+pub use mounts_noted::{MOUNTS_FILE, find_remounted};
 pub use original::{check_identity, describe_copy, find_original, note_place};
 pub use place_check::check_place;
 pub use rules::Rules;

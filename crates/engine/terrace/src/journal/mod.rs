@@ -13,6 +13,7 @@ use terrace_catalog::{Catalog, Edit};
 
 use crate::Result;
 use crate::devices::{Device, Tiers};
+use crate::home::{find_remounted, refuse};
 
 /// Copies of the log are kept on this many persistent targets.
 const LOG_COPIES: usize = 3;
@@ -36,6 +37,7 @@ impl Journal {
         if synced + 1 >= sequence && synced > 0 {
             return self.copy_log(true);
         }
+        self.check_mounts()?;
         for device in &self.tiers.devices {
             let dirty = self.dirty_segments(device, synced)?;
             let done = if dirty.is_empty() { Ok(()) } else { device.target.sync(&dirty) };
@@ -57,6 +59,18 @@ impl Journal {
         self.catalog.log().sync(self.catalog.tail()?)?;
         terrace_system::fail::point("sync:log");
         self.copy_log(true)
+    }
+
+    /// Checks that no target's file system was mounted again since the store was opened: unsynced writes may be lost, and a sync of
+    /// what is left would succeed.
+    fn check_mounts(&self) -> Result<()> {
+        let Some(path) = find_remounted(&self.dir) else { return Ok(()) };
+        let reason = format!(
+            "the file system of {} was unmounted while the store was in use, and bytes may be lost; end the processes that have the \
+             store open: the next one compares everything",
+            path.display()
+        );
+        Err(refuse(&self.dir, &reason))
     }
 
     /// Syncs all files, and commits a mark for all commits before the first one with bytes in memory only. No power cut can damage

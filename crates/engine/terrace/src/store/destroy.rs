@@ -17,8 +17,8 @@ use super::Store;
 use crate::care::Discard;
 use crate::config::{Config, TargetConfig, TierConfig};
 use crate::home::{
-    DESTROYED_LINE, FORMAT_VERSION, boot, describe_copy, find_original, lock_store, read_config, read_state, refuse,
-    write_file,
+    DESTROYED_LINE, FORMAT_VERSION, MOUNTS_FILE, boot, describe_copy, find_original, lock_store, read_config,
+    read_state, refuse, write_file,
 };
 use crate::report::{RemainState, Remains, TargetRemains};
 use crate::{Error, Result, key};
@@ -28,7 +28,7 @@ const OWN_FOLDERS: [&str; 5] = ["catalog", "dumps", "keepers", "leases", "stream
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 /// Files, except those that identify the store.
-const OWN_FILES: [&str; 18] = [
+const OWN_FILES: [&str; 19] = [
     RESERVE_FILE,
     "boot",
     REACH_FILE,
@@ -47,6 +47,7 @@ const OWN_FILES: [&str; 18] = [
     "hotness.lock",
     "lock",
     "machine",
+    MOUNTS_FILE,
 ];
 /// Files that identify the store, in the order of their removal. Older versions wrote the second one as `terrace`.
 const LAST_FILES: [&str; 3] = ["terrace", "terrace.toml", "store"];

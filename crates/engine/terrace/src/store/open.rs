@@ -86,7 +86,7 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     }
     let was_cut_off = boot::read_mark(dir)?.was_cut_off();
     // Before anything is written to the catalog, which is not durable from then on.
-    boot::mark_opened(dir)?;
+    boot::mark_opened(dir, &config)?;
     let sole = take_sole(dir)?;
     if !boot::read_mark(dir)?.is_trusted() || !boot::has_catalog(dir) {
         Reserve::new(dir).prepare();
@@ -146,7 +146,7 @@ fn forget_distrusted_catalog(dir: &Path, lock: &Locked, config: &Config, log: &L
         let was_cut_off = boot::read_mark(dir)?.was_cut_off();
         Survey::new(dir, config, log)?.check(was_cut_off).map_err(advise_rebuild)?;
         boot::forget_catalog(dir)?;
-        boot::mark_opened(dir)?;
+        boot::mark_opened(dir, config)?;
     }
     boot::shared(dir, lock)
 }
