@@ -65,7 +65,7 @@ fn warnings_do_not_fail() {
     let (_, said) = check(text);
     assert!(
         said.iter()
-            .any(|d| d.message == "`p.a` is in the view twice; of what is written to it, the last in the file stays")
+            .any(|d| d.message == "`p.a` is in the view twice; if both are written, the one that is later in the file stays")
     );
     let (_, said) = check("dataset { var a, b int8 }\nview v { var a = a }\nreplica r { view v }");
     assert!(said.iter().any(|d| d.severity == Severity::Warning && d.message.contains("no replica stores all of `b`")));
