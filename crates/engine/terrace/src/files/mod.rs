@@ -6,8 +6,8 @@
 //! **Writes are buffered**, up to 16 MiB for each open file. They reach the store when a block (1 MiB) is complete, when the
 //! buffer is full, after five seconds, when a [`File`] is flushed or closed (*placed*), and when it is synced (*durable*).
 //! Users of the same `Files` see buffered bytes at once, other processes when they have reached the store. If a process is
-//! killed, its buffered bytes are lost, as those in the page cache are lost when the machine crashes. Writes of a block or more go to the
-//! store at once; those of [`File::write_behind`] just after they have been accepted.
+//! killed, its buffered bytes are lost, as those in the page cache are lost when the machine crashes. Writes of a block or more
+//! go to the store at once; those of [`File::write_behind`] just after they have been accepted.
 //!
 //! **Appended bytes get their offset when they reach the store** ([`File::append`]), so they overwrite nothing that other
 //! processes have appended. While other processes have the store open, appended bytes are not buffered.
