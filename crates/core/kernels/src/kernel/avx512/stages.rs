@@ -171,7 +171,7 @@ unsafe fn scatter<const N: usize, const STAGES: usize, const EQUAL: bool>(
             v = picked::<N, 2>(v, &picks[STAGES - 2]);
         }
         v = picked::<N, 1>(v, &picks[STAGES - 1]);
-        // A store writes 64 bytes, of which `valid` count; the next store overwrites the rest.
+        // A store writes 64 bytes. Only the first `valid` ones count; the next store overwrites the rest.
         each!(N, I, {
             if I + 1 < N {
                 // SAFETY: the caller promises that all of them lie within the destination.
