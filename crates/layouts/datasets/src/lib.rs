@@ -22,7 +22,8 @@
 //!
 //! **A replica that is an HDF5 file has a head before its bytes** (`layout/hdf5/` of `terrace-views`), which shifts all places behind
 //! it. The head follows from the declaration, and `settle.rs` writes it where it is pending. Any format of one file with each array
-//! in one piece could be a replica in the same way. Zarr has a file for each chunk, so `export/` writes it, or makes references for its readers.
+//! in one piece could be a replica in the same way. Zarr has a file for each chunk, so `export/` writes it, or makes
+//! references for its readers.
 //!
 //! ```
 //! use terrace::{Config, Store};
