@@ -15,10 +15,10 @@ pub use kind::SqliteKind;
 
 use terrace::tier::{KindError, register_kind};
 
-/// Registers `kind = "sqlite"`. A program calls this once, before it makes or opens a store.
+/// Registers `kind = "sqlite"`.
 ///
 /// # Errors
-/// [`KindError::Taken`] where it was called before.
+/// [`KindError::Taken`] if it was called before.
 pub fn register() -> Result<(), KindError> {
     register_kind("sqlite", SqliteKind)
 }

@@ -58,8 +58,8 @@ pub struct Extent {
     pub source: Option<Source>,
 }
 
-/// In a record, this value in place of the raw length, which is never 0, means that the extent has a source. Programs that
-/// do not know sources refuse the record.
+/// In the record of an extent with a source, this value is in place of the raw length, which is never 0. Programs that do not know
+/// sources refuse the record.
 const SOURCE_FOLLOWS: u32 = 0;
 /// Fields of an extent with a source.
 const EXTENT_FIELDS: [&str; 8] = ["offset", "length", "skip", "raw_len", "write", "replicas", "frame_len", "source"];
@@ -221,7 +221,7 @@ impl Attributes {
 /// An object, as recorded in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
-    /// Its number. A rename keeps it; a `put` to its key gives the key an object with a new one.
+    /// Its number. A rename keeps it; a `put` to its key makes a new object, with a new number.
     pub id: u64,
     /// The sequence of the last commit that changed it.
     pub generation: u64,

@@ -2,11 +2,11 @@
 
 use smallvec::SmallVec;
 
-/// The distances of the destination and of the source for each count. A few counts need no allocation.
+/// For each count, the distance from one run to the next: in the destination, in the source. A few counts need no allocation.
 pub type Steps = SmallVec<[(i64, i64); 3]>;
 
-/// A run of bytes that is copied repeatedly, once for each combination of the counts. Offsets are relative to the two
-/// buffers.
+/// A run of bytes that is copied repeatedly, as in nested loops, one for each of [`Moves::counts`]. Offsets are relative to the
+/// two buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The offset of the first run in the destination.
@@ -17,7 +17,7 @@ pub struct Move {
     pub size: u64,
     /// The number of bytes in a unit whose bytes are swapped; 1 swaps nothing.
     pub unit: u64,
-    /// The distances of `to` and `from` for each of the counts.
+    /// The distances between runs, for each of the counts.
     pub steps: Steps,
 }
 

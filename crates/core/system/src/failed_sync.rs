@@ -26,8 +26,9 @@ pub fn sync_all(file: &File) -> io::Result<()> {
 
 /// Notes that a sync of the file failed.
 pub fn note(file: &File) {
-    // The caller gets the error of the sync, which matters more. The note itself fails where the file system has become
-    // read-only, and there no later sync of the file can succeed with its bytes missing: nothing is acknowledged.
+    // Ignored, because the caller gets the error of the sync, which matters more. A file system that has become read-only takes
+    // no note, but refuses later writes and syncs, too, so nothing more is acknowledged. A file system that has no such bit loses
+    // the note: there the next sync of the file succeeds, although bytes are missing.
     let _ = file.metadata().and_then(|found| set_mode(file, found.permissions().mode() | FAILED_SYNC_BIT));
 }
 
@@ -37,7 +38,8 @@ pub fn has_failed(file: &File) -> io::Result<bool> {
 }
 
 /// Removes the note, after the file's bytes were written again, and before they are synced through the same open file. In this
-/// order no note is lost: if the bytes are refused again, this sync fails, no matter who noticed first, and after a crash the next one.
+/// order no note is lost. If the bytes are refused again, this sync fails, even if another process has seen the error already. If this
+/// process dies before it syncs, the next process's sync fails.
 pub fn forget(file: &File) -> io::Result<()> {
     let mode = file.metadata()?.permissions().mode();
     set_mode(file, mode & !FAILED_SYNC_BIT)

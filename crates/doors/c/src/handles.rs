@@ -1,6 +1,6 @@
 //! The stores that C has open. Handles are numbers that are never reused, so a closed or invalid handle is always detected.
 //!
-//! The map is replaced as a whole and never locked: after a fork, the child would inherit a lock whose holder does not exist in it.
+//! The map is replaced as a whole and never locked: after a fork, the child would inherit the lock, but not the thread that holds it.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -19,7 +19,7 @@ pub struct Store {
 }
 
 static OPEN_STORES: LazyLock<ArcSwap<HashMap<usize, Arc<Store>>>> = LazyLock::new(ArcSwap::default);
-/// Handles are as far apart as addresses of structures, and never null.
+/// Handles are multiples of this, like addresses of structures, and never null.
 const HANDLE_STEP: usize = 16;
 static NEXT_HANDLE: AtomicUsize = AtomicUsize::new(HANDLE_STEP);
 

@@ -67,18 +67,18 @@ fn collect(store: &Store, name: Option<&str>, keep: usize, show: Show) -> Result
     for name in names {
         let before = used(store)?;
         let dropped = gc::collect(store, &name, keep)?;
-        // Sync, because deleted space is freed once a sync covers the deletion; without it, the store would wait half a minute or for a
-        // later write.
+        // Sync, because deleted space is freed once a sync covers the deletion; without it, the space would come back only with the
+        // store's next sync.
         let freeing = store.sync().and_then(|()| store.reap_now());
         let freed = before.saturating_sub(used(store)?);
         let versions = count(dropped.versions.len() as u64, "version");
         let words = format!(
-            "{name}: {versions} dropped, {} bytes of chunks; {freed} bytes of the tiers are free again",
+            "{name}: {versions} with {} bytes of chunks deleted; {freed} bytes of the tiers are free again",
             dropped.bytes
         );
         let value = json!({"dump": name, "dropped": dropped.versions, "bytes": dropped.bytes, "freed": freed});
         show.result(&value, &words)?;
-        freeing.context("giving back the space of what was dropped")?;
+        freeing.context("freeing the space of deleted versions")?;
     }
     Ok(true)
 }

@@ -5,6 +5,15 @@
 //! numbers; [`gc`] drops old versions. The steps are modules of their own: [`chunk`], [`votes`] and [`table`] by [`halving`],
 //! [`plan`], [`exchange`]; [`simulate`](simulate::simulate) runs them for thousands of ranks without moving anything.
 //!
+//! **Steps are pure where possible, and simulated for 10,000 ranks** (`tests/scale.rs`). What ranks know about a chunk is collected at
+//! the chunk's home rank ([`halving`]), which alone decides where a shared chunk is stored, and tells the ranks that have it. Each
+//! rank computes the place of all other chunks itself, from each rank's load. No rank knows all chunks: only loads (4 bytes per
+//! rank), stores, versions and buffer lengths are gathered from all ranks.
+//!
+//! **No rank waits for one that has given up**: after each local step that may fail, all ranks agree whether it failed anywhere. **A
+//! version exists once a store has its `complete` record**, written after all stores are synced. A store's indexes say which of its
+//! data are needed, so [`gc`] needs no other store.
+//!
 //! ```
 //! use terrace::{Config, Store};
 //! use terrace_dump::transport::{World, threads::Threads};

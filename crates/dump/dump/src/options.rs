@@ -23,7 +23,7 @@ pub struct Options {
     pub replicas: u32,
     /// How buffers are divided into chunks.
     pub chunking: Chunking,
-    /// Which duplicates are left out.
+    /// The duplicates that are left out.
     pub duplicates: Duplicates,
     /// Whether partners are chosen by load; otherwise they are chosen by rank.
     pub by_load: bool,
@@ -50,7 +50,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns the options that must be the same on all ranks, which are all of them.
+    /// Returns all options as terms, because they must be the same on all ranks.
     pub(crate) fn terms(&self) -> Terms {
         let chunking = match self.chunking {
             Chunking::Fixed(size) => format!("{size} bytes"),

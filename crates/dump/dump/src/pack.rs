@@ -15,9 +15,8 @@ const MAX_PACK_BYTES: usize = 8 << 20;
 /// An idle storing thread stores a pack once it has this many bytes.
 const MIN_PACK_BYTES: usize = 512 << 10;
 
-/// Lets `work` gather chunks into packs while a thread stores them under keys that begin with `prefix`. With `once`,
-/// each distinct chunk is packed only once. Returns the result of `work` and the packs; all of them are stored by
-/// then.
+/// Lets `work` put chunks into packs, and stores these meanwhile, under keys that begin with `prefix`. With `once`, each distinct
+/// chunk is packed only once. Returns the result of `work` and the packs, once all are stored.
 pub fn pack<T>(
     store: &Store,
     prefix: &str,

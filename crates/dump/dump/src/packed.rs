@@ -29,12 +29,12 @@ impl Packed {
         self.places.extend(wanted.map(|(hash, place)| (hash, Place { pack: place.pack + first, ..place })));
     }
 
-    /// Returns whether it has a place for this chunk.
+    /// Returns whether the place of this chunk is known.
     pub fn has(&self, hash: &Hash) -> bool {
         self.places.contains_key(hash)
     }
 
-    /// Builds an index of those of the chunks whose places are known.
+    /// Builds an index of these chunks. Leaves out chunks whose place is unknown.
     pub fn index(&self, chunks: impl Iterator<Item = Hash>) -> Index {
         let mut index = Index::default();
         let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
@@ -94,7 +94,7 @@ impl Packed {
     }
 }
 
-/// Returns how many of these sorted places are read at once.
+/// Returns how many of these places, which are sorted, are read by one call.
 fn count_joint_reads(places: &[(Place, usize)]) -> usize {
     let Some((first, _)) = places.first() else { return 0 };
     let follows = |pair: &&[(Place, usize)]| {

@@ -127,7 +127,7 @@ fn unlike(store: &Store) {
     assert_eq!((scrubbed.checked > 0, scrubbed.bad, scrubbed.lost), (true, 0, 0));
 }
 
-/// One of each codec, and of each transform.
+/// The codecs of version 0.1, and each transform.
 const ENCODING_NAMES: [&str; 17] = [
     "none",
     "lz4",

@@ -12,6 +12,19 @@
 //! has. Bytes that an asynchronous replica does not have yet are *owed* (pending): the byte ranges are kept in an
 //! attribute of the replica's object, which the same commit updates.
 //!
+//! **A request sees one moment.** It records the state of the declaration and of all files (`state.rs`), reads only while that is
+//! unchanged, and commits only if it is. On a conflict it starts again. Processes hold no lock against each other.
+//!
+//! **Only `settle.rs` makes pending bytes**, from the other replicas. `sources.rs` selects the replicas to read, and skips pending
+//! ranges; an incomplete replica is no source while others are complete. Unreadable bytes become pending only if other replicas have
+//! them. Otherwise they stay, because their device may come back, and become zeros only if the user accepts the loss. The engine
+//! knows nothing of layouts, and `terrace-views` nothing of the store.
+//!
+//! **A replica that is an HDF5 file has a head before its bytes** (`layout/hdf5/` of `terrace-views`), which shifts all places behind
+//! it. The head follows from the declaration, and `settle.rs` writes it where it is pending. Any format of one file with each array
+//! in one piece could be a replica in the same way. Zarr has a file for each chunk, so `export/` writes it, or makes
+//! references for its readers.
+//!
 //! ```
 //! use terrace::{Config, Store};
 //! use terrace_datasets::Datasets;

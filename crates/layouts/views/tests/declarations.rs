@@ -64,8 +64,9 @@ fn warnings_do_not_fail() {
     let text = "dataset { var p struct { a, b, c float32 } }\nview viz { var pa { a } = p; var pba { b, a } = p }";
     let (_, said) = check(text);
     assert!(
-        said.iter()
-            .any(|d| d.message == "`p.a` is in the view twice; of what is written to it, the last in the file stays")
+        said.iter().any(
+            |d| d.message == "`p.a` is in the view twice; if the copies differ, the last one in the file is stored"
+        )
     );
     let (_, said) = check("dataset { var a, b int8 }\nview v { var a = a }\nreplica r { view v }");
     assert!(said.iter().any(|d| d.severity == Severity::Warning && d.message.contains("no replica stores all of `b`")));

@@ -55,23 +55,23 @@ pub struct Basis {
 /// The learned model of one candidate.
 #[derive(Clone, Debug, Default)]
 struct Entry {
-    /// The correction of the logarithm of the size, from the large sample to the whole.
+    /// Added to the logarithm of the large sample's size to predict that of the whole.
     large: Median,
-    /// The correction from the small sample.
+    /// Added to that of the small sample.
     small: Median,
-    /// The correction from the stand-in's small sample.
+    /// Added to that of the stand-in's small sample.
     stand_in: Median,
-    /// The correction from the filter's small sample.
+    /// Added to that of the filter's small sample.
     filter: Median,
-    /// The correction of the logarithm of the encoding time on the large sample.
+    /// Added to the logarithm of the encoding time per byte of the large sample to predict that of the whole.
     encode: Median,
-    /// The correction of the logarithm of the decoding time on the large sample.
+    /// The same for decoding.
     decode: Median,
     /// The logarithms of sizes, by class.
     classes: [Median; CLASS_COUNT],
     /// The logarithms of the times to encode and to decode.
     times: Regression,
-    /// The duration of a small and a large probe in seconds, on a machine of speed 1; 0 if unknown.
+    /// The duration of a small and a large probe, in bytes of reference work that are done meanwhile; 0 if unknown.
     effort: [f64; 2],
 }
 
@@ -245,8 +245,9 @@ impl Entry {
     }
 }
 
-/// Returns whether a candidate may be chosen. If anything was measured, some measurement has to predict the candidate,
-/// and no filter of another width may be better. If nothing was measured, the candidate must rarely do harm.
+/// Returns whether a candidate may be chosen. If anything was measured, a probe of the candidate, its stand-in or its filter is
+/// needed, and no filter of another width may be better. If nothing was measured, only untransformed encodings, and those other than
+/// pco on bytes of a known class, may be chosen.
 pub fn eligible(at: usize, evidence: &Evidence) -> bool {
     let told = !matches!(nearest_source(at, evidence).0, Source::Class(_));
     let plain = ALL_CANDIDATES[at].encoding.element == Element::Bytes;
@@ -261,7 +262,7 @@ pub fn fits(at: usize, evidence: &Evidence) -> bool {
     if !evidence.class.allows(candidate.width()) {
         return false;
     }
-    // Lz4 treats decimals stored as floats like narrow elements, so that pco is tried with either width.
+    // On decimals stored as floats, lz4 is best with a narrow width, which says nothing about pco. So pco is tried with either width.
     if candidate.encoding.codec == CodecId::Pco && candidate.width() > 2 {
         return true;
     }

@@ -1,5 +1,5 @@
-//! Pco: the numeric codec. The bytes left over behind the last complete element come first, uncompressed. With a wrong length, the
-//! decoder therefore does not find pco's magic number.
+//! Pco: the numeric codec. The bytes behind the last complete element are stored first, uncompressed. So a decoder that is given a
+//! wrong length does not find pco's magic number where it looks for it.
 
 use bytemuck::{Pod, cast_slice_mut, try_cast_slice, try_cast_slice_mut};
 use pco::ChunkConfig;

@@ -27,7 +27,7 @@ pub(crate) const MIN_STREAMED_BYTES: u64 = 8 << 20;
 /// The largest number of records that a vector kernel moves at once.
 pub(crate) const MAX_VECTOR_RECORDS: u64 = 64;
 
-/// A part of the innermost two counts: rows, and elements in each.
+/// A part of the two innermost loops of [`Moves`](crate::Moves): some rows, and some elements of each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Area {
     /// The offset added to the start of each move, in the destination and in the source.
@@ -49,7 +49,7 @@ struct Span {
     lines: bool,
 }
 
-/// Prepared moves with two distances each, by row and by element.
+/// Prepared moves, each with two steps: to the next row, and to the next element.
 pub(crate) struct Kernel {
     parts: Vec<Part>,
     /// Whether vectors that are whole cache lines are written past the caches.
@@ -79,9 +79,8 @@ impl Kernel {
         self.parts.iter().all(|part| part.vectors.as_ref().is_some_and(Vectors::is_wide))
     }
 
-    /// Executes the moves for an area, in blocks of rows and elements. The number of elements of a block is a multiple
-    /// of [`MAX_VECTOR_RECORDS`]. All accessed bytes must lie within the buffers. The area begins with the first
-    /// element.
+    /// Executes the moves for an area, in blocks of rows and elements. The number of elements of a block must be a multiple
+    /// of [`MAX_VECTOR_RECORDS`]. All accessed bytes must lie within the buffers. `area.first_element` must be 0.
     pub fn run(&self, area: Area, block: (u64, u64), to: &mut [u8], from: &[u8]) {
         let (rows, elements) = (block.0.max(1), block.1.max(MAX_VECTOR_RECORDS));
         let span = |part: &Part| part.vectors.as_ref().map_or(Span::default(), |vectors| vectors.span(area, to, from));

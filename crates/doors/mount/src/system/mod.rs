@@ -59,7 +59,7 @@ impl System {
         System { tree: Tree::new(files), open: Handles::default(), listings: Handles::default(), stale }
     }
 
-    /// Sets how long the kernel may cache the attributes and names that it looks up from now on.
+    /// Returns how long the kernel may cache the attributes and names that are looked up from now on.
     fn trust(&self) -> Trusted {
         self.tree.files().store().trust()
     }

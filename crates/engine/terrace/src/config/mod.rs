@@ -1,4 +1,7 @@
 //! `terrace.toml`: the store's tiers, defaults and rules.
+//!
+//! Rules may change while a store is open: each write and each round of the mover checks the file with one `stat`. The rest stays as it
+//! was at opening.
 
 mod check;
 mod discover;

@@ -26,7 +26,7 @@ pub struct Device {
     pub node: Option<String>,
     /// Its place: a path, or a service and a path on it.
     pub path: PathBuf,
-    /// The target itself.
+    /// The target itself: usually a `DirectoryTarget`, perhaps decorated.
     pub target: Arc<dyn Target>,
     /// The limit for the bytes that it may allocate, as it was when last read.
     pub(super) capacity: AtomicU64,

@@ -1,13 +1,13 @@
 //! [`Files`]: objects as a tree of files with POSIX semantics.
 //!
-//! An object's key is its path. A directory is either an object of its own, or only a prefix of longer keys, as `put` leaves
-//! it. The latter becomes an object when an entry in it changes, so that it stays when it becomes empty.
+//! An object's key is its path. A directory may be an object. After a `put` it is none, and exists only as a prefix of longer keys;
+//! it becomes an object when an entry in it changes, so that it stays when it becomes empty.
 //!
 //! **Writes are buffered**, up to 16 MiB for each open file. They reach the store when a block (1 MiB) is complete, when the
 //! buffer is full, after five seconds, when a [`File`] is flushed or closed (*placed*), and when it is synced (*durable*).
 //! Users of the same `Files` see buffered bytes at once, other processes when they have reached the store. If a process is
-//! killed, its buffered bytes are lost, as the page cache is in a crash of the machine. Writes of a block or more go to the
-//! store at once; those of [`File::write_behind`] just after they have been accepted.
+//! killed, its buffered bytes are lost, as those in the page cache are lost when the machine crashes. Writes of a block or more
+//! go to the store at once; those of [`File::write_behind`] just after they have been accepted.
 //!
 //! **Appended bytes get their offset when they reach the store** ([`File::append`]), so they overwrite nothing that other
 //! processes have appended. While other processes have the store open, appended bytes are not buffered.
@@ -196,7 +196,7 @@ impl Store {
 }
 
 impl Files {
-    /// Makes changes of names and attributes durable, and flushed bytes of files, except for pending replicas.
+    /// Makes changes of names and attributes and flushed bytes of files durable. Does not wait for pending replicas.
     pub fn sync_names(&self) -> FileResult<()> {
         self.shared.store.engine.journal.sync_files()?;
         Ok(())

@@ -92,7 +92,7 @@ pub(crate) struct ReplicaPlan {
 /// The replicas of an extent to make. The first one is written first, and read first.
 pub(crate) type ReplicaPlans = SmallVec<[ReplicaPlan; 3]>;
 
-/// The plan for the first of the bytes given.
+/// The plan of one extent: the first `length` of the bytes passed to `place`.
 #[derive(Debug, Default)]
 pub(crate) struct ExtentPlan {
     /// The number of bytes that it covers.

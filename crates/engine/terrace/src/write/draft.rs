@@ -164,12 +164,12 @@ impl<'a> Draft<'a> {
     pub(crate) fn write_block(&mut self, mut raw: &[u8]) -> Result<()> {
         let mut since = Instant::now();
         while !raw.is_empty() {
-            let placement = self.placer.place(self.offset, raw);
-            if placement.replicas.is_empty() {
+            let plan = self.placer.place(self.offset, raw);
+            if plan.replicas.is_empty() {
                 self.room.make_room(since)?;
-            } else if self.write_extent(&raw[..placement.length], placement.replicas)? {
-                self.is_slow |= placement.is_slow;
-                raw = &raw[placement.length..];
+            } else if self.write_extent(&raw[..plan.length], plan.replicas)? {
+                self.is_slow |= plan.is_slow;
+                raw = &raw[plan.length..];
                 since = Instant::now();
             }
         }
@@ -177,16 +177,16 @@ impl<'a> Draft<'a> {
     }
 
     /// Writes one extent. Returns false if its first replica could not be written. Its target is then not used for a while.
-    fn write_extent(&mut self, raw: &[u8], mut places: ReplicaPlans) -> Result<bool> {
+    fn write_extent(&mut self, raw: &[u8], mut plans: ReplicaPlans) -> Result<bool> {
         let write = self.writer.catalog.next_id()?;
         let length = raw.len() as u32;
         let (offset, replicas) = (self.offset, Default::default());
         let mut extent = Extent { offset, length, skip: 0, raw_len: length, write, replicas, source: None };
         let mut owed: Vec<TargetId> = Vec::new();
-        let want = self.placer.count(places.len());
+        let want = self.placer.count(plans.len());
         loop {
-            self.plain.prefer_held_targets(self.writer, self.key, &mut places);
-            self.write_replicas(&places, raw, &mut extent, &mut owed)?;
+            self.plain.prefer_held_targets(self.writer, self.key, &mut plans);
+            self.write_replicas(&plans, raw, &mut extent, &mut owed)?;
             if extent.replicas.is_empty() {
                 return Ok(false);
             }
@@ -195,8 +195,8 @@ impl<'a> Draft<'a> {
             if missing == 0 {
                 break;
             }
-            places = self.placer.place_more(&extent, missing, &taken);
-            if places.is_empty() {
+            plans = self.placer.place_more(&extent, missing, &taken);
+            if plans.is_empty() {
                 // A replica that no target takes now becomes pending on one that may take it later.
                 owed.extend(self.placer.for_later(missing, &taken));
                 break;
@@ -224,12 +224,12 @@ impl<'a> Draft<'a> {
     /// is then not used for a while, and the rest must be planned again.
     fn write_replicas(
         &self,
-        places: &[ReplicaPlan],
+        plans: &[ReplicaPlan],
         raw: &[u8],
         extent: &mut Extent,
         owed: &mut Vec<TargetId>,
     ) -> Result<()> {
-        for ReplicaPlan { target, encoding } in places {
+        for ReplicaPlan { target, encoding } in plans {
             let device = self.writer.planning.tiers.device(*target)?;
             let plain = self.writer.planning.rules.now().is_plain(device.tier, self.key);
             // A budget is spent on the other replicas once the size of the first is known.

@@ -40,7 +40,8 @@ pub(crate) fn view(view: &View, dataset: &Dataset, diagnostics: &mut Diagnostics
                 continue;
             }
         };
-        let writable = if view.style.read_only { "" } else { "; of what is written to it, the last in the file stays" };
+        let writable =
+            if view.style.read_only { "" } else { "; if the copies differ, the last one in the file is stored" };
         if around(variable).iter().any(|(seen, loops)| repeated(seen, loops, &lengths)) {
             diagnostics
                 .push(Diagnostic::warning(variable.span, format!("`{}` repeats elements{writable}", variable.name)));

@@ -65,7 +65,7 @@ impl Keys {
         if begun.keys.remove(key)
             && let Some(locks) = &begun.locks
         {
-            // Where this fails, the lock ends with this destination; until then others report that they wait for it.
+            // If this fails, the key stays locked until this destination is dropped, and others report that they wait for it.
             let _ = locks.unlock(byte_of(key));
         }
     }

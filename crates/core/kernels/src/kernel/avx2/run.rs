@@ -11,7 +11,7 @@ use std::arch::x86_64::{
 use super::program::{MOST_WINDOWS, Program, VECTOR_BYTES, Window};
 use crate::kernel::Area;
 
-/// Executes this number of pairs of periods of each row.
+/// Executes the first `pairs` pairs of periods of each row.
 ///
 /// # Safety
 /// The machine must have AVX2, and all windows and vectors of the area must lie within the buffers.

@@ -11,7 +11,7 @@ use std::arch::x86_64::{
 use super::square::Square;
 use crate::kernel::Area;
 
-/// Transposes this number of squares of each row.
+/// Transposes the first `turns` squares of each row.
 ///
 /// # Safety
 /// The machine must have AVX2, and all bytes that are accessed for the area must lie within the buffers.
@@ -42,7 +42,7 @@ pub(in crate::kernel) unsafe fn run(square: &Square, area: Area, turns: u64, to:
     }
 }
 
-/// Transposes the sides of a square: four elements of 4 bytes, or two of 8, in each half of a register.
+/// Transposes a square in each half of the registers. Its side is four elements of 4 bytes, or two of 8.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn turn<const SIDE: usize>(v: [__m256i; 4]) -> [__m256i; 4] {

@@ -20,10 +20,11 @@ pub(in crate::kernel) struct Network {
     pub records: u64,
     /// Whether records become arrays; otherwise arrays become records.
     pub gather: bool,
-    /// The place of the first register with whole records, the distance to the next ones, and the number of bytes that
-    /// each contributes.
+    /// The place of the first register with whole records.
     pub whole: Place,
+    /// The distance from one such register to the next.
     pub apart: i64,
+    /// The number of bytes of each that hold records.
     pub valid: usize,
     /// The places of the registers with a single field; `None` for registers that are not needed. The first one is
     /// always needed.

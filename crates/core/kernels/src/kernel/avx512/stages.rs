@@ -76,21 +76,24 @@ pub(in crate::kernel) unsafe fn run(network: &Network, area: Area, to: &mut [u8]
 
 /// The addresses that registers are loaded from and stored to in a row.
 struct Ends {
-    /// The first register with whole records, the distance between such registers, and their distance from period to
-    /// period.
+    /// The first register with whole records.
     whole: isize,
+    /// The distance from one such register to the next.
     apart: isize,
+    /// The distance from one such register to that of the next period, which is `Network::records` records later.
     step: isize,
-    /// The registers with a single field, and their distances from period to period.
+    /// The registers with a single field, and for each the distance to that of the next period.
     singles: [(isize, isize); MAX_HELD_REGISTERS],
+    /// The number of periods.
     periods: isize,
+    /// The number of bytes of a register that hold records.
     valid: usize,
 }
 
 /// Turns records into arrays. `EQUAL` says that all arrays advance equally.
 ///
 /// # Safety
-/// As for [`run`], with these numbers of registers and stages.
+/// As for [`run`]. `N` and `STAGES` must be the network's numbers of registers and stages.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 #[inline(never)]
 unsafe fn gather<const N: usize, const STAGES: usize, const EQUAL: bool>(
@@ -116,7 +119,7 @@ unsafe fn gather<const N: usize, const STAGES: usize, const EQUAL: bool>(
         if STAGES > 2 {
             v = picked::<N, 4>(v, &picks[2]);
         }
-        // Registers that are not needed are written to the address of the first one, before it.
+        // Unneeded registers have the first one's address. They are stored before it, so it overwrites them.
         each!(N, I, {
             let i = N - 1 - I;
             let here = if EQUAL { to[i].wrapping_offset(period * equal) } else { to[i] };
@@ -133,7 +136,7 @@ unsafe fn gather<const N: usize, const STAGES: usize, const EQUAL: bool>(
 /// Turns arrays into records. `EQUAL` says that all arrays advance equally.
 ///
 /// # Safety
-/// As for [`run`], with these numbers of registers and stages.
+/// As for [`run`]. `N` and `STAGES` must be the network's numbers of registers and stages.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 #[inline(never)]
 unsafe fn scatter<const N: usize, const STAGES: usize, const EQUAL: bool>(
@@ -168,7 +171,7 @@ unsafe fn scatter<const N: usize, const STAGES: usize, const EQUAL: bool>(
             v = picked::<N, 2>(v, &picks[STAGES - 2]);
         }
         v = picked::<N, 1>(v, &picks[STAGES - 1]);
-        // The next record overwrites bytes that do not belong to this one.
+        // A store writes 64 bytes. Only the first `valid` ones count; the next store overwrites the rest.
         each!(N, I, {
             if I + 1 < N {
                 // SAFETY: the caller promises that all of them lie within the destination.

@@ -1,0 +1,89 @@
+//! A whole door. A request is a line: `get NAME`, `delete NAME`, or `set NAME SECONDS LENGTH`, followed by the bytes, which expire
+//! after that time. The answer is the length and the bytes, or a line.
+
+mod server;
+
+pub use server::Server;
+
+use std::error::Error;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use terrace::key::KeySpace;
+use terrace::{Ack, Attributes, PutOptions, Store};
+
+/// A longer line ends the connection, before it fills the memory.
+const MAX_LINE_BYTES: u64 = 4096;
+/// The longest value, for the same reason.
+pub const MAX_VALUE_BYTES: u32 = 1 << 20;
+
+/// A request, with its name.
+#[derive(Debug)]
+pub enum Request<'a> {
+    /// `get`
+    Get(&'a [u8]),
+    /// `set`, with the seconds and the length.
+    Set(&'a [u8], u32, u32),
+    /// `delete`
+    Delete(&'a [u8]),
+}
+
+/// Parses a line, without its end.
+pub fn parse(line: &[u8]) -> Option<Request<'_>> {
+    let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse().ok();
+    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    match words[..] {
+        [b"get", name] => Some(Request::Get(name)),
+        [b"set", name, seconds, length] => {
+            let length = number(length).filter(|length| *length <= MAX_VALUE_BYTES)?;
+            Some(Request::Set(name, number(seconds)?, length))
+        }
+        [b"delete", name] => Some(Request::Delete(name)),
+        _ => None,
+    }
+}
+
+/// Answers a client's requests until it leaves.
+fn serve(store: &Store, names: &KeySpace, mut client: &TcpStream) -> io::Result<()> {
+    let mut requests = BufReader::new(client);
+    loop {
+        let mut line = Vec::new();
+        requests.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+        let Some(line) = line.strip_suffix(b"\n") else { break };
+        match answer(store, names, line, &mut requests) {
+            Ok(reply) => client.write_all(&reply)?,
+            Err(error) => {
+                // Bytes of the refused request may follow, which must not be taken for requests.
+                writeln!(client, "error: {error}")?;
+                break;
+            }
+        }
+    }
+    client.shutdown(Shutdown::Both)
+}
+
+/// Answers a request. `client` has the bytes of a `set`.
+fn answer(store: &Store, names: &KeySpace, line: &[u8], client: &mut impl Read) -> Result<Vec<u8>, Box<dyn Error>> {
+    match parse(line).ok_or("no such request")? {
+        Request::Get(name) => {
+            // `get` alone would return an expired object that is not removed yet.
+            store.stat_name(names, name)?;
+            let bytes = store.get(&names.key(name)?)?;
+            Ok([format!("{}\n", bytes.len()).as_bytes(), &bytes].concat())
+        }
+        Request::Set(name, seconds, length) => {
+            let mut bytes = vec![0; length as usize];
+            // A client that dies meanwhile changes nothing.
+            client.read_exact(&mut bytes)?;
+            let mut attributes = Attributes::now();
+            attributes.set_expiry(Some(u64::try_from(attributes.mtime)? + u64::from(seconds) * 1_000_000_000));
+            let options = PutOptions { ack: Some(Ack::Placed), attributes: Some(attributes), ..PutOptions::default() };
+            store.put_bytes(&names.key(name)?, &bytes, &options)?;
+            Ok(b"stored\n".to_vec())
+        }
+        Request::Delete(name) => {
+            store.remove(&names.key(name)?)?;
+            Ok(b"deleted\n".to_vec())
+        }
+    }
+}
