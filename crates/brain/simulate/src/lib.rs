@@ -11,6 +11,11 @@
 //! A process works on several objects at a time and writes them block by block. Each block is planned when it is
 //! written, encoded by a core of its node, and written through the link to its target. Cores, links and targets serve
 //! requests in order of arrival. One worker per node and target makes the replicas that a write does not wait for.
+//!
+//! A simulated process plans as a real one does: when it gets a core, with the speeds that its node has learned. It knows which
+//! writes have begun, not what others are encoding ([`Knows::Begun`]); the bench's replays know everything. Cores, links and
+//! targets are one kind of server (`machine.rs`) with *lanes*, the number of operations whose latencies may overlap. Simultaneous
+//! events run in the order of their creation.
 
 mod choose;
 mod cluster;

@@ -62,7 +62,7 @@ impl Journal {
     }
 
     /// Checks that no target's file system was mounted again since the store was opened: unsynced writes may be lost, and a sync of
-    /// what is left would succeed.
+    /// the rest would succeed.
     fn check_mounts(&self) -> Result<()> {
         let Some(path) = find_remounted(&self.dir) else { return Ok(()) };
         let reason = format!(

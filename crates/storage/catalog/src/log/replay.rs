@@ -36,7 +36,9 @@ impl Log {
         after: Tail,
         mut each: impl FnMut(Record, &[u8], usize) -> Result<(), E>,
     ) -> Result<Tail, E> {
-        let mut tail = after;
+        // `end` is behind the last record, `tail` where the next one may be: at the start of another file, which may hold none, because
+        // its process or the machine went down before the first one was there.
+        let (mut tail, mut end) = (after, after);
         loop {
             let mut files: Vec<Option<Vec<u8>>> = vec![None; folders.len()];
             'records: loop {
@@ -47,7 +49,7 @@ impl Log {
                     };
                     if let Some(record) = self.parse(folder, bytes, tail)? {
                         let start = tail.position as usize;
-                        tail = record.tail;
+                        (tail, end) = (record.tail, record.tail);
                         each(record, &bytes[start..tail.position as usize], from)?;
                         continue 'records;
                     }
@@ -56,7 +58,7 @@ impl Log {
             }
             let next = tail.sequence + 1;
             if next == tail.file || !folders.iter().any(|folder| folder.join(name(next)).exists()) {
-                return Ok(tail);
+                return Ok(end);
             }
             tail = Tail { file: next, position: 0, ..tail };
         }
