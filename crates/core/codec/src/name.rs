@@ -1,6 +1,7 @@
-//! Reading encodings: from the four bytes of a frame, and from their names: `[transform+]codec[-element][-level]`, as in `shuffle4+zstd-1`, `delta-i32+lz4`, `pco-f32`.
+//! Encodings from the four bytes of a frame, and from and to names.
 //!
-//! The name of a transform includes the element: its width, or its name if the width stands for another element.
+//! A name is `[transform+]codec[-element][-level]`, as in `shuffle4+zstd-1` or `pco-f32`. A transform's name includes the element: by its width,
+//! as in `shuffle4`; or by its name, as in `delta-i32`, if that width means another element.
 
 use std::fmt;
 use std::str::FromStr;

@@ -37,12 +37,12 @@ impl Tree {
         Ok(Node { number: above, stat })
     }
 
-    /// Adds a lookup to a known number; it must be forgotten once more.
+    /// Counts one more lookup of a known number, which then needs one more forget.
     pub fn hold(&self, number: u64) {
         self.nodes.write().again(number);
     }
 
-    /// Removes this number of lookups from an unused number.
+    /// Takes `times` lookups from a node that the caller no longer uses.
     pub fn forget(&self, number: u64, times: u64) {
         self.nodes.write().forget(number, times);
     }

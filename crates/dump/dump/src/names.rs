@@ -3,7 +3,7 @@
 //! ```text
 //! dumps/NAME/complete/VERSION        the dump exists
 //! dumps/NAME/manifest/VERSION/RANK   the chunks that make up a rank's buffers
-//! dumps/NAME/index/VERSION/RANK      what of this store the dump needs, and in which packs it is
+//! dumps/NAME/index/VERSION/RANK      the chunks of this store that the dump needs, and the packs that hold them
 //! dumps/NAME/packs/VERSION/PACK      chunks in a row
 //! ```
 

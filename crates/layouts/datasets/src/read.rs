@@ -20,7 +20,7 @@ impl Shared {
         self.read_projection(view, Projection::View, offset, out)
     }
 
-    /// Does the same as [`Shared::read`] for another projection of the view.
+    /// Reads like [`Shared::read`], but the bytes of another projection of the view.
     pub fn read_projection(
         &self,
         view: &str,
@@ -48,8 +48,8 @@ impl Shared {
                 Ok(length) => return Ok(length),
                 Err(AttemptError::Changed) => {}
                 Err(AttemptError::Damaged { file, bytes, why: said }) => {
-                    // Bytes that `mark_damaged` recorded as owed are rebuilt from other replicas. For all others only
-                    // this request avoids the file, because its device may come back.
+                    // Bytes that `mark_damaged` recorded as owed are rebuilt from other replicas. The rest cannot be
+                    // rebuilt: only this request avoids them, because the device may come back.
                     if self.mark_damaged(file, bytes.clone())?.is_none() || attempt >= EXCLUSIVE_AFTER_ATTEMPTS {
                         bad.push((file, bytes));
                     }

@@ -1,4 +1,4 @@
-//! The identity of a directory, independent of the path to it: through symbolic links, mounts and bind mounts.
+//! The identity of a directory, however it is reached: by symbolic links, mounts or bind mounts.
 
 use std::ffi::OsString;
 use std::fs;

@@ -10,7 +10,7 @@ use crate::moves::Move;
 
 /// The size of a block.
 const BLOCK_BYTES: u64 = 96 << 10;
-/// Shorter records are assembled faster than they are copied.
+/// Shorter records are not staged: they are assembled in place faster than a block of them is copied.
 const MIN_STAGED_RECORD_BYTES: u64 = 32;
 /// The size of a page.
 const PAGE_BYTES: u64 = 4 << 10;
@@ -29,7 +29,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Returns `None` unless each move fills an array with equal rows, or all moves together fill records from arrays
+    /// Returns `None` unless each move fills an array, and all arrays have the same step between rows, or all moves together fill records from arrays
     /// that lie whole pages apart.
     pub fn new(list: &[Move], level: Level) -> Option<Stage> {
         let first = list.first()?;
@@ -100,8 +100,8 @@ impl Stage {
     }
 }
 
-/// Returns whether sources lie whole pages apart. They then compete for the same few sets of a cache, and reading each
-/// for a while is best.
+/// Returns whether sources lie whole pages apart. They then compete for the same few sets of a cache, so it is best to
+/// read a stretch of one before the next.
 fn are_pages_apart(list: &[Move]) -> bool {
     list.windows(2).all(|pair| matches!(pair, [a, b] if (b.from - a.from).unsigned_abs().is_multiple_of(PAGE_BYTES)))
 }

@@ -9,7 +9,7 @@ use crate::Result;
 use crate::halving::{Answers, Known, meet};
 use crate::transport::World;
 
-/// Target number of rounds, even if all bytes fit the window: received bytes are stored while the next round is sent.
+/// The number of rounds to aim for. It is more than one even if all bytes fit the window, so that one round is stored while the next is sent.
 const TARGET_ROUNDS: u64 = 16;
 /// A round moves at least this many bytes to the rank that receives most, so that the cost of a round stays small.
 const MIN_ROUND_BYTES: u64 = 128 << 10;
@@ -18,7 +18,7 @@ const MIN_ROUND_BYTES: u64 = 128 << 10;
 pub struct Place {
     /// The letter's length in bytes.
     pub length: u64,
-    /// The offset in the receiver's window at which the part of each round begins.
+    /// The offset in the receiver's window at which this letter's part begins, in every round.
     pub start: u64,
     /// The length of that part in every round but the last.
     pub step: u64,

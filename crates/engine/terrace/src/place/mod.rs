@@ -103,8 +103,8 @@ pub(crate) struct ExtentPlan {
 }
 
 impl<'a> Placer<'a> {
-    /// Plans the replicas of `raw`, the object's bytes from `offset` on, or of its first part if the rest must go to other
-    /// targets. The plan is empty if no target has room.
+    /// Plans the replicas of `raw`, the object's bytes from `offset` on. If no targets have room for all of it, plans only a first
+    /// part, and says its length. The plan is empty if no target has room.
     pub fn place(&self, offset: u64, raw: &[u8]) -> ExtentPlan {
         let reads = self.reads(offset, raw.len());
         let site = Site { wanted: self.wanted, beside: &[], reads, hash: self.hash(offset) };
@@ -143,7 +143,7 @@ impl<'a> Placer<'a> {
         placement
     }
 
-    /// The replicas that an extent gets: the wanted number; under a budget, the planned number, at least 1.
+    /// How many replicas an extent gets: as many as wanted; under a budget, as many of these as were planned, but at least one.
     pub fn count(&self, planned: usize) -> usize {
         let wanted = usize::from(self.wanted.replicas);
         if self.wanted.budget.is_some() { planned.clamp(1, wanted) } else { wanted }

@@ -30,7 +30,7 @@ struct Cut<'e, E> {
     each: &'e mut dyn FnMut(Clipped) -> Result<(), E>,
 }
 
-/// For one field, the values of the outermost count that touch the request, and the values that lie within it.
+/// For one field, which repetitions of the outermost count touch the request, and which lie within it, and the values that lie within it.
 struct Reach {
     touched: (i64, i64),
     whole: (i64, i64),
@@ -136,12 +136,12 @@ impl<E> Cut<'_, E> {
     }
 }
 
-/// Returns the steps of the outermost of the last `depth` counts.
+/// Returns the steps of the outermost count, if `depth` counts remain.
 fn step(field: &Field, depth: usize) -> (i64, i64) {
     field.steps.len().checked_sub(depth).and_then(|i| field.steps.get(i)).copied().unwrap_or((0, 0))
 }
 
-/// Returns the field at one value of the outermost of the last `depth` counts.
+/// Returns the field at one repetition of the outermost count, if `depth` counts remain.
 fn moved(field: &Field, value: i64, depth: usize) -> Field {
     let step = step(field, depth);
     Field { a: field.a + step.0 * value, b: field.b + step.1 * value, ..field.clone() }
