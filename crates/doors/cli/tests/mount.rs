@@ -388,7 +388,7 @@ fn a_store_on_a_network_file_system_is_refused_with_directories_that_would_do() 
     refused(place.terrace().env_remove("TERRACE_STORE").env("HOME", &place.mount).arg("ls"));
     refused(place.terrace().env_remove("TERRACE_STORE").env("HOME", &far).args(["put", "-", "key"]));
     assert_eq!(fs::read_dir(&place.mount).unwrap().count(), 0, "nothing was made there");
-    // A store that is there already: a copy of it works.
+    // A store that is there already: a copy of it on a local disk works.
     let home = place.dir.path().join("second");
     let config = place.dir.path().join("second.toml");
     let tier = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}/t']\n", place.dir.path().display());
@@ -396,7 +396,9 @@ fn a_store_on_a_network_file_system_is_refused_with_directories_that_would_do() 
     let run = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
     run(place.terrace().arg("init").arg("--config").arg(&config).arg("--store").arg(&home));
     run(place.terrace().arg("put").arg(&config).arg("key").arg("--store").arg(&home));
+    // It is moved there: of two that are there, the copy would be refused.
     run(Command::new("cp").arg("-aT").arg(&home).arg(&far));
+    fs::remove_dir_all(&home).unwrap();
     for command in ["ls", "rebuild", "sync"] {
         let words = refused(place.terrace().arg(command).arg("--store").arg(&far));
         assert!(words.contains("cp -a"), "{words}");

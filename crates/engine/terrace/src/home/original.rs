@@ -14,6 +14,7 @@ use terrace_system::{read_regular, replace};
 
 use super::id_check::check_id;
 use super::identity::{read_identity, read_state, refuse};
+use super::place_check::check_place;
 use crate::{Error, Result};
 
 /// Holds the path of the store's directory. A copy holds that of the original.
@@ -69,7 +70,13 @@ pub fn find_original(dir: &Path, id: u64) -> Option<PathBuf> {
 pub fn check_identity(dir: &Path) -> Result<u64> {
     let id = read_identity(dir)?;
     check_id(dir, id)?;
-    find_original(dir, id).map_or(Ok(id), |original| Err(refuse(dir, &describe_refused(dir, &original))))
+    let Some(original) = find_original(dir, id) else { return Ok(id) };
+    // Behind a network file system, that is the reason to give. And an original there is copied to this machine, as that advises.
+    check_place(dir)?;
+    if check_place(&original).is_err() {
+        return Ok(id);
+    }
+    Err(refuse(dir, &describe_refused(dir, &original)))
 }
 
 /// Notes where the store is, unless the noted path already leads there. `dir` is absolute, without symbolic links.
