@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used)]
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -17,9 +18,9 @@ pub fn number(name: &str, usual: u64) -> u64 {
 
 /// Ends the process if one of its threads panics, because the others would wait for that thread forever.
 pub fn fail_as_a_whole() {
-    let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        usual(info);
+        // Not by a macro: the test's output is captured, and printed only when the test ends.
+        let _ = writeln!(std::io::stderr(), "{info}");
         std::process::exit(101);
     }));
 }
