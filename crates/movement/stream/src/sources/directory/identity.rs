@@ -32,6 +32,14 @@ impl Identity {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
+    /// Whether a file is this one, maybe with other bytes, and not a later one that got the inode of this one.
+    pub fn is_earlier_state_of(&self, metadata: &Metadata) -> bool {
+        let nanos = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i128);
+        // Without a time of creation, it passes for this one. It is then delivered, and only the count may lack one.
+        let existed = metadata.created().map_or(true, |created| nanos(created) <= self.changed);
+        existed && Identity::of(metadata).is_same_file(self)
+    }
+
     /// Whether it is the same file with the same bytes. Its name or its mode may differ.
     pub fn has_same_bytes(&self, other: &Identity) -> bool {
         Identity { changed: 0, ..*self } == Identity { changed: 0, ..*other }

@@ -244,8 +244,8 @@ impl Removal {
             }
             let Ok(file) = self.folder.file(&hidden) else {
                 let named = self.folder.file(&name).and_then(|file| file.metadata());
-                match named.is_ok_and(|metadata| Identity::of(&metadata).has_same_bytes(&identity)) {
-                    // The file was not renamed yet. It is delivered again, which is idempotent.
+                match named.is_ok_and(|metadata| identity.is_earlier_state_of(&metadata)) {
+                    // The file was not renamed yet, and may have grown. It is delivered again, which is idempotent.
                     true => self.records.remove(&name)?,
                     false => self.records.finish(&name, identity.size)?,
                 }
