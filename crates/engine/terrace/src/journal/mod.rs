@@ -37,7 +37,6 @@ impl Journal {
         if synced + 1 >= sequence && synced > 0 {
             return self.copy_log(true);
         }
-        self.check_mounts()?;
         for device in &self.tiers.devices {
             let dirty = self.dirty_segments(device, synced)?;
             let done = if dirty.is_empty() { Ok(()) } else { device.target.sync(&dirty) };
@@ -53,6 +52,8 @@ impl Journal {
                 return Err(crate::Error::io(format!("syncing {}", device.path.display()))(e));
             }
         }
+        // After the syncs: bytes that a later unmount takes are durable already.
+        self.check_mounts()?;
         terrace_system::fail::point("sync:frames");
         // After the frames, so that the durable log names hardly any bytes that a power cut takes. The mark comes after both,
         // because it says that they are durable.
