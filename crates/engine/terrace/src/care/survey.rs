@@ -150,11 +150,9 @@ fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
 
 /// Returns the persistent targets that exist, belong to this store, and may hold a copy of the log.
 fn own_targets(config: &Config, store: u64) -> Vec<PathBuf> {
-    let persistent = config.tiers.iter().filter(|tier| tier.persistent && tier.kind.capabilities().log_copies);
-    let paths = persistent.flat_map(|tier| &tier.targets).map(|target| &target.path);
     let owner = format!("store {store:016x}\n");
     let is_own = |path: &&PathBuf| terrace_tier::read_marker(path).is_ok_and(|mark| mark.starts_with(owner.as_bytes()));
-    paths.filter(is_own).cloned().collect()
+    config.log_copy_paths().filter(is_own).cloned().collect()
 }
 
 fn copy_snapshot(from: &Path, to: &Path) -> Result<()> {

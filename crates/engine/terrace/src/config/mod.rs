@@ -16,7 +16,7 @@ pub use tier::{Layout, TargetConfig, ThrottleConfig, TierConfig};
 pub use units::{Bytes, Rate, Time};
 pub use written::Written;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use terrace_codec::Encoding;
@@ -164,6 +164,12 @@ fn read_toml(text: &str, origin: &str) -> Result<Config> {
 }
 
 impl Config {
+    /// Returns the paths of the targets that outlive a reboot and may hold a copy of the log.
+    pub(crate) fn log_copy_paths(&self) -> impl Iterator<Item = &PathBuf> {
+        let lasting = self.tiers.iter().filter(|tier| tier.persistent && tier.kind.capabilities().log_copies);
+        lasting.flat_map(|tier| &tier.targets).map(|target| &target.path)
+    }
+
     /// Returns the length of the longest extent in bytes.
     pub(crate) fn block(&self) -> usize {
         self.store.block.0.min(frame::MAX_EXTENT_BYTES.into()) as usize

@@ -19,9 +19,7 @@ pub fn check_id(dir: &Path, id: u64) -> Result<()> {
     }
     // What is wrong with the configuration is reported when it is used.
     let Ok(config) = read_config(dir) else { return Ok(()) };
-    let lasting = config.tiers.iter().filter(|tier| tier.persistent && tier.kind.capabilities().log_copies);
-    let paths = lasting.flat_map(|tier| &tier.targets).map(|target| &target.path);
-    let named: Vec<u64> = paths.filter_map(|path| marked_id(path)).collect();
+    let named: Vec<u64> = config.log_copy_paths().filter_map(|path| marked_id(path)).collect();
     let Some(other) = named.first().filter(|_| !named.contains(&id)) else { return Ok(()) };
     let advice = if log::read_reach(dir, *other).is_some() { "" } else { "If the markers are right, " };
     let advice =

@@ -37,9 +37,8 @@ pub fn find_remounted(dir: &Path) -> Option<PathBuf> {
 /// Notes the present mounts. A target that is away keeps its line, so that it is compared when it comes back.
 pub fn note_mounts(dir: &Path, config: &Config) -> Result<()> {
     let before = read_noted(dir);
-    let lasting = config.tiers.iter().filter(|tier| tier.persistent && tier.kind.capabilities().log_copies);
-    let paths = lasting.flat_map(|tier| &tier.targets).map(|target| &target.path);
-    let now: BTreeMap<PathBuf, u64> = paths
+    let now: BTreeMap<PathBuf, u64> = config
+        .log_copy_paths()
         .filter(|path| !path.as_os_str().as_bytes().contains(&b'\n'))
         .filter_map(|path| Some((path.clone(), read_mount(path).or_else(|| before.get(path).copied())?)))
         .collect();
