@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Problem;
+use common::{Problem, make_pieces};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use terrace_codec::{ALL_ENCODINGS, Encoding};
@@ -47,12 +47,7 @@ impl Case {
     }
 
     fn present(&self, costs: &Costs) -> Vec<Piece> {
-        let piece = |&(start, pages, target, encoding): &(u32, u32, usize, usize)| {
-            let (target, of) = (target % self.targets.len(), &costs.rates()[encoding % costs.rates().len()]);
-            let (encoding, stored) = (of.encoding, u64::from(of.page) * u64::from(pages));
-            Piece { start, pages, target: target as u16, encoding, stored }
-        };
-        self.present.iter().map(piece).collect()
+        make_pieces(&self.present, self.targets.len(), costs)
     }
 
     /// Estimates the work of the obvious planner.

@@ -5,7 +5,7 @@ mod storage;
 
 use std::collections::{HashMap, HashSet};
 
-use common::Problem;
+use common::{Problem, make_pieces};
 use proptest::prelude::*;
 use storage::{BYTES_PER_MIB, expected};
 use terrace_codec::{ALL_ENCODINGS, Encoding};
@@ -39,12 +39,7 @@ impl Case {
     }
 
     fn present(&self, costs: &Costs) -> Vec<Piece> {
-        let piece = |&(start, pages, target, encoding): &(u32, u32, usize, usize)| {
-            let (target, of) = (target % self.targets.len(), &costs.rates()[encoding % costs.rates().len()]);
-            let (encoding, stored) = (of.encoding, u64::from(of.page) * u64::from(pages));
-            Piece { start, pages, target: target as u16, encoding, stored }
-        };
-        self.present.iter().map(piece).collect()
+        make_pieces(&self.present, self.targets.len(), costs)
     }
 
     /// Returns how many targets a search needs to miss nothing: of each class all that are short of space, and one for

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{store_of, tier};
+use common::{run, store_of, tier};
 use terrace::{Ack, PutOptions, Store};
 use terrace_testkit::{Missing, noise, skip};
 
@@ -21,12 +21,6 @@ use terrace_testkit::{Missing, noise, skip};
 const DEVICE_BYTES: u64 = 320 << 20;
 const OBJECT_COUNT: u64 = 40;
 const OBJECT_BYTES: usize = 1 << 20;
-
-fn run(program: &str, arguments: &[&str], paths: &[&Path]) -> io::Result<()> {
-    let output = Command::new(program).args(arguments).args(paths).output()?;
-    let said = || format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    if output.status.success() { Ok(()) } else { Err(io::Error::other(said())) }
-}
 
 /// A file system on a device that has less space than it says. It is unmounted when this is dropped.
 struct Thin {

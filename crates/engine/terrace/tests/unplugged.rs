@@ -10,18 +10,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{replicated, store_of, tier};
+use common::{replicated, run, store_of, tier};
 use terrace::{Ack, Error, PutOptions, Store};
 use terrace_testkit::{Missing, noise, skip};
 
 /// The size of the disk. XFS refuses less.
 const DISK_BYTES: u64 = 320 << 20;
-
-fn run(program: &str, arguments: &[&str], paths: &[&Path]) -> io::Result<()> {
-    let output = Command::new(program).args(arguments).args(paths).output()?;
-    let said = || format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    if output.status.success() { Ok(()) } else { Err(io::Error::other(said())) }
-}
 
 /// A file system on an image. It is unmounted when this is dropped.
 struct Disk {

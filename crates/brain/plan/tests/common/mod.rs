@@ -14,6 +14,16 @@ pub type Cost = (u64, u64);
 /// The target and the encoding of one replica.
 type Choice = (usize, usize);
 
+/// Makes pieces from random numbers: of each the start, the pages, the target and the encoding.
+pub fn make_pieces(described: &[(u32, u32, usize, usize)], targets: usize, costs: &Costs) -> Vec<Piece> {
+    let piece = |&(start, pages, target, encoding): &(u32, u32, usize, usize)| {
+        let of = &costs.rates()[encoding % costs.rates().len()];
+        let (encoding, stored) = (of.encoding, u64::from(of.page) * u64::from(pages));
+        Piece { start, pages, target: (target % targets) as u16, encoding, stored }
+    };
+    described.iter().map(piece).collect()
+}
+
 /// The conditions of an attempt.
 #[derive(Clone, Copy, Debug)]
 struct Terms {

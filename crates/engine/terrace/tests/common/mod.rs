@@ -5,7 +5,9 @@
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::path::Path;
+use std::process::Command;
 
 use terrace::files::{FileError, Files};
 use terrace::{Ack, Attributes, Config, ETAG_DIGEST, Object, PutOptions, Store};
@@ -55,6 +57,13 @@ pub fn check_digest(object: &Object, bytes: &[u8]) {
 pub fn tier(dir: &Path, name: &str, folders: &[&str], more: &str) -> String {
     let targets: Vec<String> = folders.iter().map(|folder| format!("'{}'", dir.join(folder).display())).collect();
     format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = [{}]\n{more}\n", targets.join(", "))
+}
+
+/// Runs a program of the system, such as `mount`.
+pub fn run(program: &str, arguments: &[&str], paths: &[&Path]) -> io::Result<()> {
+    let output = Command::new(program).args(arguments).args(paths).output()?;
+    let said = || format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    if output.status.success() { Ok(()) } else { Err(io::Error::other(said())) }
 }
 
 /// A store in `dir`, of two replicas where nothing else is asked for, with these tiers.
