@@ -106,3 +106,21 @@ fn a_sync_of_the_rest_does_not_count() {
         assert!(matches!(&synced, Err(Error::Store { reason, .. }) if reason.contains("was unmounted")), "{synced:?}");
     });
 }
+
+/// A target that is not mounted is only away, and may come later.
+#[test]
+fn a_target_that_was_not_mounted_when_the_store_was_opened_may_come_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = match Disk::new(dir.path(), "ext4") {
+        Ok(disk) => disk,
+        Err(missing) => return skip("unplugged: later", &missing),
+    };
+    let tiers = [tier(dir.path(), "home", &["home"], ""), tier(dir.path(), "disk", &["disk"], "")];
+    drop(store_of(dir.path(), &tiers));
+    run("umount", &[], &[&disk.at]).unwrap();
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    store.put_bytes(b"k", &noise(200_000, 1), &durable()).unwrap();
+    disk.mount().unwrap();
+    store.put_bytes(b"k", &noise(200_000, 2), &durable()).unwrap();
+    store.sync().unwrap();
+}

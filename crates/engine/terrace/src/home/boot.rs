@@ -153,7 +153,7 @@ pub fn mark_opened(dir: &Path, config: &Config) -> Result<()> {
         write_file(&dir.join(MARK_FILE), opened.in_use(&boot_and_incarnation(dir)?).as_bytes())?;
     }
     // After the mark, which says from now on that the store is cut off if a target was mounted again.
-    note_mounts(dir, config)
+    note_mounts(dir, config, matches!(mark, Mark::Clean | Mark::CleanBefore))
 }
 
 /// Notes that the catalog matches the targets and is in use. This must come after all commits of the recovery, because later

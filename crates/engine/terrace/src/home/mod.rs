@@ -26,7 +26,7 @@ pub use identity::{
 pub use leases::Leases;
 pub use lock::{StoreLock, lock_new_store, lock_store};
 pub use locks::Locks;
-pub use mounts_noted::{MOUNTS_FILE, find_remounted};
+pub use mounts_noted::{MOUNTS_FILE, find_remounted, note_mounts};
 pub use original::{check_identity, describe_copy, find_original, note_place};
 pub use place_check::check_place;
 pub use rules::Rules;

@@ -28,21 +28,29 @@ fn read_noted(dir: &Path) -> BTreeMap<PathBuf, u64> {
     lines.collect()
 }
 
+/// Returns the number of a target's mount. None if it is not mounted: the empty folder in its place is on another file system.
+fn find_mount(path: &Path) -> Option<u64> {
+    terrace_tier::read_marker(path).ok()?;
+    read_mount(path)
+}
+
 /// Returns a target whose file system was mounted again since the last opening, or since this one.
 pub fn find_remounted(dir: &Path) -> Option<PathBuf> {
-    let is_other = |path: &Path, noted: u64| read_mount(path).is_some_and(|mount| mount != noted);
+    let is_other = |path: &Path, noted: u64| find_mount(path).is_some_and(|mount| mount != noted);
     read_noted(dir).into_iter().find(|(path, noted)| is_other(path, *noted)).map(|(path, _)| path)
 }
 
-/// Notes the present mounts. A target that is away keeps its line, so that it is compared when it comes back.
-pub fn note_mounts(dir: &Path, config: &Config) -> Result<()> {
-    let before = read_noted(dir);
+/// Notes the present mounts. A target that is away keeps its line, so that it is compared when it comes back, unless all was durable
+/// before (`was_clean`).
+pub fn note_mounts(dir: &Path, config: &Config, was_clean: bool) -> Result<()> {
+    let noted = read_noted(dir);
+    let before = if was_clean { BTreeMap::new() } else { noted.clone() };
     let now: BTreeMap<PathBuf, u64> = config
         .log_copy_paths()
         .filter(|path| !path.as_os_str().as_bytes().contains(&b'\n'))
-        .filter_map(|path| Some((path.clone(), read_mount(path).or_else(|| before.get(path).copied())?)))
+        .filter_map(|path| Some((path.clone(), find_mount(path).or_else(|| before.get(path).copied())?)))
         .collect();
-    if now == before {
+    if now == noted {
         return Ok(());
     }
     let mut text = Vec::new();

@@ -17,7 +17,7 @@ use super::engine::{Engine, Held};
 use super::{Last, Store, destroy};
 use crate::care::Survey;
 use crate::config::Config;
-use crate::home::{Rules, Trust, boot, check_identity, lock_store, note_place, take_sole};
+use crate::home::{Rules, Trust, boot, check_identity, lock_store, note_mounts, note_place, take_sole};
 use crate::{Error, Result};
 
 /// The stores that this process has open: LMDB's environment can be opened only once in a process. Locked under `fork::hold`
@@ -108,6 +108,8 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
         return Ok(engine);
     }
     engine.care.recover()?;
+    // Once more: targets that were just made have their markers now.
+    note_mounts(dir, &config, false)?;
     engine.mover.rules_begin();
     if boot::alone(dir, &engine.lock).is_ok() {
         // No other process has the store open or can write here, so the leftovers have no writer.
