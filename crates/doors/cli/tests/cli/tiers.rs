@@ -161,6 +161,24 @@ fn many_may_be_the_first_to_use_a_store() {
     forget_memory(&place, "home/.local/share/terrace");
 }
 
+/// The tier in memory of the removed store is left behind, so the new one needs another place.
+#[test]
+fn a_store_that_was_removed_by_hand_is_made_again() {
+    let place = Place::empty();
+    place.write("a", b"bytes");
+    let data = place.path("home/.local/share/terrace");
+    let run = |arguments: &[&str]| ran(place.command(arguments).env_remove("TERRACE_STORE").output().unwrap());
+    assert_eq!(run(&["put", "a", "k"]).code, 0);
+    let aside = place.path("aside");
+    fs::rename(&data, &aside).unwrap();
+    let again = run(&["put", "a", "k2"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    assert!(again.err.contains("is in use by a store that was here before"), "{}", again.err);
+    assert_eq!(run(&["ls"]).out, "k2\n");
+    forget_memory(&place, "home/.local/share/terrace");
+    forget_memory(&place, "aside");
+}
+
 /// Uses the store that there is without a word about one.
 fn unconfigured(place: &Place, data: &str, set: impl Fn(&mut std::process::Command)) {
     place.write("a", b"bytes");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Bytes, Config, Layout, StoreConfig, TargetConfig, TierConfig, TierKind};
 
@@ -64,21 +64,42 @@ fn ram(data: &Path) -> Result<(TierConfig, String), String> {
     if device.free < MIN_TIER_BYTES {
         return Err(format!("only {} are free in {SHARED_MEMORY}", Bytes(device.free)));
     }
-    let user = rustix::process::getuid().as_raw();
-    let hash = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_encoded_bytes());
-    let path = Path::new(SHARED_MEMORY).join(format!("terrace-{user}-{hash:016x}"));
-    // Any user may make files in shared memory. A directory of another user must not be trusted.
-    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir() || found.uid() != user) {
-        return Err(format!("{} belongs to another user; remove it", path.display()));
-    }
+    let (path, left) = choose_memory_path(data)?;
     let capacity = whole(device.free / 4);
-    let reason = format!(
+    let mut reason = format!(
         "ram: {} in {}, a quarter of what is free there ({}); a reboot empties it",
         Bytes(capacity),
         path.display(),
         Bytes(whole(device.free))
     );
+    if let Some(left) = left {
+        reason += &format!(
+            "; {} is in use by a store that was here before: if that store is gone, remove it to get its memory back",
+            left.display()
+        );
+    }
     Ok((tier("ram", &path, capacity, false, device.domain()), reason))
+}
+
+/// Returns a directory in shared memory that is missing or empty, and the last one that was passed over because it is neither.
+/// A store that was removed by `rm -r` leaves its tier in memory behind.
+fn choose_memory_path(data: &Path) -> Result<(PathBuf, Option<PathBuf>), String> {
+    let user = rustix::process::getuid().as_raw();
+    let hash = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_encoded_bytes());
+    let name = format!("{SHARED_MEMORY}/terrace-{user}-{hash:016x}");
+    let (mut path, mut left, mut number) = (PathBuf::from(&name), None, 1);
+    while let Ok(found) = fs::symlink_metadata(&path) {
+        // Any user may make files in shared memory. A directory of another user must not be trusted.
+        if !found.is_dir() || found.uid() != user {
+            return Err(format!("{} belongs to another user; remove it", path.display()));
+        }
+        if fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none()) {
+            break;
+        }
+        left = Some(std::mem::replace(&mut path, PathBuf::from(format!("{name}-{number}"))));
+        number += 1;
+    }
+    Ok((path, left))
 }
 
 fn tier(name: &str, path: &Path, capacity: u64, persistent: bool, domain: String) -> TierConfig {
