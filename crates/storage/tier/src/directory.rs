@@ -559,6 +559,12 @@ impl Target for DirectoryTarget {
         fs::metadata(self.path(segment)).map_or(0, |metadata| metadata.blocks() * 512)
     }
 
+    fn sync_failed(&self, segment: u64) -> bool {
+        // A plain file holds one frame, and is removed if no commit names it.
+        segment & PLAIN_SEGMENT_BIT == 0
+            && open_regular(&self.path(segment)).and_then(|file| failed_sync::has_failed(&file)).unwrap_or(false)
+    }
+
     fn space(&self) -> io::Result<Space> {
         self.seen()?;
         self.used.make_stale();

@@ -107,6 +107,12 @@ pub trait Target: Send + Sync {
         0
     }
 
+    /// Whether a sync of a segment has failed, and its frames were not written again since. Until then, each sync of it reads all its
+    /// frames, also those that no commit names, and fails if one is not whole.
+    fn sync_failed(&self, _segment: u64) -> bool {
+        false
+    }
+
     /// The allocated bytes, and the limit.
     fn space(&self) -> io::Result<Space>;
 

@@ -1,7 +1,7 @@
 //! Replicas that are damaged under the store.
 
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use serde_json::json;
 
@@ -28,6 +28,24 @@ fn filled() -> Place {
     place.write("tree/b", noise(20_000, 2));
     place.good(["put", "tree", "d"]);
     place
+}
+
+/// The writer died before its commit, and then the device refused its bytes. No command named the frame, and every sync failed.
+#[test]
+fn a_lost_frame_that_no_commit_names_is_freed() {
+    let place = Place::with("", "");
+    place.write("a", noise(200_000, 1));
+    assert_eq!(place.run(["put", "a", "a", "--ack", "durable"]).code, 0);
+    assert_ne!(place.command(["put", "a", "b", "--ack", "durable"]).env("TERRACE_FAIL_POINT", "put:written").output().unwrap().status.code(), Some(0));
+    for segment in fs::read_dir(place.path("tiers/disk/segments")).unwrap().map(|entry| entry.unwrap().path()) {
+        let file = File::options().write(true).open(&segment).unwrap();
+        file.write_all_at(&[0; 4096], file.metadata().unwrap().len() - 8192).unwrap();
+        fs::set_permissions(&segment, Permissions::from_mode(0o1644)).unwrap();
+    }
+    assert_eq!(place.run(["put", "a", "c", "--ack", "durable"]).code, 0);
+    place.good(["sync"]);
+    // The disk is the only persistent tier, so there is one replica of each.
+    assert_eq!(place.json(["scrub"]), (json!({"checked": 2, "bad": 0, "repaired": 0, "lost": 0}), 0));
 }
 
 #[test]

@@ -51,10 +51,12 @@ impl Care {
 
     fn sweep_frames(&self, device: &Device, force: bool) -> Result<u64> {
         let dying = self.catalog.dead_places(device.id)?;
-        let live: u64 = self.catalog.segments(device.id)?.iter().map(|(_, live)| live.bytes).sum();
-        let known = live + dying.bytes();
+        let segments = self.catalog.segments(device.id)?;
+        let known = segments.iter().map(|(_, live)| live.bytes).sum::<u64>() + dying.bytes();
         let is_little = |used: u64| used <= known + known / MIN_SWEPT_PART + MIN_SWEPT_BYTES;
-        if !force && device.space().is_ok_and(|space| is_little(space.used)) {
+        // A frame whose bytes the device refused would let each sync of its segment fail.
+        let may_be_lost = || segments.iter().any(|(id, _)| device.target.sync_failed(*id));
+        if !force && device.space().is_ok_and(|space| is_little(space.used)) && !may_be_lost() {
             return Ok(0);
         }
         let mut named: HashSet<Place> = HashSet::new();

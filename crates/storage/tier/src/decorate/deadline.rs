@@ -149,6 +149,10 @@ impl Target for Deadline {
         self.run(move |inner| Ok(inner.allocated(segment))).unwrap_or(0)
     }
 
+    fn sync_failed(&self, segment: u64) -> bool {
+        self.run(move |inner| Ok(inner.sync_failed(segment))).unwrap_or(false)
+    }
+
     fn space(&self) -> io::Result<Space> {
         self.run(|inner| inner.space())
     }

@@ -22,6 +22,11 @@ macro_rules! delegate {
             self.inner.allocated(segment)
         }
     };
+    (@one sync_failed) => {
+        fn sync_failed(&self, segment: u64) -> bool {
+            self.inner.sync_failed(segment)
+        }
+    };
     (@one used) => {
         fn used(&self) -> u64 {
             self.inner.used()
