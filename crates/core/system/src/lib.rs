@@ -8,11 +8,13 @@ pub mod fail;
 pub mod failed_sync;
 pub mod fork;
 pub mod lock;
+mod real_path;
 mod regular;
 mod replace;
 pub mod reserve;
 pub mod words;
 
 pub use lock::Locked;
+pub use real_path::real_path;
 pub use regular::{open_regular, read_regular};
 pub use replace::{remove_leftovers, replace, replace_durably, split_leftover};

@@ -26,12 +26,6 @@ fn refuse(source: &Path, reason: String) -> Error {
     Error::BadSource { source_path: source.to_owned(), reason }
 }
 
-/// The directories in which the store keeps its own files.
-fn own_directories(store: &Store) -> impl Iterator<Item = &Path> {
-    let tiers = store.config().tiers.iter().filter(|tier| tier.kind.capabilities().local_path);
-    tiers.flat_map(|tier| &tier.targets).map(|target| target.path.as_path()).chain([store.dir()])
-}
-
 /// Checks that these directories may be pulled to this one, before anything is created there.
 ///
 /// # Errors
@@ -65,7 +59,7 @@ impl Places {
                 return Err(refuse(source, format!("it is the source {other}, or one of the two is in the other")));
             }
         }
-        for own in own_directories(store) {
+        for own in store.own_directories() {
             if at.overlaps(&locate(own)?) {
                 let own = own.display();
                 return Err(refuse(source, format!("the store keeps its own files in {own}, and they would be moved")));
@@ -78,7 +72,7 @@ impl Places {
     pub fn check_destination(&self, store: &Store) -> Result<()> {
         let Some(to) = &self.to else { return Ok(()) };
         let at = locate(to)?;
-        for own in own_directories(store) {
+        for own in store.own_directories() {
             if locate(own)?.contains(&at) {
                 let reason = format!("the store keeps its own files in {}; write to key:PREFIX", own.display());
                 return Err(Error::BadDirectory { path: to.clone(), reason });

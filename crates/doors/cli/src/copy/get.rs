@@ -12,7 +12,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use terrace::files::Owner;
 use terrace::sparse::{SparseReader, SparseWriter, WriteHoles};
-use terrace::{Kind, Object, Store};
+use terrace::{Kind, Object, Store, real_path};
 
 use super::check::same_bytes;
 use super::restore::{NotRestored, allowed_mode, modified};
@@ -73,6 +73,12 @@ struct Wanted {
 }
 
 pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
+    let real_dest = real_path(&get.dest);
+    let own_directories: Vec<PathBuf> = store.own_directories().map(real_path).collect();
+    if get.dest.as_os_str() != "-" {
+        // Before the destination folder is made.
+        check_foreign(&real_dest, &own_directories).with_context(|| format!("writing {}", path_name(&get.dest)))?;
+    }
     let wanted = wanted(store, get)?;
     if get.dest.as_os_str() == "-" && !get.dry_run {
         return cat(store, &get.source, get.range.as_ref());
@@ -80,7 +86,15 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
     let bar = show.bar(wanted.iter().map(|w| w.object.length).sum());
     let (mut read, mut unchanged, mut failed, mut bytes) = (0, 0, 0, 0);
     let mut would_write = Vec::new();
-    let mut getter = Getter { store, get, owner: store.owner()?, bar: &bar, not_restored: NotRestored::default() };
+    let mut getter = Getter {
+        store,
+        get,
+        owner: store.owner()?,
+        real_dest,
+        own_directories,
+        bar: &bar,
+        not_restored: NotRestored::default(),
+    };
     if !get.dry_run {
         make_private(&wanted, &get.dest)?;
     }
@@ -185,6 +199,14 @@ enum Got {
     Bytes(u64),
 }
 
+/// Checks that a path without symbolic links is in none of the store's own directories.
+fn check_foreign(path: &Path, own_directories: &[PathBuf]) -> Result<()> {
+    match own_directories.iter().find(|own| path.starts_with(own)) {
+        Some(own) => bail!("the store keeps its own files in {}; name another destination", path_name(own)),
+        None => Ok(()),
+    }
+}
+
 /// Returns a symbolic link on the way from the destination folder to the folder of an object.
 fn find_link<'a>(Wanted { path, object, named, .. }: &'a Wanted, dest: &Path) -> Option<&'a Path> {
     let is_directory = object.attributes.kind == Kind::Directory;
@@ -213,6 +235,10 @@ struct Getter<'a> {
     get: &'a Get,
     /// The owner of objects without a recorded owner.
     owner: Owner,
+    /// The destination without symbolic links.
+    real_dest: PathBuf,
+    /// Where the store keeps its own files, without symbolic links.
+    own_directories: Vec<PathBuf>,
     bar: &'a ProgressBar,
     not_restored: NotRestored,
 }
@@ -251,7 +277,7 @@ impl Getter<'_> {
         Ok(metadata.mode() & 0o7777 == mode && metadata.modified()? == modified(&object.attributes))
     }
 
-    /// Checks that what is at the destination may be replaced, and that no symbolic link leads out of the destination folder.
+    /// Checks that what is at the destination may be replaced, that it is not among the store's own files, and that no symbolic link leads out of the destination folder.
     fn check_place(&self, wanted: &Wanted) -> Result<()> {
         let Wanted { path, named, .. } = wanted;
         let is_special = |found: Metadata| !found.is_file() && !found.is_dir() && !found.is_symlink();
@@ -261,6 +287,11 @@ impl Getter<'_> {
                 "it is a device, a pipe or a socket, which is not replaced; name a file, or `-` for the standard output"
             );
         }
+        let real = match wanted.path.strip_prefix(&self.get.dest) {
+            Ok(below) => self.real_dest.join(below),
+            Err(_) => wanted.path.clone(),
+        };
+        check_foreign(&real, &self.own_directories)?;
         match find_link(wanted, &self.get.dest) {
             Some(link) => {
                 let link = path_name(link);

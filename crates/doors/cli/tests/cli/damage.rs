@@ -36,7 +36,16 @@ fn a_lost_frame_that_no_commit_names_is_freed() {
     let place = Place::with("", "");
     place.write("a", noise(200_000, 1));
     assert_eq!(place.run(["put", "a", "a", "--ack", "durable"]).code, 0);
-    assert_ne!(place.command(["put", "a", "b", "--ack", "durable"]).env("TERRACE_FAIL_POINT", "put:written").output().unwrap().status.code(), Some(0));
+    assert_ne!(
+        place
+            .command(["put", "a", "b", "--ack", "durable"])
+            .env("TERRACE_FAIL_POINT", "put:written")
+            .output()
+            .unwrap()
+            .status
+            .code(),
+        Some(0)
+    );
     for segment in fs::read_dir(place.path("tiers/disk/segments")).unwrap().map(|entry| entry.unwrap().path()) {
         let file = File::options().write(true).open(&segment).unwrap();
         file.write_all_at(&[0; 4096], file.metadata().unwrap().len() - 8192).unwrap();

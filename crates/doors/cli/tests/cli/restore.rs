@@ -116,6 +116,26 @@ fn a_pipe_at_the_destination_is_not_replaced() {
     }
 }
 
+#[test]
+fn no_file_of_the_store_is_replaced() {
+    let place = Place::new();
+    place.write("tree/a", "stored");
+    place.write("tree/store/terrace.toml", "not a configuration");
+    place.good(["put", "tree", "t"]);
+    std::os::unix::fs::symlink(place.path("tiers"), place.path("link")).unwrap();
+    let before = fs::read(place.path("store/terrace.toml")).unwrap();
+    for dest in ["store/terrace.toml", "tiers/disk/terrace-target", "link/disk/segments", "store", "link/disk/new"] {
+        place.bad(["get", "t/a", dest], &["the store keeps its own files in"]);
+        assert_eq!(place.run(["get", "t", dest]).code, 1, "{dest}");
+    }
+    // The tree holds a folder where the store is.
+    let ran = place.run(["get", "t", "."]);
+    assert!(ran.code == 1 && ran.err.contains("the store keeps its own files in"), "{}", ran.err);
+    assert_eq!(fs::read(place.path("a")).unwrap(), b"stored");
+    assert_eq!(fs::read(place.path("store/terrace.toml")).unwrap(), before);
+    assert!(!place.path("tiers/disk/new").exists());
+}
+
 /// A link of an older tree, where the newer one has a folder, led to files elsewhere.
 #[test]
 fn no_link_leads_out_of_the_destination() {

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use terrace_codec::{Encoding, Scratch, encode};
 use terrace_format::frame;
 use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS};
+use terrace_system::real_path;
 
 use super::{Config, Layout, Replicas, TargetConfig, TierConfig};
 
@@ -162,21 +163,6 @@ fn apart<'a>(one: Prefix<'a>, known: &mut Vec<Prefix<'a>>) -> Result<(), String>
     }
     known.push(one);
     Ok(())
-}
-
-/// Resolves links and dots in a path, as far as its components exist.
-pub fn real_path(path: &Path) -> PathBuf {
-    let mut real = PathBuf::new();
-    for component in std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).components() {
-        match component {
-            Component::ParentDir => drop(real.pop()),
-            component => {
-                real.push(component);
-                real = real.canonicalize().unwrap_or(real);
-            }
-        }
-    }
-    real
 }
 
 /// Checks that an encoding runs, because some codecs take numbers only.

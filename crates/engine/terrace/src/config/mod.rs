@@ -9,7 +9,6 @@ mod tier;
 mod units;
 mod written;
 
-pub(crate) use check::real_path;
 pub use terrace_cost::Model;
 pub use terrace_tier::TierKind;
 pub use tier::{Layout, TargetConfig, ThrottleConfig, TierConfig};

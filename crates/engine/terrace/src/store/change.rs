@@ -7,7 +7,7 @@ use terrace_format::key;
 use terrace_tier::made_note;
 
 use super::{Store, destroy};
-use crate::config::{self, Config, Rule, TierConfig};
+use crate::config::{Config, Rule, TierConfig};
 use crate::devices::targets;
 use crate::home::{boot, check_identity, lock_store, read_config, write_file};
 use crate::{Error, Result};
@@ -135,10 +135,10 @@ impl Store {
 
 /// Checks that no target is the store's directory, contains it, or has a name that the store uses in it.
 pub(super) fn check_apart(dir: &Path, config: &Config) -> Result<()> {
-    let dir = config::real_path(dir);
+    let dir = terrace_system::real_path(dir);
     for tier in config.tiers.iter().filter(|tier| tier.kind.capabilities().local_path) {
         for target in &tier.targets {
-            let path = config::real_path(&target.path);
+            let path = terrace_system::real_path(&target.path);
             let inside = path.strip_prefix(&dir).ok().and_then(|below| below.components().next());
             let own = inside.is_some_and(|first| destroy::is_own_name(&first.as_os_str().to_string_lossy()));
             if dir.starts_with(&path) || own {

@@ -197,6 +197,13 @@ impl Store {
         &self.engine.dir
     }
 
+    /// Returns the directories in which the store keeps its own files: those of its directory targets, and its own. A file that a user
+    /// writes there may replace one of the store's.
+    pub fn own_directories(&self) -> impl Iterator<Item = &Path> {
+        let tiers = self.config().tiers.iter().filter(|tier| tier.kind.capabilities().local_path);
+        tiers.flat_map(|tier| &tier.targets).map(|target| target.path.as_path()).chain([self.dir()])
+    }
+
     /// Returns the store's configuration, as it was when this process opened it. Rules may have changed since then.
     pub fn config(&self) -> &Config {
         &self.engine.config
