@@ -169,7 +169,7 @@ pub struct Salvaged {
     pub incomplete: u64,
     /// Whether the log lacked commits.
     pub log_was_damaged: bool,
-    /// The number of commits that it lacked, if it is known.
+    /// The number of commits that it lacked, at most: a log that was begun again has skipped numbers.
     pub missing_commits: u64,
 }
 

@@ -79,6 +79,7 @@ fn a_damaged_id_is_named_with_the_one_that_the_targets_have() {
             Store::rebuild(&home).map(drop).unwrap_err().to_string(),
             Store::salvage(&home).map(drop).unwrap_err().to_string(),
             Store::destroy(&home, false).map(drop).unwrap_err().to_string(),
+            Store::destroy(&home, true).map(drop).unwrap_err().to_string(),
         ];
         for refused in refusals {
             assert!(refused.contains(&damaged) && refused.contains(&format!("`id {named}` into")), "{refused}");

@@ -23,10 +23,9 @@ pub fn rebuild(dir: &Path, salvage: bool, show: Show) -> Result<bool> {
             count(found.incomplete, "object"),
         );
         if found.log_was_damaged {
-            let lost = count(found.missing_commits, "commit");
-            complain(&format!(
-                "the commit log was damaged or lost, and {lost} of it (at least) are missing: names, deletions and overwritten ranges since then are lost"
-            ));
+            complain(
+                "the commit log was damaged or lost, and commits are missing: names, deletions and overwritten ranges since then are lost",
+            );
         }
         show.result(&found, &words)?;
         return Ok(!found.log_was_damaged);

@@ -139,6 +139,35 @@ fn targets_stay_where_they_were_seen_from() {
     assert!(place.path("a/segments").exists() && place.path("b/segments").exists());
 }
 
+#[test]
+fn a_file_without_tiers_adds_none() {
+    let place = Place::new();
+    place.bad(["tiers", "add", "/dev/null"], &["/dev/null: it describes no tier"]);
+}
+
+#[test]
+fn a_lost_configuration_can_be_written_again() {
+    let place = Place::new();
+    place.write("a", b"bytes");
+    place.good(["put", "a", "k", "-q"]);
+    fs::remove_file(place.path("store/terrace.toml")).unwrap();
+    for command in [&["ls"][..], &["rebuild"], &["destroy"], &["tiers", "add", "terrace.toml"]] {
+        place.bad(command, &["its file terrace.toml is lost. Write it again", "in the same order"]);
+    }
+    fs::copy(place.path("terrace.toml"), place.path("store/terrace.toml")).unwrap();
+    assert_eq!(place.good(["cat", "k"]), "bytes");
+}
+
+/// It waited for space for half a minute, and then named a lack of it.
+#[test]
+fn durable_replicas_in_memory_are_refused_at_once() {
+    let place = Place::with("", "[[rule]]\nprefix = 'm'\ntiers = ['ram']");
+    place.write("a", b"bytes");
+    place.bad(["put", "a", "m/a", "--ack", "durable"], &["a: configuration: ", "only tiers in memory (ram)"]);
+    place.good(["put", "a", "m/a", "-q"]);
+    place.good(["put", "a", "a", "--ack", "durable", "-q"]);
+}
+
 /// Removes what such a store has in memory.
 fn forget_memory(place: &Place, data: &str) {
     let config = fs::read_to_string(place.path(data).join("terrace.toml")).unwrap();

@@ -222,9 +222,13 @@ impl Config {
     /// Reads tiers that are to be added to a store.
     ///
     /// # Errors
-    /// [`Error::Config`], with the line and column of text that does not parse.
+    /// [`Error::Config`], with the line and column of text that does not parse, or for a text without tiers.
     pub fn parse_tiers(text: &str, origin: &str) -> Result<Vec<TierConfig>> {
-        Ok(read_toml(text, origin)?.tiers)
+        let tiers = read_toml(text, origin)?.tiers;
+        if tiers.is_empty() {
+            return Err(Error::Config(format!("{origin}: it describes no tier; write one, as a [[tier]] section")));
+        }
+        Ok(tiers)
     }
 
     /// Makes relative paths of directories absolute, from the current directory, so that they mean the same for all

@@ -19,8 +19,18 @@ pub fn refuse(dir: &Path, reason: &str) -> Error {
 }
 
 /// Reads the current configuration from its file.
+///
+/// # Errors
+/// [`Error::Store`] if the file is not there, [`Error::Config`] if it is not valid.
 pub fn read_config(dir: &Path) -> Result<Config> {
-    Config::read(&dir.join("terrace.toml"))
+    match Config::read(&dir.join("terrace.toml")) {
+        Err(Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {
+            let reason = "its file terrace.toml is lost. Write it again, with all tiers in the same order, and with each target's number \
+                          (`number = N`) as in the second line of its file terrace-target";
+            Err(refuse(dir, reason))
+        }
+        config => config,
+    }
 }
 
 /// Returns the store's id.

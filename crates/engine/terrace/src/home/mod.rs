@@ -20,6 +20,7 @@ mod sole;
 mod trust;
 
 pub use appends::AppendTurns;
+pub use id_check::check_id;
 pub use identity::{
     DESTROYED_LINE, FORMAT_VERSION, has_log, holds_files, lost_identity, read_config, read_state, refuse, write_file,
 };

@@ -117,8 +117,14 @@ impl MakeRoom for Mover {
             // Two writers may set it at the same time. Either time is right.
             *self.state.found_full.lock() = Some(Instant::now());
             let tiers = self.tiers.describe();
-            let is_read_only = self.tiers.devices.iter().any(|device| device.state() == TierState::ReadOnly);
-            let also = if is_read_only { ", or make the read-only file system writable again" } else { "" };
+            let any_is = |state| self.tiers.devices.iter().any(|device| device.state() == state);
+            let mut also = String::new();
+            if any_is(TierState::ReadOnly) {
+                also += ", or make the read-only file system writable again";
+            }
+            if any_is(TierState::Away) {
+                also += ", or bring back what is away";
+            }
             return Err(Error::NoSpace {
                 tiers: format!("{tiers}; free some, add a tier, or raise a tier's capacity{also}"),
             });

@@ -32,6 +32,7 @@ use self::planner::Pace;
 use crate::devices::{Device, Tiers, append_to, with_scratch};
 use crate::home::Rules;
 use crate::hotness::Hotness;
+use crate::{Error, Result};
 
 /// Shorter extents are not studied. They use what is known of their stream.
 const MIN_STUDIED_BYTES: usize = 8 << 10;
@@ -131,6 +132,30 @@ impl<'a> Placer<'a> {
             return ExtentPlan { is_slow: true, ..placed };
         }
         self.plan_lasting_or_not(raw.len(), &site)
+    }
+
+    /// Checks that there could be a place, if nothing was full or away.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the object's rule or options allow no tier, or only tiers in memory although all replicas have to persist.
+    pub fn check_possible(&self) -> Result<()> {
+        let Planning { tiers, .. } = self.planning;
+        if tiers.domains(self.wanted.tiers, self.wanted.is_all_persistent()) > 0 {
+            return Ok(());
+        }
+        let key = terrace_format::key::show(self.key);
+        let named = tiers.tiers.iter().zip(0..).filter(|(_, level)| self.wanted.tiers.has(*level));
+        let named: Vec<&str> = named.map(|(tier, _)| tier.name.as_str()).collect();
+        Err(Error::Config(if named.is_empty() {
+            format!(
+                "none of the tiers that the rule or the options of {key:?} name is there; `terrace tiers` lists those that are"
+            )
+        } else {
+            let named = named.join(", ");
+            format!(
+                "all replicas of {key:?} have to persist, but its rule or options allow only tiers in memory ({named}); allow another one, or ask for less than `durable`"
+            )
+        }))
     }
 
     /// Plans the replicas. If the persistent targets are full or away for now, plans a replica in memory alone, and the

@@ -17,7 +17,7 @@ use super::Store;
 use crate::care::Discard;
 use crate::config::{Config, TargetConfig, TierConfig};
 use crate::home::{
-    DESTROYED_LINE, FORMAT_VERSION, MOUNTS_FILE, boot, describe_copy, find_original, lock_store, read_config,
+    DESTROYED_LINE, FORMAT_VERSION, MOUNTS_FILE, boot, check_id, describe_copy, find_original, lock_store, read_config,
     read_state, refuse, write_file,
 };
 use crate::report::{RemainState, Remains, TargetRemains};
@@ -77,8 +77,8 @@ impl Store {
     /// named in the result. If it is killed, it can be repeated. No other process may have the store open.
     ///
     /// # Errors
-    /// Without `force`, if the store holds objects, if they cannot be counted, or if a target is away. Then nothing is
-    /// changed.
+    /// If the file `store` holds a wrong id. Without `force`, if the store holds objects, if they cannot be counted, or if a target is
+    /// away. Then nothing is changed.
     pub fn destroy(dir: &Path, force: bool) -> Result<Remains> {
         let (id, is_begun) = read_state(dir)?;
         let dir = &fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
@@ -115,6 +115,8 @@ fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
         terrace_system::fail::point("destroy:begun");
         Ok(remains)
     };
+    // With a wrong id, the store would leave its targets behind as another one's.
+    check_id(dir, id)?;
     match check_catalog(dir).and_then(|()| Store::open(dir)) {
         // No other process has it open, so the count includes everything that is removed.
         Ok(store) => store.alone(|_| begin(Ok(&store))),
@@ -189,12 +191,10 @@ fn check_allowed(dir: &Path, remains: &Remains, force: bool) -> Result<()> {
 
 /// Reads the configuration. It may be missing if only the store's own directory is left.
 fn config_of(dir: &Path, is_begun: bool) -> Result<Config> {
-    match read_config(dir) {
-        Err(Error::Io { cause, .. }) if is_begun && cause.kind() == io::ErrorKind::NotFound => {
-            Ok(Config { store: Default::default(), rules: Vec::new(), tiers: Vec::new() })
-        }
-        config => config,
+    if is_begun && !dir.join("terrace.toml").exists() {
+        return Ok(Config { store: Default::default(), rules: Vec::new(), tiers: Vec::new() });
     }
+    read_config(dir)
 }
 
 fn described(config: &Config) -> impl Iterator<Item = Described<'_>> {

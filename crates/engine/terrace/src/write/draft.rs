@@ -166,6 +166,7 @@ impl<'a> Draft<'a> {
         while !raw.is_empty() {
             let plan = self.placer.place(self.offset, raw);
             if plan.replicas.is_empty() {
+                self.placer.check_possible()?;
                 self.room.make_room(since)?;
             } else if self.write_extent(&raw[..plan.length], plan.replicas)? {
                 self.is_slow |= plan.is_slow;
