@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use terrace_catalog::log::Record;
-use terrace_catalog::{Edit, NewExtent, Replica, Task, Voids};
+use terrace_catalog::{Catalog, Edit, NewExtent, Replica, Task, Voids};
 
 use super::Care;
 use super::rebuild::{FrameId, frame_in, frame_of};
-use crate::Result;
+use crate::{Error, Result};
 
 /// A commit that brings bytes, so that it may be void, and lays over or removes bytes of other commits, or stages its own.
 pub(super) struct Doubtful {
@@ -30,8 +30,10 @@ pub(super) struct Later<'a> {
     names: HashMap<Vec<u8>, Option<u64>>,
     /// Frames that have a good replica.
     held: HashSet<FrameId>,
-    /// Frames that are or become shared.
-    shared: HashSet<FrameId>,
+    /// The objects that name each shared frame, or did, or may have.
+    sharers: HashMap<FrameId, HashSet<u64>>,
+    /// Objects that are removed as a whole, whatever bytes are lost.
+    removed: HashSet<u64>,
     /// Frames whose commit is void and that no copy of the object names.
     unnamed: HashSet<FrameId>,
     /// Objects with a lost staged part.
@@ -42,17 +44,14 @@ pub(super) struct Later<'a> {
 
 impl<'a> Later<'a> {
     pub fn new(care: &'a Care) -> Result<Later<'a>> {
-        let mut shared = HashSet::new();
-        care.catalog.each_shared_frame(|name, _| {
-            shared.insert(frame_of(&name));
-        })?;
         Ok(Later {
             care,
             made: HashMap::new(),
             laid_over: HashMap::new(),
             names: HashMap::new(),
             held: HashSet::new(),
-            shared,
+            sharers: find_sharers(&care.catalog)?,
+            removed: HashSet::new(),
             unnamed: HashSet::new(),
             broken: HashSet::new(),
             void: Voids::new(),
@@ -65,10 +64,19 @@ impl<'a> Later<'a> {
             let stands = Edit::need_no_bytes(&edits);
             let mut removed = Vec::new();
             for edit in &edits {
-                removed.extend(self.note_name(edit)?);
+                let range = self.note_name(edit)?;
+                // Not by a new length of 0: the object can get new bytes, and share them.
+                if stands && matches!(edit, Edit::Remove { .. } | Edit::Unstage { .. }) {
+                    self.removed.extend(range.iter().map(|(object, _)| *object));
+                }
+                removed.extend(range);
                 match edit {
                     Edit::Made { task, replica } => self.made.entry(frame_of(task)).or_default().push(*replica),
-                    Edit::Share { object, extents, .. } => self.shared.extend(named(*object, extents)),
+                    Edit::Share { object, extents, .. } => named(*object, extents).for_each(|frame| {
+                        // The frame was written under the number of its first owner.
+                        let sharers = self.sharers.entry(frame).or_insert_with(|| HashSet::from([frame.0]));
+                        sharers.insert(*object);
+                    }),
                     Edit::Void { sequence, edits } => self.void.entry(*sequence).or_default().extend(edits),
                     _ => {}
                 }
@@ -115,14 +123,13 @@ impl<'a> Later<'a> {
         }
     }
 
-    /// Returns whether later commits remove all bytes that the object had at commit `sequence`.
-    pub fn is_removed(&self, object: u64, sequence: u64) -> bool {
-        self.is_laid_over(object, sequence, 0..u64::MAX)
-    }
-
-    /// Returns whether a frame is shared, or was shared at any time in the log.
-    pub fn is_shared(&self, task: &Task) -> bool {
-        self.shared.contains(&frame_of(task))
+    /// Returns whether nothing names the frame in the end, because its object is removed after commit `sequence`, or all objects that
+    /// have shared it are removed.
+    pub fn is_removed(&self, task: &Task, sequence: u64) -> bool {
+        match self.sharers.get(&frame_of(task)) {
+            Some(sharers) => sharers.is_subset(&self.removed),
+            None => self.is_laid_over(task.object, sequence, 0..u64::MAX),
+        }
     }
 
     fn named(&self, key: &[u8]) -> Result<Option<u64>> {
@@ -221,6 +228,24 @@ impl<'a> Later<'a> {
         }
         true
     }
+}
+
+/// Returns the objects that name each shared frame. A staged object may name any of them.
+fn find_sharers(catalog: &Catalog) -> Result<HashMap<FrameId, HashSet<u64>>> {
+    let mut sharers: HashMap<FrameId, HashSet<u64>> = HashMap::new();
+    let staged: HashSet<u64> = catalog.staged()?.into_iter().map(|(object, _)| object).collect();
+    catalog.each_shared_frame(|name, _| {
+        sharers.insert(frame_of(&name), staged.clone());
+    })?;
+    if !sharers.is_empty() {
+        catalog.each_object(b"", |_, object, extents| {
+            for extent in extents.iter().filter(|extent| extent.source.is_some()) {
+                sharers.entry(frame_in(object.id, extent)).or_default().insert(object.id);
+            }
+            Ok::<_, Error>(true)
+        })?;
+    }
+    Ok(sharers)
 }
 
 /// Returns the frames that the extents of an object name.

@@ -54,11 +54,9 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
         gone.iter().filter_map(|place| edits.get(*place as usize)).for_each(|edit| later.note_outcome(edit, true));
         for (place, edit) in left {
             // If a new replica is lost, the one that it replaces stays. The space of a removed object's replicas may have
-            // been freed already, so their absence is no loss. A shared frame outlives the object under which it was
-            // written.
+            // been freed already, so their absence is no loss.
             let made = |task: &Task, replica: &Replica| {
-                care.holds_frame(frame_of(task), replica)
-                    || later.is_removed(task.object, sequence) && !later.is_shared(task)
+                care.holds_frame(frame_of(task), replica) || later.is_removed(task, sequence)
             };
             let is_void =
                 lost || matches!(edit, Edit::Made { task, replica } if later.is_unnamed(task) || !made(task, replica));

@@ -191,6 +191,38 @@ mod tests {
         }
     }
 
+    /// Replicas of a shared frame were made, and freed when all objects that shared it were removed. A rebuild took them for lost.
+    #[test]
+    fn a_rebuild_misses_no_replica_of_a_shared_frame_that_was_removed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let tier = |name: &str, more: &str| {
+            let path = dir.path().join(name);
+            format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = ['{}']\n{more}\n", path.display())
+        };
+        let text = format!("{}{}", tier("ram", "persistent = false"), tier("disk", ""));
+        let home = dir.path().join("store");
+        let store = Store::init(&home, &Config::parse(&text, "test").expect("a configuration")).expect("a store");
+        let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
+        store.put_bytes(b"source", &noise(1), &options).expect("puts");
+        store.copy(b"source", b"copy").expect("copies");
+        while store.status().expect("a status").owed > 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        store.remove(b"source").expect("removes");
+        store.remove(b"copy").expect("removes");
+        store.engine.mover.reap(Duration::ZERO).expect("frees");
+        let end = store.catalog().tail().expect("an end");
+        drop(store);
+        let store = Store::rebuild(&home).expect("rebuilds");
+        let mut more = Vec::new();
+        let note = |record: terrace_catalog::log::Record| {
+            more.extend(record.commits);
+            Ok::<_, crate::Error>(())
+        };
+        store.catalog().log().replay(end, note).expect("reads");
+        assert!(more.is_empty(), "{more:?}");
+    }
+
     /// A segment of a version that did not note where its frames end is not added to.
     #[test]
     fn a_record_without_an_end_may_end_anywhere() {
