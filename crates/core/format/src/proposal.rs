@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::Change;
+use crate::{Change, TargetId};
 
 const PROPOSAL_MAGIC: [u8; 4] = *b"TRSP";
 const PROPOSAL_VERSION: u8 = 1;
@@ -44,6 +44,45 @@ pub enum Step {
     End {
         /// The client's session.
         session: u64,
+    },
+    /// The node of this record begins an incarnation, which gets a short number: one more than the last incarnation that joined.
+    Join {
+        /// The node's name.
+        node: String,
+    },
+    /// The fence of an incarnation has gone, so no record of it comes any more.
+    Leave {
+        /// The incarnation.
+        incarnation: u64,
+    },
+    /// How far the node of this record is, and what its clients read.
+    Report {
+        /// The last commit that its index has.
+        sequence: u64,
+        /// Objects that are open, each with the generation that is read.
+        pins: Vec<(u64, u64)>,
+    },
+    /// The node of this record serves a target from now on. Frames that an earlier incarnation appended there are refused, if no change
+    /// has named them so far: a power cut may have taken them.
+    Serve {
+        /// The target.
+        target: TargetId,
+        /// Whether its frames survive a loss of power once they are synced.
+        persistent: bool,
+        /// Whether the node may have lost power, so that frames which were not synced may be gone.
+        doubtful: bool,
+    },
+    /// All frames on a target that commits up to this one name are whole and synced there. The node of this record serves it.
+    Synced {
+        /// The target.
+        target: TargetId,
+        /// The last of these commits.
+        sequence: u64,
+    },
+    /// The places that commits up to this one have freed may be given back, except those that are pinned.
+    Floor {
+        /// The last of these commits.
+        sequence: u64,
     },
 }
 

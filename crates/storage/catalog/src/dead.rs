@@ -85,6 +85,22 @@ impl Catalog {
     /// Returns up to `limit` places on `target` that were freed before `time`, by commits up to `sequence` or by later removals,
     /// and that no lease pins. A place may be that of several adjacent frames.
     pub fn dead(&self, target: TargetId, sequence: u64, time: u64, limit: usize) -> Result<Vec<(u64, Place)>> {
+        self.find_dead(target, time, limit, |at, dead| at <= sequence || dead.by_removal)
+    }
+
+    /// Like [`Catalog::dead`], for places that the floor of a shared log allows to give back: no node's index names them.
+    pub fn dead_below_floor(&self, target: TargetId, time: u64, limit: usize) -> Result<Vec<(u64, Place)>> {
+        let floor = self.floor()?;
+        self.find_dead(target, time, limit, |at, _| at <= floor)
+    }
+
+    fn find_dead(
+        &self,
+        target: TargetId,
+        time: u64,
+        limit: usize,
+        may_go: impl Fn(u64, &Dead) -> bool,
+    ) -> Result<Vec<(u64, Place)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let pinned = self.pinned(&env, &txn)?;
@@ -96,8 +112,7 @@ impl Catalog {
             if dead.time > time || found.len() == limit {
                 break;
             }
-            let may_go = at <= sequence || dead.by_removal;
-            if may_go && pinned.range(dead.objects()).all(|(_, generation)| at <= *generation) {
+            if may_go(at, &dead) && pinned.range(dead.objects()).all(|(_, generation)| at <= *generation) {
                 found.push((at, Place { length: dead.length, ..place }));
             }
         }

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::apply::Applier;
 use super::environment::Environment;
+use super::members::Member;
 use super::{Catalog, decode, encode, keys};
 use crate::{Error, Result};
 
@@ -38,6 +39,10 @@ pub enum Verdict {
     NoSession,
     /// Its number is too old: whether it was carried out is not known any more.
     Forgotten,
+    /// It names a frame that was appended before the node of the frame's target began anew. Nothing has changed; append it again.
+    Stale,
+    /// A node's own step does not hold any more. Nothing has changed.
+    Refused,
 }
 
 impl Catalog {
@@ -79,7 +84,8 @@ impl Catalog {
                 time: followed.time.max(proposal.time),
             };
             let mut applier = Applier::new(env.records, &mut txn, tail.sequence, followed.time);
-            verdicts.push(proposal.steps.iter().map(|step| applier.carry_out(step)).collect::<Result<_>>()?);
+            let carry_out = |step| applier.carry_out(proposal.incarnation, step);
+            verdicts.push(proposal.steps.iter().map(carry_out).collect::<Result<_>>()?);
             tail.sequence = applier.sequence;
             applier.finish()?;
         }
@@ -103,15 +109,15 @@ impl Catalog {
             return out_of_order(format!("the last one that was carried out is {last}"));
         }
         let key = keys::incarnation(proposal.incarnation);
-        let next: u64 = match env.records.get(txn, &key)? {
-            Some(value) => decode(value, "the number of an incarnation's next record")?,
-            None => 0,
+        let member: Member = match env.records.get(txn, &key)? {
+            Some(value) => decode(value, "the record of an incarnation")?,
+            None => Member::default(),
         };
-        if proposal.number != next {
-            let Proposal { incarnation, number, .. } = proposal;
+        if proposal.number != member.next {
+            let (Proposal { incarnation, number, .. }, next) = (proposal, member.next);
             return out_of_order(format!("it is number {number} of incarnation {incarnation}, and {next} is the next"));
         }
-        Ok(env.records.put(txn, &key, &encode(&(next + 1))?)?)
+        Ok(env.records.put(txn, &key, &encode(&Member { next: member.next + 1, ..member })?)?)
     }
 }
 
@@ -121,8 +127,14 @@ fn followed_in(env: &Environment, txn: &heed::RoTxn<'_>) -> Result<Followed> {
 }
 
 impl Applier<'_, '_> {
-    fn carry_out(&mut self, step: &Step) -> Result<Verdict> {
+    fn carry_out(&mut self, incarnation: u64, step: &Step) -> Result<Verdict> {
         match step {
+            Step::Join { node } => self.join(incarnation, node),
+            Step::Leave { incarnation } => self.leave(*incarnation),
+            Step::Report { sequence, pins } => self.report(incarnation, *sequence, pins),
+            Step::Serve { target, persistent, doubtful } => self.serve(incarnation, *target, *persistent, *doubtful),
+            Step::Synced { target, sequence } => self.note_synced(incarnation, *target, *sequence),
+            Step::Floor { sequence } => self.raise_floor(*sequence),
             Step::Begin { session } => {
                 self.records.put(self.txn, &keys::session(*session), &[])?;
                 Ok(Verdict::Done(self.sequence))
@@ -168,6 +180,9 @@ impl Applier<'_, '_> {
 
     /// Checks a change and, if its expectations hold, applies it.
     fn decide(&mut self, change: &Change) -> Result<Verdict> {
+        if self.names_stale_frame(change)? {
+            return Ok(Verdict::Stale);
+        }
         match self.check(change) {
             Ok(()) => {}
             Err(Error::Conflict { .. }) => return Ok(Verdict::Conflict),

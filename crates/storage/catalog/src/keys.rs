@@ -16,6 +16,7 @@ pub const EXPIRY_TIME: u8 = b'x';
 pub const SHARED_LETTER: u8 = b'r';
 pub const SESSION_LETTER: u8 = b'c';
 pub const INCARNATION_LETTER: u8 = b'i';
+pub const SERVED_LETTER: u8 = b'g';
 
 /// The log's tail.
 pub const TAIL_KEY: &[u8] = b"mt";
@@ -23,6 +24,10 @@ pub const TAIL_KEY: &[u8] = b"mt";
 pub const SYNCED_KEY: &[u8] = b"ms";
 /// How far a shared log has been carried out.
 pub const FOLLOWED_KEY: &[u8] = b"mf";
+/// The number of incarnations that have joined.
+pub const JOINED_KEY: &[u8] = b"mj";
+/// The last commit whose freed places may be given back, by a shared log.
+pub const FLOOR_KEY: &[u8] = b"mp";
 /// The next number of [`terrace_format::Ids`].
 pub const NEXT_ID: &[u8] = b"mi";
 /// The lowest number of a segment that may be appended to.
@@ -97,7 +102,14 @@ pub fn outcome(session_number: u64, number: u64) -> Key {
     out
 }
 
-/// The number of the next record of an incarnation.
+/// A target that a node serves.
+pub fn served(target: TargetId) -> Key {
+    let mut out = with(SERVED_LETTER);
+    out.extend_from_slice(&target.to_be_bytes());
+    out
+}
+
+/// An incarnation that may append records.
 pub fn incarnation(incarnation: u64) -> Key {
     let mut out = with(INCARNATION_LETTER);
     out.extend_from_slice(&incarnation.to_be_bytes());

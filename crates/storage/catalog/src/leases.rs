@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use heed::RoTxn;
 use serde::{Deserialize, Serialize};
 
-use super::{Catalog, Environment, decode, encode, keys};
+use super::{Catalog, Environment, decode, encode, keys, members};
 use crate::Result;
 
 /// The content of a lease: it pins the frames that commits after `generation` free from the object.
@@ -56,6 +56,7 @@ impl Catalog {
             let known = oldest.entry(object).or_insert(generation);
             *known = generation.min(*known);
         }
+        members::add_pins(env, txn, &mut oldest)?;
         Ok(oldest)
     }
 }

@@ -1,8 +1,9 @@
 //! Checks the expectations of a change.
 
+use smallvec::SmallVec;
 use terrace_format::key::show;
 use terrace_format::{Change, Edit, Expect};
-use terrace_format::{Kind, Object, Owed, TargetId, Task};
+use terrace_format::{Kind, Object, Owed, Replica, TargetId, Task};
 
 use super::Applier;
 use crate::extents;
@@ -10,18 +11,22 @@ use crate::{Error, Result};
 use crate::{decode, keys};
 
 impl Applier<'_, '_> {
-    /// The targets that hold a replica of the frame that a task names.
-    fn targets_of(&self, task: &Task, key: &[u8]) -> Result<Vec<TargetId>> {
+    /// The replicas of the frame that a task names.
+    pub(crate) fn replicas_of(&self, task: &Task, key: &[u8]) -> Result<SmallVec<[Replica; 3]>> {
         let named = self.object(key)?.filter(|object| object.id == task.object);
         let object = named.unwrap_or_else(|| super::staged_object(task.object));
         let all = extents::load_frame(self.records, self.txn, &object, task.frame_offset, task.write)?;
         let frame = (task.write, task.frame_offset);
         let own = all.into_iter().find(|extent| extent.frame() == frame && extent.source.is_none());
-        let replicas = match own {
-            Some(extent) => extent.replicas,
-            None => self.shared(task)?.map(|shared| shared.replicas).unwrap_or_default(),
-        };
-        Ok(replicas.iter().map(|replica| replica.target).collect())
+        match own {
+            Some(extent) => Ok(extent.replicas),
+            None => Ok(self.shared(task)?.map(|shared| shared.replicas).unwrap_or_default()),
+        }
+    }
+
+    /// The targets that hold a replica of the frame that a task names.
+    fn targets_of(&self, task: &Task, key: &[u8]) -> Result<Vec<TargetId>> {
+        Ok(self.replicas_of(task, key)?.iter().map(|replica| replica.target).collect())
     }
 
     /// Checks all expectations of a change.
@@ -98,6 +103,11 @@ impl Applier<'_, '_> {
                             "the replica to be replaced is the last one that outlives a reboot; look at it again"
                                 .into(),
                         );
+                    }
+                }
+                Expect::KeepsSynced { task, key } => {
+                    if !self.has_other_synced(task, key)? {
+                        return conflict(key, "no other replica is synced on a live node; sync first".into());
                     }
                 }
                 Expect::Free(key) => {

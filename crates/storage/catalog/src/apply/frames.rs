@@ -197,6 +197,15 @@ impl Applier<'_, '_> {
         Ok(&mut self.counts[at].1)
     }
 
+    /// Returns the last commit that added a frame to a segment.
+    pub(crate) fn last_added(&self, target: TargetId, segment: u64) -> Result<u64> {
+        if let Some((_, live)) = self.counts.iter().find(|(known, _)| *known == (target, segment)) {
+            return Ok(live.sequence);
+        }
+        let value = self.records.get(self.txn, &keys::segment(target, segment))?;
+        Ok(value.map(Live::read).transpose()?.unwrap_or_default().sequence)
+    }
+
     pub(crate) fn count(&mut self, replica: &Replica) -> Result<()> {
         let sequence = self.sequence;
         let live = self.live(replica.target, replica.place.segment)?;

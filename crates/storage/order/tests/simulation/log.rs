@@ -65,6 +65,14 @@ impl Log {
         }
     }
 
+    pub fn has_fence(&self, node: usize, incarnation: u64) -> bool {
+        self.fences.get(&node).is_some_and(|fence| fence.incarnation == incarnation)
+    }
+
+    pub fn has_any_fence(&self, incarnation: u64) -> bool {
+        self.fences.values().any(|fence| fence.incarnation == incarnation)
+    }
+
     pub fn head(&self) -> u64 {
         self.head
     }

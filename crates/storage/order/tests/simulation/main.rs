@@ -2,7 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod clients;
+mod disk;
+mod duties;
+mod laws;
 mod log;
+mod members;
 mod node;
 mod reference;
 mod world;

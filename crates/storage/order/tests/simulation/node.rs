@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use terrace_catalog::Catalog;
 use terrace_catalog::log::Log as LocalLog;
+use terrace_format::Replica;
 use terrace_order::Proposer;
+
+use crate::disk::Disk;
 
 /// The store's number.
 pub const STORE_ID: u64 = 7;
@@ -14,7 +17,7 @@ pub const BEGIN_NUMBER: u64 = 0;
 /// The number of the step that ends it.
 pub const END_NUMBER: u64 = u64::MAX;
 
-/// Whose step it is.
+/// The step of a client. Steps of a node itself have none.
 #[derive(Clone, Copy)]
 pub struct Whose {
     pub client: usize,
@@ -22,18 +25,45 @@ pub struct Whose {
     pub number: u64,
 }
 
+/// An object that a client reads.
+pub struct Open {
+    pub object: u64,
+    pub generation: u64,
+    /// The replicas of its extents.
+    pub replicas: Vec<Replica>,
+}
+
 pub struct Node {
     folder: PathBuf,
     times_made: u64,
     pub catalog: Option<Catalog>,
-    pub proposer: Option<Proposer<Whose>>,
+    pub proposer: Option<Proposer<Option<Whose>>>,
     /// Steps that are in the log, and not yet carried out here.
     pub decided: Vec<(u64, Whose)>,
+    pub disk: Disk,
+    /// Whether it has lost power since it last found its disk whole.
+    pub lost_power: bool,
+    /// The number of frames that this incarnation has written.
+    pub written: u64,
+    pub open: Vec<Open>,
+    /// The session of the node's own changes, and the number of the last one.
+    pub own: (u64, u64),
 }
 
 impl Node {
     pub fn new(folder: &Path) -> Node {
-        Node { folder: folder.into(), times_made: 0, catalog: None, proposer: None, decided: Vec::new() }
+        Node {
+            folder: folder.into(),
+            times_made: 0,
+            catalog: None,
+            proposer: None,
+            decided: Vec::new(),
+            disk: Disk::default(),
+            lost_power: false,
+            written: 0,
+            open: Vec::new(),
+            own: (0, 0),
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -60,6 +90,7 @@ impl Node {
     pub fn kill(&mut self) {
         (self.catalog, self.proposer) = (None, None);
         self.decided.clear();
+        self.open.clear();
     }
 
     pub fn is_up(&self) -> bool {
@@ -68,6 +99,12 @@ impl Node {
 
     pub fn catalog(&self) -> &Catalog {
         self.catalog.as_ref().unwrap()
+    }
+
+    /// The short number of its incarnation, once its own index has it.
+    pub fn short(&self) -> Option<u32> {
+        let incarnation = self.proposer.as_ref()?.incarnation();
+        self.catalog.as_ref()?.member(incarnation).unwrap().map(|member| member.short).filter(|short| *short > 0)
     }
 
     pub fn slot(&self) -> u64 {

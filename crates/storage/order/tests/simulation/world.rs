@@ -1,65 +1,51 @@
-//! All nodes and clients, the log, the network between them, and the laws.
+//! All nodes and clients, the log, and the network between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use tempfile::TempDir;
-use terrace_catalog::{Catalog, Error, Verdict};
-use terrace_format::{Attributes, Change, Edit, Expect, Extent, NewExtent, Place, Proposal, Replica, Step};
-use terrace_order::{Answer, Append, Fate, Proposer};
+use terrace_catalog::Error;
+use terrace_format::{Place, Proposal, Step, TargetId};
+use terrace_order::{Answer, Append, Fate};
 use terrace_testkit::Random;
 
+use crate::clients::{Client, Told};
 use crate::log::Log;
 use crate::node::{BEGIN_NUMBER, END_NUMBER, Node, STORE_ID, Whose};
-use crate::reference::Reference;
 
-const NODE_COUNT: usize = 3;
-const CLIENT_COUNT: usize = 4;
-const ALL_KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
-/// The letters of records that a store without a shared log does not have, or whose value holds the time.
-const LETTERS_NOT_COMPARED: [u8; 3] = *b"cif";
+pub const NODE_COUNT: usize = 3;
+pub const CLIENT_COUNT: usize = 4;
 /// The things that happen in any thirty runs.
-const ALL_FAULTS: [&str; 13] = [
+const ALL_FAULTS: [&str; 21] = [
     "answers of the log lost",
     "answers to clients lost",
     "appends that came late",
     "changes of ended sessions",
     "changes refused",
     "changes told",
+    "changes with stale frames",
     "fences gone",
+    "floors raised",
+    "floors refused",
+    "frames freed",
+    "frames lost",
     "kills",
+    "places not freed because they are pinned",
     "power losses",
     "records out of order",
+    "replicas dropped",
+    "replicas kept",
     "snapshots loaded",
     "steps repeated in the log",
     "trimmed before the answer",
 ];
-
-/// A client. It has one change under way, and tries it again with the same number until it knows the verdict or gives up.
-struct Client {
-    node: usize,
-    session: u64,
-    has_begun: bool,
-    number: u64,
-    /// The change under way, and the highest slot of an answer that any client had when it began.
-    under_way: Option<(Change, u64)>,
-}
-
-/// A verdict that a client was told.
-struct Told {
-    session: u64,
-    number: u64,
-    verdict: Verdict,
-    /// The highest slot of an answer that any client had before the change was asked for.
-    after: u64,
-}
 
 /// How often each thing happened.
 #[derive(Debug, Default)]
 pub struct Counts(BTreeMap<&'static str, usize>);
 
 impl Counts {
-    fn note(&mut self, what: &'static str) {
+    pub fn note(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
     }
 
@@ -73,23 +59,25 @@ impl Counts {
 }
 
 pub struct World {
-    random: Random,
-    folder: TempDir,
-    log: Log,
-    nodes: Vec<Node>,
-    clients: Vec<Client>,
+    pub random: Random,
+    pub folder: TempDir,
+    pub log: Log,
+    pub nodes: Vec<Node>,
+    pub clients: Vec<Client>,
     /// Appends on their way to the log; some of them for a long time, or repeatedly.
-    network: Vec<(usize, Append)>,
+    pub network: Vec<(usize, Append)>,
     /// The newest snapshot, and its slot.
     snapshot: Option<(PathBuf, u64)>,
-    sessions: u64,
+    pub sessions: u64,
     ids: u64,
     time: u64,
-    told: Vec<Told>,
+    pub told: Vec<Told>,
     /// The first append of each incarnation that a node was told is not in the log.
-    refused: Vec<(u64, u64)>,
+    pub refused: Vec<(u64, u64)>,
     /// The highest slot of an answer that a client had.
-    answered: u64,
+    pub answered: u64,
+    /// The frames that were ever synced.
+    pub ever_synced: HashSet<(TargetId, Place)>,
     pub counts: Counts,
 }
 
@@ -120,6 +108,7 @@ impl World {
             told: Vec::new(),
             refused: Vec::new(),
             answered: 0,
+            ever_synced: HashSet::new(),
             counts: Counts::default(),
         }
     }
@@ -128,22 +117,29 @@ impl World {
     pub fn act(&mut self) {
         let node = self.random_node();
         match self.random.below(1000) {
-            0..270 => {
+            0..230 => {
                 let client = self.random.below(CLIENT_COUNT as u64) as usize;
                 self.ask(client);
             }
-            270..490 => self.send(node),
-            490..710 => self.deliver(),
-            710..960 => self.follow(node),
-            960..966 => self.kill(node),
-            966..968 => self.lose_power(node),
-            968..974 => {
+            230..400 => self.send(node),
+            400..590 => self.deliver(),
+            590..770 => self.follow(node),
+            770..800 => self.make(node),
+            800..835 => self.report(node),
+            835..870 => self.sync(node),
+            870..900 => self.keep(node),
+            900..930 => self.free(node),
+            930..955 => self.open(node),
+            955..960 => self.close(node),
+            960..963 => self.kill(node),
+            963..965 => self.lose_power(node),
+            965..969 => {
                 self.log.expel(node);
                 self.counts.note("fences gone");
             }
-            974..980 => self.write_snapshot(node),
-            980..986 => self.trim(),
-            986..993 => {
+            969..975 => self.write_snapshot(node),
+            975..981 => self.trim(),
+            981..988 => {
                 let client = self.random.below(CLIENT_COUNT as u64) as usize;
                 self.end_session(client);
             }
@@ -151,40 +147,8 @@ impl World {
         }
     }
 
-    /// A client asks for a change, or again for the one under way.
-    fn ask(&mut self, client: usize) {
-        if !self.nodes[self.clients[client].node].is_up() {
-            return;
-        }
-        if self.clients[client].session == 0 {
-            self.sessions += 1;
-            self.clients[client].session = self.sessions;
-        }
-        if self.clients[client].has_begun && self.clients[client].under_way.is_none() {
-            let change = self.random_change(client);
-            self.clients[client].number += 1;
-            self.clients[client].under_way = Some((change, self.answered));
-        }
-        let Client { node, session, has_begun, number, .. } = self.clients[client];
-        let (whose, step) = match &self.clients[client].under_way {
-            Some((change, _)) if has_begun => {
-                (Whose { client, session, number }, Step::Change { session, number, change: change.clone() })
-            }
-            _ => (Whose { client, session, number: BEGIN_NUMBER }, Step::Begin { session }),
-        };
-        self.propose(node, whose, step);
-    }
-
-    fn propose(&mut self, node: usize, whose: Whose, step: Step) {
-        if self.nodes[node].is_up() {
-            let log = &mut self.log;
-            let proposer = self.nodes[node].proposer.get_or_insert_with(|| Proposer::new(STORE_ID, log.join(node)));
-            proposer.propose(whose, step).unwrap();
-        }
-    }
-
     /// A node sends its append, perhaps again.
-    fn send(&mut self, node: usize) {
+    pub fn send(&mut self, node: usize) {
         self.time += self.random.below(3);
         let time = self.time - self.random.below(50);
         if let Some(append) = self.nodes[node].proposer.as_mut().and_then(|proposer| proposer.append(time)) {
@@ -193,7 +157,7 @@ impl World {
     }
 
     /// The log carries out an append, and answers.
-    fn deliver(&mut self) {
+    pub fn deliver(&mut self) {
         if self.network.is_empty() {
             return;
         }
@@ -222,9 +186,12 @@ impl World {
             match fate {
                 Fate::At { slot, step } => {
                     self.check_place(slot, step, whose);
-                    self.nodes[node].decided.push((slot, whose));
+                    self.nodes[node].decided.extend(whose.map(|whose| (slot, whose)));
                 }
-                Fate::BeforeHead => self.nodes[node].decided.push((self.log.head(), whose)),
+                Fate::BeforeHead => {
+                    let head = self.log.head();
+                    self.nodes[node].decided.extend(whose.map(|whose| (head, whose)));
+                }
                 // The client asks again.
                 Fate::NotCarriedOut => {}
             }
@@ -237,7 +204,7 @@ impl World {
         self.follow_up_to(node, most);
     }
 
-    fn follow_up_to(&mut self, node: usize, most: usize) {
+    pub fn follow_up_to(&mut self, node: usize, most: usize) {
         if !self.nodes[node].is_up() {
             self.nodes[node].start();
         }
@@ -268,30 +235,6 @@ impl World {
         }
     }
 
-    /// A node tells a client what became of its step.
-    fn tell(&mut self, node: usize, slot: u64, Whose { client, session, number }: Whose) {
-        if self.random.once_in(7) {
-            return self.counts.note("answers to clients lost");
-        }
-        let one = &mut self.clients[client];
-        if one.node != node || one.session != session || number == END_NUMBER {
-            return;
-        }
-        if number == BEGIN_NUMBER {
-            one.has_begun = true;
-            return;
-        }
-        if one.number != number || one.under_way.is_none() {
-            return;
-        }
-        // No verdict: the session had ended before the change came.
-        let Some(verdict) = self.nodes[node].catalog().verdict(session, number).unwrap() else { return };
-        let (_, after) = one.under_way.take().unwrap();
-        self.answered = self.answered.max(slot);
-        self.counts.note(if matches!(verdict, Verdict::Done(_)) { "changes told" } else { "changes refused" });
-        self.told.push(Told { session, number, verdict, after });
-    }
-
     fn kill(&mut self, node: usize) {
         self.nodes[node].kill();
         self.counts.note("kills");
@@ -301,6 +244,10 @@ impl World {
     fn lose_power(&mut self, node: usize) {
         let snapshot = self.snapshot.as_ref().map(|(path, _)| path.clone());
         self.nodes[node].start_again(snapshot.as_deref());
+        self.nodes[node].lost_power = true;
+        if self.nodes[node].disk.lose_power(&mut self.random) > 0 {
+            self.counts.note("frames lost");
+        }
         self.counts.note("power losses");
     }
 
@@ -321,158 +268,25 @@ impl World {
         }
     }
 
-    /// A client dies while its change may be under way. Its node ends the session, and another client takes its place.
-    fn end_session(&mut self, client: usize) {
-        let Client { node, session, has_begun, number, .. } = self.clients[client];
-        if !has_begun || !self.nodes[node].is_up() {
-            return;
-        }
-        self.propose(node, Whose { client, session, number: END_NUMBER }, Step::End { session });
-        if self.random.once_in(2) {
-            // Its last words come after its end.
-            let change = self.random_change(client);
-            let number = number + 1;
-            self.propose(node, Whose { client, session, number }, Step::Change { session, number, change });
-            self.counts.note("changes of ended sessions");
-        }
-        let node = self.random_node();
-        self.clients[client] = Client { node, session: 0, has_begun: false, number: 0, under_way: None };
-    }
-
-    /// A client goes on without knowing what became of its change.
-    fn give_up(&mut self) {
-        let client = self.random.below(CLIENT_COUNT as u64) as usize;
-        self.clients[client].under_way = None;
-    }
-
-    fn random_node(&mut self) -> usize {
+    pub fn random_node(&mut self) -> usize {
         self.random.below(NODE_COUNT as u64) as usize
     }
 
-    fn id(&mut self) -> u64 {
+    pub fn id(&mut self) -> u64 {
         self.ids += 1;
         self.ids
     }
 
-    fn random_change(&mut self, client: usize) -> Change {
-        let key = self.random.pick(&ALL_KEYS).to_vec();
-        let other = self.random.pick(&ALL_KEYS).to_vec();
-        // What the client's node knows, which may be old.
-        let known = self.nodes[self.clients[client].node].catalog().object(&key).unwrap();
-        match (self.random.below(10), known) {
-            (0..3, _) => {
-                let extents = vec![self.new_extent(0)];
-                let object = self.id();
-                let edit = Edit::Put {
-                    key: key.clone(),
-                    object,
-                    length: 64,
-                    want: 2,
-                    attributes: Attributes::default(),
-                    staged: false,
-                    extents,
-                };
-                let expect = if self.random.once_in(2) { vec![Expect::Absent(key)] } else { Vec::new() };
-                Change { expect, edits: vec![edit] }
-            }
-            (3..6, Some(object)) => {
-                let offset = self.random.below(4) * 32;
-                let extents = vec![self.new_extent(offset)];
-                let expect = vec![Expect::Generation(key.clone(), object.generation)];
-                Change { expect, edits: vec![Edit::Write { key, object: object.id, want: 2, mtime: 0, extents }] }
-            }
-            (6, Some(object)) => {
-                let expect = vec![Expect::Names(key.clone(), object.id)];
-                Change { expect, edits: vec![Edit::SetLength { key, length: self.random.below(90), mtime: 1 }] }
-            }
-            (7, Some(_)) => {
-                Change { expect: vec![Expect::Exists(key.clone())], edits: vec![Edit::Rename { from: key, to: other }] }
-            }
-            (8, Some(object)) => self.made(&key, object.id),
-            _ => Change { expect: vec![Expect::Exists(key.clone())], edits: vec![Edit::Remove { key }] },
-        }
-    }
-
-    fn new_extent(&mut self, offset: u64) -> NewExtent {
-        let (write, replica) = (self.id(), self.replica(0));
-        let replicas = [replica].into_iter().collect();
-        let extent = Extent { offset, length: 64, skip: 0, raw_len: 64, write, replicas, source: None };
-        NewExtent { extent, owed: vec![1] }
-    }
-
-    fn replica(&mut self, target: u16) -> Replica {
-        let place = Place { segment: self.id(), offset: 0, length: 128 };
-        Replica { target, place, stored: 64, encoding: "none".parse().unwrap() }
-    }
-
-    /// The pending replica of an object is made, if its node knows of one.
-    fn made(&mut self, key: &[u8], object: u64) -> Change {
-        let catalog = |world: &World| {
-            world.nodes.iter().find_map(|node| node.catalog.as_ref().map(|c| c.owed(None, 50).unwrap()))
-        };
-        let owed = catalog(self).unwrap_or_default().into_iter().find(|(task, _)| task.object == object);
-        let Some((task, owed)) = owed else { return Edit::Remove { key: key.to_vec() }.into() };
-        let replica = self.replica(task.target);
-        Change { expect: vec![Expect::Owed(task, owed.key)], edits: vec![Edit::Made { task, replica }] }
-    }
-
-    /// Lets everything settle, and checks the laws.
-    pub fn end(&mut self) {
-        for node in 0..NODE_COUNT {
-            while !self.nodes[node].is_up() || self.nodes[node].slot() < self.log.head() {
-                self.follow_up_to(node, 100);
-            }
-        }
-        let reference = Reference::of(&self.folder.path().join("reference"), &self.log.all);
-        (0..reference.repeated).for_each(|_| self.counts.note("steps repeated in the log"));
-        self.check_nodes(&reference);
-        self.check_answers(&reference);
-        self.check_refusals();
-    }
-
     /// A step that is said to be in the log is there.
-    fn check_place(&self, slot: u64, step: usize, whose: Whose) {
+    fn check_place(&self, slot: u64, step: usize, whose: Option<Whose>) {
+        let Some(whose) = whose else { return };
         let proposal = Proposal::decode(&self.log.all[slot as usize - 1], STORE_ID).unwrap();
         let found = match proposal.steps[step] {
             Step::Begin { session } => (session, BEGIN_NUMBER),
             Step::End { session } => (session, END_NUMBER),
             Step::Change { session, number, .. } => (session, number),
+            ref step => panic!("{step:?} is no client's"),
         };
         assert_eq!(found, (whose.session, whose.number), "of client {} at {slot}", whose.client);
     }
-
-    /// A step that is said not to be in the log never comes into it.
-    fn check_refusals(&self) {
-        for record in &self.log.all {
-            let Proposal { incarnation, number, .. } = Proposal::decode(record, STORE_ID).unwrap();
-            let came = |refused: &(u64, u64)| refused.0 == incarnation && refused.1 <= number;
-            assert!(!self.refused.iter().any(came), "number {number} of incarnation {incarnation} was refused");
-        }
-    }
-
-    /// The indexes of all nodes are equal at equal slots, and so is that of a store that had the same changes without a shared log.
-    fn check_nodes(&self, reference: &Reference) {
-        let first = self.nodes[0].catalog();
-        for node in &self.nodes[1..] {
-            assert_eq!(node.catalog().followed().unwrap(), first.followed().unwrap());
-            assert!(node.catalog().dump().unwrap() == first.dump().unwrap(), "the indexes of two nodes differ");
-        }
-        assert!(plain_dump(first) == plain_dump(&reference.catalog), "the index differs from one without a shared log");
-    }
-
-    /// Each verdict that a client was told is that of its change in the log, where this came once; and no change takes a place before
-    /// one that was answered before it was asked for.
-    fn check_answers(&self, reference: &Reference) {
-        for Told { session, number, verdict, after } in &self.told {
-            let (slot, meant) = &reference.verdicts[&(*session, *number)];
-            assert_eq!(meant, verdict, "of change {number} of session {session}");
-            assert!(slot > after, "change {number} of session {session} is at {slot}, and {after} was answered before");
-        }
-    }
-}
-
-fn plain_dump(catalog: &Catalog) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut records = catalog.dump().unwrap();
-    records.retain(|(key, _)| !LETTERS_NOT_COMPARED.contains(&key[0]) && key != b"mf");
-    records
 }
