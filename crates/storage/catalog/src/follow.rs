@@ -39,7 +39,7 @@ pub enum Verdict {
     NoSession,
     /// Its number is too old: whether it was carried out is not known any more.
     Forgotten,
-    /// It names a frame that was appended before the node of the frame's target began anew. Nothing has changed; append it again.
+    /// It names a frame that was appended before the node of the frame's target began again. Nothing has changed; append it again.
     Stale,
     /// A node's own step does not hold any more. Nothing has changed.
     Refused,

@@ -207,11 +207,14 @@ mod tests {
             UNFOLLOWED_LETTER,
             EXPIRY_TIME,
             SHARED_LETTER,
+            SESSION_LETTER,
+            INCARNATION_LETTER,
+            SERVED_LETTER,
         ] {
             let row = format!("\n| `{}` | ", char::from(letter));
             assert_eq!(page.matches(&row).count(), 1, "{row}");
         }
-        for key in [TAIL_KEY, SYNCED_KEY, NEXT_ID, OLDEST_SEGMENT_KEY] {
+        for key in [TAIL_KEY, SYNCED_KEY, FOLLOWED_KEY, JOINED_KEY, FLOOR_KEY, NEXT_ID, OLDEST_SEGMENT_KEY] {
             let row = format!("\n| `{}` | | ", String::from_utf8_lossy(key));
             assert_eq!(page.matches(&row).count(), 1, "{row}");
         }

@@ -157,7 +157,7 @@ impl Applier<'_, '_> {
     ) -> Result<Verdict> {
         let short = self.member(incarnation)?.short;
         let before = self.served(target)?;
-        // Whoever joined later is the target's present node. Before it has joined, nobody knows its segments.
+        // The one that joined later is the target's present node. Before it has joined, nobody knows its segments.
         if short == 0 || before.is_some_and(|before| before.short > short) {
             return Ok(Verdict::Refused);
         }

@@ -76,7 +76,7 @@ impl Members {
                     self.floors_refused += 1;
                 }
             }
-            step => panic!("{step:?} is a client's"),
+            Step::Begin { .. } | Step::Change { .. } | Step::End { .. } => unreachable!("a client's step"),
         }
     }
 

@@ -285,7 +285,7 @@ impl World {
             Step::Begin { session } => (session, BEGIN_NUMBER),
             Step::End { session } => (session, END_NUMBER),
             Step::Change { session, number, .. } => (session, number),
-            ref step => panic!("{step:?} is no client's"),
+            ref step => unreachable!("{step:?} is no client's"),
         };
         assert_eq!(found, (whose.session, whose.number), "of client {} at {slot}", whose.client);
     }
