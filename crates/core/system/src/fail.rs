@@ -20,6 +20,12 @@ pub fn setting(name: &str) -> Option<String> {
 /// Aborts the process if `TERRACE_FAIL_POINT` is `name` (or `name@n`: at the n-th pass).
 #[inline]
 pub fn point(name: &str) {
+    point_within(name, || ());
+}
+
+/// Like [`point`], but does a part of what the death interrupts.
+#[inline]
+pub fn point_within(name: &str, part: impl FnOnce()) {
     static WANTED_POINT: OnceLock<Option<(String, u64)>> = OnceLock::new();
     static PASSED_COUNT: AtomicU64 = AtomicU64::new(0);
     if !HOOKS_EXIST {
@@ -34,6 +40,7 @@ pub fn point(name: &str) {
         && at == name
         && PASSED_COUNT.fetch_add(1, Ordering::Relaxed) + 1 == *pass
     {
+        part();
         std::process::abort();
     }
 }

@@ -77,12 +77,13 @@ fn frames_that_die_one_after_the_other_share_a_record_and_take_nothing_else_with
         }
     }
     let dead = store.catalog().dead(0, u64::MAX, u64::MAX, usize::MAX).unwrap();
-    let bytes = data_bytes(store.dir());
-    println!("{overwrites} overwrites: {} records of dead frames, {bytes} bytes of data.mdb", dead.len());
+    // Not of the file: it also grows while a reader holds old pages, the more the slower the machine, and is shortened at a later opening.
+    let (bytes, file) = (store.catalog().used_bytes().unwrap(), data_bytes(store.dir()));
+    println!("{overwrites} overwrites: {} records of dead frames, {bytes} bytes in {file} of data.mdb", dead.len());
     // One for each second, each frame that lives between them, and each 4096 numbers of objects and writes.
     let most = begun.elapsed().as_secs() + 2 + others + overwrites * 2 / 4096;
     assert!(dead.len() as u64 <= most, "{} records of {overwrites} dead frames, not {most}", dead.len());
-    assert!(bytes < 2 << 20, "{bytes} bytes after {overwrites} overwrites");
+    assert!(bytes < 256 << 10, "{bytes} bytes after {overwrites} overwrites");
     store.sync().unwrap();
     store.reap_now().unwrap();
     assert!(store.catalog().dead(0, u64::MAX, u64::MAX, usize::MAX).unwrap().is_empty());

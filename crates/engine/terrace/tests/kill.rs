@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use terrace::{Ack, Config, PutOptions, Store};
 
 const KEY_COUNT: u64 = 8;
-const FAIL_POINTS: [&str; 20] = [
+const FAIL_POINTS: [&str; 21] = [
     "commit:logged",
     "put:written",
     "put:committed",
@@ -37,6 +37,7 @@ const FAIL_POINTS: [&str; 20] = [
     "copy:committed",
     "upload:part",
     "upload:completed",
+    "segment:torn",
 ];
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -286,11 +286,14 @@ impl DirectoryTarget {
         for id in self.segments()?.into_iter().rev().take_while(|id| *id >= oldest).take(16) {
             let path = self.path(id);
             if fs::metadata(&path).is_ok_and(|m| m.len() < FULL_SEGMENT_BYTES)
-                && let Ok(Some(segment)) = Segment::claim(&path, id)
+                && let Ok(Some(mut segment)) = Segment::claim(&path, id)
                 // Asked while the segment is locked: all frames of earlier writers are committed by now, or never will be. If
                 // the file is shorter than the catalog says, places behind its end are taken, and must not be reused.
-                && self.ids.named_end(self.number, id).is_ok_and(|end| end <= segment.end)
+                && let Ok(named) = self.ids.named_end(self.number, id)
+                && named <= segment.end
+                && let Ok(end) = self.end_of_frames(id, named)
             {
+                segment.end = segment.end.max(end);
                 return Ok(segment);
             }
         }
@@ -302,6 +305,18 @@ impl DirectoryTarget {
                 made => return made,
             }
         }
+    }
+
+    /// Returns the end of the frames behind `start`, by their headers. The last one may be incomplete, if its writer died: then its end is
+    /// behind that of the file. A frame that was placed there would be freed with it.
+    fn end_of_frames(&self, id: u64, start: u64) -> io::Result<u64> {
+        let mut end = start;
+        // Nearly always there are none.
+        self.scan_segment(id, &open_regular(&self.path(id))?, start, &mut |place, _| {
+            end = place.end();
+            ControlFlow::Continue(())
+        })?;
+        Ok(end)
     }
 
     /// Returns a segment after a frame could not be written at `end`. The frame's remains are cut off: no commit can name them,

@@ -34,7 +34,8 @@ impl Segment {
         Ok(Segment { id, end: 0, file })
     }
 
-    /// Opens an existing segment if no other writer holds it. A frame that a dead writer left incomplete at its end is skipped.
+    /// Opens an existing segment if no other writer holds it. If a dead writer may have left an incomplete frame at its end, the caller
+    /// has to raise [`Segment::end`].
     pub fn claim(path: &Path, id: u64) -> io::Result<Option<Segment>> {
         let Some(file) = hold(path)? else { return Ok(None) };
         let metadata = file.metadata()?;
@@ -59,6 +60,11 @@ impl Segment {
     /// Writes a frame at the place from [`Segment::place`]. After an error the place is not used again.
     pub fn write(&mut self, place: Place, header: &[u8], payload: &[u8]) -> io::Result<()> {
         self.end = place.end();
+        terrace_system::fail::point_within("segment:torn", || {
+            let torn = [header, &payload[..payload.len() / 2]].concat();
+            // Ignored: the process dies here in any case.
+            let _ = self.file.write_all_at(&torn, place.offset);
+        });
         let parts = [io::IoSlice::new(header), io::IoSlice::new(payload)];
         let written = rustix::io::pwritev(&*self.file, &parts, place.offset)?;
         if written < header.len() {

@@ -57,6 +57,26 @@ fn a_lost_frame_that_no_commit_names_is_freed() {
     assert_eq!(place.json(["scrub"]), (json!({"checked": 2, "bad": 0, "repaired": 0, "lost": 0}), 0));
 }
 
+/// A writer died in the middle of a frame, the next one placed its frames behind what the file held, and the rest of the torn frame was
+/// freed: 6 of 6 durable objects were lost.
+#[test]
+fn a_torn_frame_takes_no_later_one_with_it() {
+    let place = Place::with("", "");
+    place.write("large", noise(3_000_000, 1));
+    place.write("small", noise(5000, 2));
+    let torn =
+        place.command(["put", "large", "l", "--ack", "durable"]).env("TERRACE_FAIL_POINT", "segment:torn@2").output();
+    assert_ne!(torn.unwrap().status.code(), Some(0));
+    for key in ["a", "b", "c"] {
+        assert_eq!(place.run(["put", "small", key, "--ack", "durable"]).code, 0);
+    }
+    place.good(["prune", "--force"]);
+    for key in ["a", "b", "c"] {
+        assert!(place.command(["cat", key]).output().unwrap().stdout == place.read("small"), "{key}");
+    }
+    assert_eq!(place.run(["scrub"]).code, 0);
+}
+
 #[test]
 fn get_gives_right_bytes_and_mends_before_it_ends() {
     let place = filled();

@@ -18,7 +18,7 @@ use super::versions::bytes_of;
 /// Where processes may be told to die: points that many commands pass, and those of some.
 const FAIL_POINTS: [&str; 6] =
     ["opening", "commit:logged", "mover:copied", "mover:committed", "plain:written", "plain:committed"];
-const PUT_POINTS: [&str; 3] = ["put:written", "put:committed", "put:staged"];
+const PUT_POINTS: [&str; 4] = ["put:written", "put:committed", "put:staged", "segment:torn"];
 const SYNC_POINTS: [&str; 6] =
     ["sync:frames", "sync:log", "snapshot:written", "snapshot:named", "snapshot:trimmed", "reap:freed"];
 

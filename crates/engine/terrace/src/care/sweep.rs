@@ -59,20 +59,11 @@ impl Care {
         if !force && device.space().is_ok_and(|space| is_little(space.used)) && !may_be_lost() {
             return Ok(0);
         }
-        let mut named: HashSet<Place> = HashSet::new();
-        self.catalog.each_object(b"", |_, _, extents| {
-            let replicas = extents.iter().flat_map(|extent| &extent.replicas);
-            named.extend(replicas.filter(|replica| replica.target == device.id).map(|replica| replica.place));
-            Ok::<_, Error>(true)
-        })?;
-        self.catalog.each_shared_frame(|_, frame| {
-            let here = frame.replicas.iter().filter(|replica| replica.target == device.id);
-            named.extend(here.map(|replica| replica.place));
-        })?;
+        let named = self.find_named(device)?;
         let mut unnamed: Vec<Place> = Vec::new();
         let scanned = device.target.scan(&mut |place, _| {
-            if !place.is_plain() && !named.contains(&place) && !dying.contains(place) {
-                unnamed.push(place);
+            if !place.is_plain() && !dying.contains(place) {
+                unnamed.extend(named.cut_off(place));
             }
         });
         let bytes = unnamed.iter().map(|place| u64::from(place.length)).sum();
@@ -88,10 +79,66 @@ impl Care {
         }
     }
 
+    /// Returns the places of all frames on a target that objects name.
+    fn find_named(&self, device: &Device) -> Result<NamedPlaces> {
+        let mut named = Vec::new();
+        self.catalog.each_object(b"", |_, _, extents| {
+            let replicas = extents.iter().flat_map(|extent| &extent.replicas);
+            named.extend(replicas.filter(|replica| replica.target == device.id).map(|replica| replica.place));
+            Ok::<_, Error>(true)
+        })?;
+        self.catalog.each_shared_frame(|_, frame| {
+            let here = frame.replicas.iter().filter(|replica| replica.target == device.id);
+            named.extend(here.map(|replica| replica.place));
+        })?;
+        named.sort_unstable();
+        Ok(NamedPlaces(named))
+    }
+
     fn allow_sweep(&self, device: &Device, kind: &str, count: usize, bytes: u64, force: bool) -> Result<()> {
         let what = format!("{kind} on {}", device.path.display());
         let of_bytes = device.space().map_or(0, |space| space.used);
         Discard { what: &what, why: "no commit names them, and their writers are gone", count, bytes, of_bytes }
             .allow(force)
+    }
+}
+
+/// The places on a target that objects name, in order.
+struct NamedPlaces(Vec<Place>);
+
+impl NamedPlaces {
+    /// Returns the part of a frame's place before the first named one, if any is left. The header of an incomplete frame, whose writer
+    /// died, claims more bytes than were written, and version 0.1 placed other frames there.
+    fn cut_off(&self, place: Place) -> Option<Place> {
+        let next = self.0.partition_point(|named| (named.segment, named.offset) <= (place.segment, place.offset));
+        let is_within = |named: &&Place| named.segment == place.segment;
+        let before = next.checked_sub(1).and_then(|at| self.0.get(at)).filter(is_within);
+        if before.is_some_and(|before| before.end() > place.offset) {
+            return None;
+        }
+        let end = self.0.get(next).filter(is_within).map_or(place.end(), |after| after.offset.min(place.end()));
+        Some(Place { length: (end - place.offset) as u32, ..place })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(offset: u64, length: u32) -> Place {
+        Place { segment: 3, offset, length }
+    }
+
+    #[test]
+    fn no_named_place_is_swept() {
+        let named = NamedPlaces(vec![place(0, 100), place(200, 100), place(400, 50)]);
+        assert_eq!(named.cut_off(place(0, 100)), None, "it is named");
+        assert_eq!(named.cut_off(place(96, 50)), None, "it begins in a named one");
+        assert_eq!(named.cut_off(place(104, 50)), Some(place(104, 50)));
+        assert_eq!(named.cut_off(place(104, 1000)), Some(place(104, 96)));
+        assert_eq!(named.cut_off(place(304, 1000)), Some(place(304, 96)));
+        assert_eq!(named.cut_off(place(456, 1000)), Some(place(456, 1000)));
+        let elsewhere = Place { segment: 4, ..place(0, 100) };
+        assert_eq!(named.cut_off(elsewhere), Some(elsewhere));
     }
 }
