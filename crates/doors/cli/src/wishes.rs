@@ -21,7 +21,7 @@ pub struct Wishes {
     /// Store at most this many bytes for each byte written, such as 3x, and as many replicas as fit into that.
     #[arg(long, value_name = "B")]
     pub budget: Option<Budget>,
-    /// Hard limits: budget=3x, max_latency=5ms for the first replica's tier, tiers=NAME+NAME to use only these.
+    /// Limits: budget=3x, max_latency=5ms for the first replica's tier, tiers=NAME+NAME to use only these. `put` says which it cannot keep.
     #[arg(long, value_name = "C,...", value_delimiter = ',')]
     constraint: Vec<Constraint>,
     #[command(flatten)]

@@ -238,6 +238,24 @@ fn a_drain_does_not_leave_an_object_in_memory_only() {
 
 /// `drain disk` forgave the replica that an object in memory was owed on a disk, and owed it nowhere else: exit code 0, `sync`
 /// called all durable, and the next reboot took the object. Tests drained only what had all its replicas.
+/// All replicas have to persist, and a move made one of them in memory. `sync` said that all is durable.
+#[test]
+fn a_move_keeps_the_requirement_that_all_replicas_persist() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_on(dir.path(), &["a"]);
+    let requirements = vec!["max_durability=2".parse().unwrap()];
+    let options = PutOptions { requirements, ..replicated() };
+    for key in [&b"drained"[..], b"evicted"] {
+        store.put_bytes(key, &noise(50_000, 1), &options).unwrap();
+        assert_eq!(tiers_of(&store, key), [["disk", "pfs"]]);
+    }
+    store.evict(b"evicted", "pfs").unwrap();
+    assert_eq!(tiers_of(&store, b"evicted"), [["disk"]]);
+    let moved = store.drain("pfs").unwrap();
+    assert_eq!(tiers_of(&store, b"drained"), [["disk"]]);
+    assert!(moved.thinned > 0, "it is said: {moved:?}");
+}
+
 #[test]
 fn a_drain_keeps_what_is_owed_to_the_drained_tier() {
     let dir = tempfile::tempdir().unwrap();

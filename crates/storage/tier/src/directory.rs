@@ -108,7 +108,7 @@ pub fn read_marker(root: &Path) -> io::Result<Vec<u8>> {
 fn is_marker(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|&byte| byte == b'\n');
     let mut line = |start: &[u8]| lines.next().is_some_and(|line| line.starts_with(start));
-    line(b"store ") && line(b"target ")
+    line(b"store ") && line(b"target ") && lines.all(|rest| rest.is_empty())
 }
 
 /// Returns whether a folder is missing or empty.
@@ -311,8 +311,8 @@ impl DirectoryTarget {
     /// behind that of the file. A frame that was placed there would be freed with it.
     fn end_of_frames(&self, id: u64, start: u64) -> io::Result<u64> {
         let mut end = start;
-        // Nearly always there are none.
-        self.scan_segment(id, &open_regular(&self.path(id))?, start, &mut |place, _| {
+        // Nearly always there are none. The scan never breaks off.
+        let _ = self.scan_segment(id, &open_regular(&self.path(id))?, start, &mut |place, _| {
             end = place.end();
             ControlFlow::Continue(())
         })?;

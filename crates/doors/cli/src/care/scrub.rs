@@ -9,6 +9,7 @@ use terrace::report::Scrubbed;
 use terrace::{Store, key};
 use terrace_datasets::Datasets;
 
+use crate::look::there;
 use crate::output::{Show, complain, count, name};
 
 /// The largest number of objects with lost extents that are named.
@@ -21,8 +22,9 @@ pub fn scrub(
     subset: Option<(u64, u64)>,
     show: Show,
 ) -> Result<bool> {
-    let spinner = show.spinner();
     let prefix = prefix.unwrap_or_default().as_bytes();
+    there(store, prefix)?;
+    let spinner = show.spinner();
     let scrub = || {
         store.scrub(prefix, repair, subset, |found| {
             spinner.set_message(format!("{} checked", count(found.checked, "replica")));

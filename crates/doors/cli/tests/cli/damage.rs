@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::process::Command;
 
 use serde_json::json;
 
@@ -28,6 +29,28 @@ fn filled() -> Place {
     place.write("tree/b", noise(20_000, 2));
     place.good(["put", "tree", "d"]);
     place
+}
+
+#[test]
+fn a_pipe_among_the_files_of_the_store_is_named() {
+    let place = Place::with("", "");
+    place.write("a", noise(2000, 1));
+    place.good(["put", "a", "a", "-q"]);
+    place.good(["sync"]);
+    for name in ["machine", "names-0", "hotness.lock"] {
+        let (file, aside) = (place.path("store").join(name), place.path("aside"));
+        let had = fs::rename(&file, &aside).is_ok();
+        assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+        for command in [&["ls"][..], &["rebuild"], &["rebuild", "--salvage"], &["destroy", "--force"], &["sync"]] {
+            place.bad(command, &[&format!("{name} in it is a pipe or a device; remove it")]);
+        }
+        fs::remove_file(&file).unwrap();
+        if had {
+            fs::rename(&aside, &file).unwrap();
+        }
+    }
+    assert!(place.command(["cat", "a"]).output().unwrap().stdout == place.read("a"));
+    place.bad(["scrub", "mistyped"], &["nothing is stored at or below"]);
 }
 
 /// The writer died before its commit, and then the device refused its bytes. No command named the frame, and every sync failed.

@@ -1,8 +1,9 @@
 //! The lock of a store's directory.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io;
 use std::ops::Deref;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use terrace_system::Locked;
@@ -41,10 +42,31 @@ pub fn lock_new_store(dir: &Path) -> Result<Locked> {
 
 /// Takes the store's lock, which all processes that have it open share. Fails if another machine may have it open.
 pub fn lock_store(dir: &Path) -> Result<StoreLock> {
+    check_files(dir)?;
     let _machine = MachineLock::take(dir, &check_place(dir)?)?;
     let path = dir.join("lock");
     let context = || format!("locking {}", path.display());
     let file = File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
     let lock = file.and_then(Locked::share).map_err(Error::io(context()))?;
     Ok(StoreLock { lock, _machine })
+}
+
+/// Checks that nothing in the store's directory is a pipe or a device. Opening one in the place of a file could wait for ever.
+fn check_files(dir: &Path) -> Result<()> {
+    let find_special = || -> io::Result<Option<fs::DirEntry>> {
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    };
+    match find_special().map_err(Error::io(format!("reading {}", dir.display())))? {
+        Some(entry) => {
+            Err(refuse(dir, &format!("{} in it is a pipe or a device; remove it", entry.file_name().display())))
+        }
+        None => Ok(()),
+    }
 }

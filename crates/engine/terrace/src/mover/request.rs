@@ -63,7 +63,7 @@ impl Mover {
                 let taken: Vec<TargetId> = taken.chain(chosen.iter().copied()).collect();
                 let placer = self.placer_for(object.id, key);
                 let tiers = placer.allowed(others.clone());
-                let place = || placer.place_on(tiers, extent, &taken, true);
+                let place = || placer.place_moved(tiers, extent, &taken, true);
                 // Without another place, this one leaves when a replica exists that is already pending.
                 let pending = || owed.iter().copied().find(|target| self.takes(*target, extent));
                 match if enough { None } else { place().or_else(pending) } {
@@ -192,7 +192,7 @@ impl Mover {
         let outlives = chosen.iter().any(|target| persistent(*target)) || stay().any(|r| self.outlives(r));
         let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
         let placer = self.placer_for(object, key);
-        let place = placer.place_on(others, left, &beside, volatile);
+        let place = placer.place_moved(others, left, &beside, volatile);
         // A move must not make the extent volatile.
         if let Some(target) = place.filter(|target| volatile || outlives || persistent(*target)) {
             edits.push(owe(key, task_at(object, left, target), left, Some(replica.target)));
@@ -233,7 +233,7 @@ impl Mover {
         let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
         let outlives = volatile || !persistent(from) || beside.iter().any(|target| persistent(*target));
         let placer = self.placer_for(object, key);
-        let place = placer.place_on(others, left, &beside, volatile);
+        let place = placer.place_moved(others, left, &beside, volatile);
         let place = place.filter(|target| outlives || persistent(*target));
         if place.is_none() && !outlives {
             moved.kept += 1;

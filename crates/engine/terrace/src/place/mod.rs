@@ -203,8 +203,23 @@ impl<'a> Placer<'a> {
     /// Returns a target for one more replica of an extent on these tiers. `volatile` alone decides whether it may be in
     /// memory.
     pub fn place_on(&self, tiers: TierSet, extent: &Extent, beside: &[TargetId], volatile: bool) -> Option<TargetId> {
-        let (ack, max_latency, persistent) = (Ack::Placed, None, false);
-        let wanted = Policy { replicas: 1, tiers, volatile, persistent, ack, max_latency, ..self.wanted };
+        self.place_one(Policy { tiers, volatile, persistent: false, ..self.wanted }, extent, beside)
+    }
+
+    /// Like [`Placer::place_on`], for a replica that leaves another tier. If all replicas have to persist, this one has to.
+    pub fn place_moved(
+        &self,
+        tiers: TierSet,
+        extent: &Extent,
+        beside: &[TargetId],
+        volatile: bool,
+    ) -> Option<TargetId> {
+        let persistent = self.wanted.is_all_persistent();
+        self.place_one(Policy { tiers, volatile, persistent, ..self.wanted }, extent, beside)
+    }
+
+    fn place_one(&self, wanted: Policy, extent: &Extent, beside: &[TargetId]) -> Option<TargetId> {
+        let wanted = Policy { replicas: 1, ack: Ack::Placed, max_latency: None, ..wanted };
         let site = Site { wanted, beside, reads: 0.0, hash: self.hash(extent.offset) };
         self.plan(extent.raw_len as usize, &site).replicas.first().map(|placed| placed.target)
     }

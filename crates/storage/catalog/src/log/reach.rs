@@ -3,19 +3,23 @@
 //! It names a commit up to which the log was durable once. A log that ends before this commit is damaged, or a part of it is
 //! lost. Later commits may be missing after a power cut. See `docs/format.md`.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use terrace_format::REACH_FILE;
+use terrace_system::read_regular;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Notes in `folder` that the log of `store` is durable up to commit `sequence`.
 pub fn write_reach(folder: &Path, store: u64, sequence: u64) -> io::Result<()> {
     let path = folder.join(REACH_FILE);
     let is_new = !path.exists();
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
+    // A pipe by this name is not waited for.
+    let flags = libc::O_NONBLOCK;
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).custom_flags(flags).open(&path)?;
     // One write of less than a sector, in place: a power cut leaves the old text or the new one. It need not be synced: an
     // old text asks for less, and stays true.
     file.write_all_at(text(store, sequence).as_bytes(), 0)?;
@@ -29,7 +33,7 @@ pub fn write_reach(folder: &Path, store: u64, sequence: u64) -> io::Result<()> {
 
 /// Reads the commit that the file in `folder` names. `None` if there is no file, or it is damaged or another store's.
 pub fn read_reach(folder: &Path, store: u64) -> Option<u64> {
-    let found = fs::read_to_string(folder.join(REACH_FILE)).ok()?;
+    let found = String::from_utf8(read_regular(&folder.join(REACH_FILE)).ok()?).ok()?;
     let number = found.lines().find_map(|line| line.strip_prefix("reach "))?;
     let sequence = u64::from_str_radix(number, 16).ok()?;
     (found == text(store, sequence)).then_some(sequence)
@@ -43,6 +47,8 @@ fn text(store: u64, sequence: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
