@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{check_and_rebuild, hold_mover, in_memory, lose_power, new_store, replicated};
+use common::{check_and_rebuild, clear, hold_mover, in_memory, lose_power, new_store, replicated};
 use terrace::{Ack, Error, PutOptions};
 use terrace_testkit::noise;
 
@@ -55,5 +55,32 @@ fn what_a_void_batch_was_to_lay_over_is_not_there_without_its_bytes() {
     let store = lose_power(dir.path(), store, mover, |_| {});
     assert!(store.get(b"a").unwrap() == first);
     assert_eq!(store.get(b"b").unwrap(), b"");
+    check_and_rebuild(store, dir.path());
+}
+
+/// An object was replaced, and a part of the new one was cleared. The new one was lost, the old one came back, and the part that the new one
+/// had there was cleared in it.
+#[test]
+fn an_object_that_comes_back_has_none_of_the_changes_of_the_one_that_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    let old = noise(300_000, 1);
+    for key in [b"cleared", b"cut set", b"renamed"] {
+        store.put_bytes(key, &old, &replicated()).unwrap();
+    }
+    store.sync().unwrap();
+    let mover = hold_mover(dir.path());
+    for key in [b"cleared", b"cut set", b"renamed"] {
+        store.put_bytes(key, &noise(90_000, 2), &in_memory()).unwrap();
+    }
+    clear(&store, b"cleared", 50_000, 90_000).unwrap();
+    store.set_length(b"cut set", 20_000).unwrap();
+    store.rename(b"renamed", b"to").unwrap();
+    store.set_length(b"to", 20_000).unwrap();
+    let store = lose_power(dir.path(), store, mover, |_| {});
+    for key in [b"cleared", b"cut set", b"renamed"] {
+        assert!(store.get(key).is_ok_and(|found| found == old), "{key:?}");
+    }
+    assert!(matches!(store.get(b"to"), Err(Error::NotFound { .. })));
     check_and_rebuild(store, dir.path());
 }

@@ -36,6 +36,8 @@ pub(super) struct Later<'a> {
     removed: HashSet<u64>,
     /// Frames whose commit is void and that no copy of the object names.
     unnamed: HashSet<FrameId>,
+    /// Keys whose object is not there, because the commit that was to name it is void. An older object may be there instead.
+    undone: HashSet<Vec<u8>>,
     /// Objects with a lost staged part.
     broken: HashSet<u64>,
     /// The commits that an earlier replay found lost.
@@ -53,6 +55,7 @@ impl<'a> Later<'a> {
             sharers: find_sharers(&care.catalog)?,
             removed: HashSet::new(),
             unnamed: HashSet::new(),
+            undone: HashSet::new(),
             broken: HashSet::new(),
             void: Voids::new(),
         })
@@ -172,6 +175,15 @@ impl<'a> Later<'a> {
 
     /// Notes whether an edit is applied or void. Call it in the order of the commits.
     pub fn note_outcome(&mut self, edit: &Edit, is_void: bool) {
+        match edit {
+            Edit::Put { key, .. } | Edit::Rename { to: key, .. } if is_void => {
+                self.undone.insert(key.clone());
+            }
+            Edit::Put { key, .. } | Edit::Rename { to: key, .. } | Edit::Remove { key } => {
+                self.undone.remove(key);
+            }
+            _ => {}
+        }
         let Some((object, extents)) = edit.new_extents() else { return };
         match (is_void, edit) {
             (true, Edit::Share { .. }) => {}
@@ -180,6 +192,18 @@ impl<'a> Later<'a> {
                 self.unnamed.remove(&frame);
             }),
             (false, _) => {}
+        }
+    }
+
+    /// Returns whether an edit changes the object of a key that is not there. It must not change an older object instead. A removal is
+    /// carried out: what it frees may have been given back.
+    pub fn is_of_undone(&self, edit: &Edit) -> bool {
+        match edit {
+            Edit::SetLength { key, .. }
+            | Edit::Clear { key, .. }
+            | Edit::SetAttributes { key, .. }
+            | Edit::Rename { from: key, .. } => self.undone.contains(key),
+            _ => false,
         }
     }
 

@@ -58,8 +58,9 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
             let made = |task: &Task, replica: &Replica| {
                 care.holds_frame(frame_of(task), replica) || later.is_removed(task, sequence)
             };
-            let is_void =
-                lost || matches!(edit, Edit::Made { task, replica } if later.is_unnamed(task) || !made(task, replica));
+            let is_void = lost
+                || later.is_of_undone(edit)
+                || matches!(edit, Edit::Made { task, replica } if later.is_unnamed(task) || !made(task, replica));
             later.note_outcome(edit, is_void);
             if is_void {
                 gone.push(place);
