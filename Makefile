@@ -3,7 +3,7 @@ CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := build
-.PHONY: needed needed-by-tests build demo test golden lint deny soak memcheck bench bench-quick bench-full measured install servers packages tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
+.PHONY: needed needed-by-tests build demo test golden lint deny soak memcheck bench bench-quick bench-full measured install servers etcd packages tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
 
 needed:
 	@command -v $(CARGO) > /dev/null || { echo "Rust is missing: https://rustup.rs installs it, and takes the version of rust-toolchain.toml"; exit 1; }
@@ -40,6 +40,14 @@ target/servers/hdfs/installed: crates/engine/terrace/tests/services/hdfs/pom.xml
 	rm -rf $(@D)
 	mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(abspath $(@D)) \
 	  && touch $@ || echo "skipped: HDFS cannot be installed here"
+
+GO := $(or $(shell command -v go),/usr/local/go/bin/go)
+etcd: target/servers/etcd/etcd ## etcd, which keeps a log that nodes share; built by Go
+
+# Without it, the tests of shared logs are skipped, or fail where TERRACE_TEST_REQUIRE names etcd.
+target/servers/etcd/etcd: crates/storage/order/tests/etcd/server/go.mod crates/storage/order/tests/etcd/server/go.sum
+	@$(GO) version > /dev/null 2>&1 && cd $(<D) && $(GO) build -trimpath -o $(abspath $@) go.etcd.io/etcd/server/v3 \
+	  || echo "skipped: etcd cannot be built here; it needs Go"
 
 tools: target/tools/bin/fsx target/tools/bin/pjdfstest ## suites for file systems, built from crates.io
 
