@@ -7,9 +7,15 @@
 //! The log must offer one operation, which it carries out whole or not at all. *If the node's fence has this incarnation and this
 //! number of records, append the record, and count it*; and otherwise say whether the record is in the log ([`Answer`]). The node's
 //! fence begins with a new incarnation when it joins, and is removed when it is thought to be dead.
+//!
+//! With the feature `etcd`, `Etcd` is the log that an etcd cluster keeps.
 
+#[cfg(feature = "etcd")]
+mod etcd;
 mod order;
 mod proposer;
 
+#[cfg(feature = "etcd")]
+pub use etcd::{Etcd, EtcdOptions};
 pub use order::{Order, OrderError, Records};
 pub use proposer::{Answer, Append, Fate, Proposer, TooLarge};
