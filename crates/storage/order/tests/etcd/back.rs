@@ -23,12 +23,12 @@ fn assert_ran_back<T: std::fmt::Debug>(what: &str, mut call: impl FnMut() -> Res
 }
 
 /// Reads until there is an error, or the log is read to this slot.
-fn read_to(order: &Etcd, slot: &mut u64, to: u64) -> Result<(), OrderError> {
+pub fn read_to(order: &Etcd, slot: &mut u64, to: u64) -> Result<(), OrderError> {
     while *slot < to {
         match order.read(*slot, 64)? {
             Records::Next(records) if records.is_empty() => order.wait(*slot, Duration::from_secs(1))?,
             Records::Next(records) => *slot += records.len() as u64,
-            Records::Trimmed => panic!("nobody has trimmed the log"),
+            Records::Trimmed => panic!("the log is trimmed beyond {slot}"),
         }
     }
     Ok(())

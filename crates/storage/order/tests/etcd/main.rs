@@ -8,6 +8,7 @@ mod fence;
 mod node;
 mod proxy;
 mod run;
+mod silent;
 mod trimmed;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

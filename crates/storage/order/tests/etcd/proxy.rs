@@ -25,6 +25,8 @@ struct Network {
     loses_one_in: AtomicU64,
     lost: AtomicU64,
     seed: AtomicU64,
+    /// Connections before this one pass nothing on.
+    held: AtomicU64,
     open: Mutex<Vec<TcpStream>>,
 }
 
@@ -52,6 +54,11 @@ impl Proxies {
         for stream in self.network.open.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Lets the present connections stay open, and pass no answers on.
+    pub fn hold(&self) {
+        self.network.held.store(self.network.seed.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     pub fn lose_one_in(&self, times: u64) {
@@ -89,7 +96,8 @@ impl Network {
 
     /// Passes answers on, until one is lost.
     fn answer(&self, mut server: &TcpStream, mut client: &TcpStream) -> std::io::Result<()> {
-        let mut random = Random::new(self.seed.fetch_add(1, Ordering::SeqCst));
+        let connection = self.seed.fetch_add(1, Ordering::SeqCst);
+        let mut random = Random::new(connection);
         let mut bytes = [0; 16 << 10];
         loop {
             let length = server.read(&mut bytes)?;
@@ -102,7 +110,9 @@ impl Network {
                 thread::sleep(LOSING_TIME);
                 return Ok(());
             }
-            client.write_all(&bytes[..length])?;
+            if connection >= self.held.load(Ordering::SeqCst) {
+                client.write_all(&bytes[..length])?;
+            }
         }
     }
 }
