@@ -95,7 +95,11 @@ impl Core {
             let what = format!("record {number} of incarnation {incarnation} is missing, and later ones are there");
             return Err(OrderError::Damaged { what });
         }
-        self.adopt_format(format.as_ref())?;
+        if !self.adopt_format(format.as_ref())? {
+            let what =
+                format!("record {number} of incarnation {incarnation} was not let through, and nothing stops it");
+            return Err(OrderError::Damaged { what });
+        }
         Ok(Stopped::OtherFormat)
     }
 

@@ -79,14 +79,15 @@ impl Core {
         Ok(State { revision: revision(&answer), head, trimmed, trimmed_revision })
     }
 
-    /// Goes on with a format that has changed, if this version knows it.
-    pub(super) fn adopt_format(&self, format: Option<&KeyValue>) -> Result<(), OrderError> {
+    /// Goes on with a format that has changed, if this version knows it. Returns false if it has not changed.
+    pub(super) fn adopt_format(&self, format: Option<&KeyValue>) -> Result<bool, OrderError> {
         let format = format.ok_or_else(|| ran_back("its format is gone"))?;
-        if format.mod_revision() != self.format_revision.load(Ordering::Relaxed) {
+        let has_changed = format.mod_revision() != self.format_revision.load(Ordering::Relaxed);
+        if has_changed {
             decode::<Format>(&self.keys.format(), format.value())?.check()?;
             self.format_revision.store(format.mod_revision(), Ordering::Relaxed);
         }
-        Ok(())
+        Ok(has_changed)
     }
 
     pub(super) fn head_seen(&self) -> u64 {

@@ -68,14 +68,15 @@ pub fn append(order: &Etcd, node: u64, seed: u64, stop: &AtomicBool, appended: &
         let (session, mut number) = ((node << 16) | sessions, 0);
         let mut proposer = Proposer::new(STORE_ID, incarnation);
         proposer.propose((session, 0), Step::Begin { session }).unwrap();
-        while !proposer.is_fenced() && !(stop.load(Ordering::SeqCst) && proposer.append(now()).is_none()) {
+        while !proposer.is_fenced() {
             if !stop.load(Ordering::SeqCst) {
                 for _ in 0..1 + random.below(4) {
                     number += 1;
                     proposer.propose((session, number), change((session, number))).unwrap();
                 }
             }
-            let Some(append) = proposer.append(now()).cloned() else { continue };
+            // The last record may be under way when the node is told to stop.
+            let Some(append) = proposer.append(now()).cloned() else { break };
             match order.append(&append) {
                 Ok(answer) => {
                     told.fates.extend(proposer.answer(append.number, answer));
