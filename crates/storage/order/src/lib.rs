@@ -17,5 +17,5 @@ mod proposer;
 
 #[cfg(feature = "etcd")]
 pub use etcd::{Etcd, EtcdOptions};
-pub use order::{Order, OrderError, Records};
+pub use order::{OfferedSnapshot, Order, OrderError, Records};
 pub use proposer::{Answer, Append, Fate, Proposer, TooLarge};

@@ -1,7 +1,10 @@
 //! [`Order`]: a log that several nodes share, as one node uses it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{Answer, Append};
 
@@ -34,6 +37,16 @@ pub trait Order {
     /// Removes all records up to this slot. The caller has snapshots that cover them.
     fn trim(&self, to: u64) -> Result<(), OrderError>;
 
+    /// Tells all nodes of a snapshot of this one, which is durable, instead of any that it told of before.
+    fn offer_snapshot(&self, snapshot: &OfferedSnapshot) -> Result<(), OrderError>;
+
+    /// Returns the snapshot of each node that has told of one, by the node's name.
+    fn snapshots(&self) -> Result<BTreeMap<String, OfferedSnapshot>, OrderError>;
+
+    /// Makes this node, with the fence of this incarnation, the keeper, if there is none. Returns whether it is the keeper, who trims the
+    /// log. For a moment there may be two, which does no harm.
+    fn keep(&self, incarnation: u64) -> Result<bool, OrderError>;
+
     /// Removes this node's fence, so that the node may join again at once.
     fn leave(&self, incarnation: u64) -> Result<(), OrderError>;
 }
@@ -47,6 +60,19 @@ pub enum Records {
     Trimmed,
 }
 
+/// A snapshot of a node's catalog, which others may load.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedSnapshot {
+    /// The slot of the last record that it has.
+    pub slot: u64,
+    /// The chain of the catalog at that slot.
+    pub chain: u64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// The place of the file, in words that the nodes agree on.
+    pub place: String,
+}
+
 /// Why a call of a shared log failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -58,6 +84,14 @@ pub enum OrderError {
     NoAnswer {
         /// The last attempt's error.
         reason: String,
+    },
+    /// The log's servers have no room for records, nor for fences.
+    #[error(
+        "the database of etcd at {server} is full; raise its --quota-backend-bytes, or compact and defragment every member; then disarm the alarm (etcdctl alarm disarm), and let a node trim the log"
+    )]
+    Full {
+        /// The address of the server.
+        server: String,
     },
     /// Another process has the node's fence.
     #[error(

@@ -18,7 +18,7 @@ const KEEPS_PER_LEASE: u32 = 4;
 /// The present fence of this process.
 pub(super) struct Fence {
     pub incarnation: u64,
-    lease: i64,
+    pub lease: i64,
     keeper: JoinHandle<()>,
 }
 

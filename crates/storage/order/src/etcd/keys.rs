@@ -40,6 +40,21 @@ impl Keys {
         self.key("t")
     }
 
+    /// The incarnation of the keeper, in hexadecimal, with the lease of its fence.
+    pub(super) fn keeper(&self) -> String {
+        self.key("k")
+    }
+
+    /// [`OfferedSnapshot`](crate::OfferedSnapshot).
+    pub(super) fn snapshot(&self, node: &str) -> String {
+        self.key(&format!("s/{node}"))
+    }
+
+    /// The node whose snapshot this key is of.
+    pub(super) fn parse_snapshot(&self, key: &[u8]) -> Option<String> {
+        Some(std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?.strip_prefix("s/")?.to_owned())
+    }
+
     /// A node's fence, which has the node's lease. Its create revision is the incarnation. The join puts it, and so does each append:
     /// its version is one more than the number of records.
     pub(super) fn fence(&self, node: &str) -> String {

@@ -171,6 +171,9 @@ impl Members {
                 | Code::Unauthenticated => {
                     OrderError::Refused { reason: format!("{}: {}", self.address(at), status.message()) }
                 }
+                Code::ResourceExhausted if status.message().contains("space exceeded") => {
+                    OrderError::Full { server: self.address(at).into() }
+                }
                 _ => self.no_answer(at, status.message()),
             },
             Error::InvalidArgs(_) | Error::InvalidUri(_) => OrderError::Refused { reason: error.to_string() },

@@ -12,10 +12,12 @@ mod follow;
 mod keys;
 mod list;
 mod members;
+mod offers;
 mod state;
 mod trim;
 mod version;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +25,7 @@ use std::time::Duration;
 use rustix_futex_sync::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{Answer, Append, Order, OrderError, Records};
+use crate::{Answer, Append, OfferedSnapshot, Order, OrderError, Records};
 use fence::Fence;
 use follow::Follower;
 use keys::Keys;
@@ -128,6 +130,21 @@ impl Order for Etcd {
 
     fn trim(&self, to: u64) -> Result<(), OrderError> {
         self.block_on(self.core.trim(to))
+    }
+
+    fn offer_snapshot(&self, snapshot: &OfferedSnapshot) -> Result<(), OrderError> {
+        self.block_on(self.core.offer_snapshot(snapshot))
+    }
+
+    fn snapshots(&self) -> Result<BTreeMap<String, OfferedSnapshot>, OrderError> {
+        self.block_on(self.core.snapshots())
+    }
+
+    fn keep(&self, incarnation: u64) -> Result<bool, OrderError> {
+        let lease =
+            self.fence.lock().as_ref().filter(|fence| fence.incarnation == incarnation).map(|fence| fence.lease);
+        // Who has no fence keeps nothing.
+        lease.map_or(Ok(false), |lease| self.block_on(self.core.keep(incarnation, lease)))
     }
 
     fn leave(&self, incarnation: u64) -> Result<(), OrderError> {

@@ -23,20 +23,23 @@ struct Member {
 
 pub struct Cluster {
     program: PathBuf,
+    /// More arguments of each member.
+    arguments: &'static [&'static str],
     folder: tempfile::TempDir,
     members: Vec<Member>,
 }
 
 impl Cluster {
-    /// Starts three members.
-    pub fn start() -> Result<Cluster, Missing> {
+    /// Starts three members with these arguments.
+    pub fn start(arguments: &'static [&'static str]) -> Result<Cluster, Missing> {
         let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/servers/etcd/etcd");
         if !program.is_file() {
             return Err(Missing::new("etcd", "there is no etcd in target/servers; `make etcd` builds it"));
         }
         for _ in 0..MAX_STARTS {
             let members = free_ports().map(|(port, peer_port)| Member { port, peer_port, child: None }).collect();
-            let mut cluster = Cluster { program: program.clone(), folder: tempfile::tempdir().unwrap(), members };
+            let mut cluster =
+                Cluster { program: program.clone(), arguments, folder: tempfile::tempdir().unwrap(), members };
             (0..MEMBER_COUNT).for_each(|at| cluster.spawn(at));
             if cluster.serves() {
                 return Ok(cluster);
@@ -69,7 +72,7 @@ impl Cluster {
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.args(["--initial-cluster", &peers.join(","), "--log-level", "error"]);
         // The kernel keeps what a killed member wrote. No test cuts the power.
-        command.arg("--unsafe-no-fsync");
+        command.arg("--unsafe-no-fsync").args(self.arguments);
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         self.members[at].child = Some(command.spawn().unwrap());
     }

@@ -5,6 +5,7 @@
 mod back;
 mod cluster;
 mod fence;
+mod full;
 mod node;
 mod proxy;
 mod run;
@@ -15,10 +16,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cluster::{Cluster, MEMBER_COUNT};
 use proxy::Proxies;
-use run::{Nodes, run};
+use run::{Nodes, answered, run};
 use rustix::process::Signal;
-use terrace_order::Order;
+use terrace_order::{Etcd, Order, OrderError};
 use terrace_testkit::{Random, skip};
+
+/// The number of kinds of faults.
+const KIND_COUNT: u64 = 6;
 
 /// Each cluster takes what this machine has, so there is one at a time.
 static ONE_CLUSTER: Mutex<()> = Mutex::new(());
@@ -33,9 +37,13 @@ fn seed() -> u64 {
 
 /// A cluster for a test, or none if it must be skipped.
 fn cluster(test: &str) -> Option<(Cluster, MutexGuard<'static, ()>)> {
+    cluster_with(test, &[])
+}
+
+fn cluster_with(test: &str, arguments: &'static [&'static str]) -> Option<(Cluster, MutexGuard<'static, ()>)> {
     // A test that failed has ended its cluster.
     let only = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
-    match Cluster::start() {
+    match Cluster::start(arguments) {
         Ok(cluster) => Some((cluster, only)),
         Err(missing) => {
             skip(test, &missing);
@@ -58,17 +66,17 @@ fn three_nodes_append_and_follow_one_log() {
 #[test]
 fn killed_and_stopped_members_lose_and_repeat_nothing() {
     let Some((mut cluster, _only)) = cluster("a shared log whose servers fail") else { return };
-    let (seed, faults) = (seed(), number("TERRACE_FAULTS", 5));
+    let (seed, faults) = (seed(), number("TERRACE_FAULTS", KIND_COUNT));
     println!("seed {seed}, {faults} faults");
     let mut random = Random::new(seed);
     run(&servers(&cluster), seed, |nodes| {
         for fault in 0..faults {
             nodes.append_more(30);
             // Each kind happens once; then they are drawn.
-            let kind = if fault < 5 { fault } else { random.below(5) };
+            let kind = if fault < KIND_COUNT { fault } else { random.below(KIND_COUNT) };
             fail(&mut cluster, nodes, kind);
             // The followers have what is trimmed, so none of them is told to load a snapshot.
-            nodes.orders[random.below(3) as usize].trim(nodes.followed_by_all()).unwrap();
+            answered(|| nodes.orders[random.below(3) as usize].trim(nodes.followed_by_all()));
         }
         nodes.append_more(30);
     });
@@ -84,6 +92,7 @@ fn fail(cluster: &mut Cluster, nodes: &Nodes<'_>, kind: u64) {
             cluster.start_again();
         }
         3 => cluster.signal(leader, Signal::STOP),
+        4 => take_fence(&servers(cluster), "node1"),
         _ => {
             // The leader dies while another is stopped: nobody serves.
             cluster.signal((leader + 1) % MEMBER_COUNT, Signal::STOP);
@@ -97,6 +106,19 @@ fn fail(cluster: &mut Cluster, nodes: &Nodes<'_>, kind: u64) {
         cluster.signal(leader, Signal::CONT);
     }
     cluster.start_again();
+}
+
+/// Another process of a node takes its fence, and leaves. The node joins again.
+fn take_fence(servers: &[String], node: &str) {
+    let other = Etcd::open(node::options(servers, node)).unwrap();
+    let mut last = None;
+    loop {
+        match other.join(last) {
+            Ok(incarnation) => break other.leave(incarnation).unwrap(),
+            Err(OrderError::Taken { incarnation, .. }) => last = Some(incarnation),
+            Err(failed) => panic!("{failed}"),
+        }
+    }
 }
 
 #[test]

@@ -61,6 +61,8 @@ pub fn append(order: &Etcd, node: u64, seed: u64, stop: &AtomicBool, appended: &
                 told.unanswered += 1;
                 continue;
             }
+            // Another process has it, or an attempt without an answer does, until its lease ends.
+            Err(OrderError::Taken { .. }) => continue,
             Err(failed) => panic!("{failed}"),
         };
         told.incarnations.push(incarnation);

@@ -4,15 +4,19 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use terrace_catalog::Catalog;
 use terrace_format::{Proposal, Step};
-use terrace_order::{Etcd, Fate, Order};
+use terrace_order::{Etcd, EtcdOptions, Fate, Order, OrderError};
 use terrace_testkit::wait_until;
 
 use crate::node::{self, STORE_ID, Told, Whose};
 
 const NODE_COUNT: usize = 3;
+
+/// A call of a node ends without an answer after this time, so that the node sees some of those.
+const PATIENCE: Duration = Duration::from_millis(700);
 
 /// The nodes while they run.
 pub struct Nodes<'a> {
@@ -34,12 +38,25 @@ impl Nodes<'_> {
     }
 }
 
+/// The answer to a call that is tried until there is one.
+pub fn answered<T>(mut call: impl FnMut() -> Result<T, OrderError>) -> T {
+    loop {
+        match call() {
+            Err(OrderError::NoAnswer { .. }) => {}
+            answer => return answer.unwrap(),
+        }
+    }
+}
+
 /// Runs three nodes for as long as `meanwhile` takes, and checks the laws.
 pub fn run(servers: &[String], seed: u64, meanwhile: impl FnOnce(&Nodes<'_>)) {
     let folder = tempfile::tempdir().unwrap();
     Etcd::make(&node::options(servers, "maker")).unwrap();
     let names = (0..NODE_COUNT).map(|at| format!("node{at}"));
-    let orders: Vec<Etcd> = names.clone().map(|name| Etcd::open(node::options(servers, &name)).unwrap()).collect();
+    let orders: Vec<Etcd> = names
+        .clone()
+        .map(|name| Etcd::open(EtcdOptions { patience: PATIENCE, ..node::options(servers, &name) }).unwrap())
+        .collect();
     let catalogs: Vec<Catalog> = names.map(|name| node::open_catalog(&folder.path().join(name))).collect();
     let (stop, appended, end) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(u64::MAX));
     let followed: Vec<AtomicU64> = (0..NODE_COUNT).map(|_| AtomicU64::new(0)).collect();
@@ -61,7 +78,7 @@ pub fn run(servers: &[String], seed: u64, meanwhile: impl FnOnce(&Nodes<'_>)) {
         }));
         stop.store(true, Ordering::SeqCst);
         let told: Vec<_> = appenders.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        end.store(orders[0].head().unwrap(), Ordering::SeqCst);
+        end.store(answered(|| orders[0].head()), Ordering::SeqCst);
         let logs: Vec<_> = followers.into_iter().map(thread::ScopedJoinHandle::join).collect();
         outcome.unwrap();
         let told: Vec<Told> = told.into_iter().map(Result::unwrap).collect();

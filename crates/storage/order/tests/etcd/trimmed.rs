@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use terrace_catalog::Catalog;
-use terrace_order::{Answer, Etcd, Order, Records};
+use terrace_order::{Answer, Etcd, OfferedSnapshot, Order, Records};
 
 use crate::fence::append;
 use crate::node::{open_catalog, options};
@@ -74,4 +74,27 @@ fn a_node_that_lags_loads_a_snapshot_and_stale_appends_are_not_carried_out() {
     assert_eq!(a.append(&append(first, 16)), Ok(Answer::At(32)));
     follow(&late, &catalogs[3], 32);
     assert!(a.trim(33).is_err());
+}
+
+#[test]
+fn nodes_offer_snapshots_and_one_of_them_is_the_keeper() {
+    let Some((cluster, _only)) = cluster("a log with a keeper") else { return };
+    let servers = servers(&cluster);
+    Etcd::make(&options(&servers, "a")).unwrap();
+    let open = |name: &str| Etcd::open(options(&servers, name)).unwrap();
+    let (a, b) = (open("a"), open("b"));
+    let offer = |slot| OfferedSnapshot { slot, chain: 7, length: 9, place: "somewhere".into() };
+    assert!(b.snapshots().unwrap().is_empty());
+    for (order, slot) in [(&a, 1), (&b, 2), (&a, 3)] {
+        order.offer_snapshot(&offer(slot)).unwrap();
+    }
+    assert_eq!(b.snapshots().unwrap(), [("a".into(), offer(3)), ("b".into(), offer(2))].into());
+
+    assert_eq!(a.keep(1), Ok(false), "it has no fence");
+    let [first, other] = [a.join(None).unwrap(), b.join(None).unwrap()];
+    assert_eq!([a.keep(first), b.keep(other), a.keep(first)], [Ok(true), Ok(false), Ok(true)]);
+    a.leave(first).unwrap();
+    assert_eq!([a.keep(first), b.keep(other)], [Ok(false), Ok(true)]);
+    let second = a.join(None).unwrap();
+    assert_eq!([a.keep(second), b.keep(other)], [Ok(false), Ok(true)]);
 }
