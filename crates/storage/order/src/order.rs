@@ -43,6 +43,9 @@ pub trait Order {
     /// Returns the snapshot of each node that has told of one, by the node's name.
     fn snapshots(&self) -> Result<BTreeMap<String, OfferedSnapshot>, OrderError>;
 
+    /// Returns the incarnation of each node that has a fence, by the node's name.
+    fn fences(&self) -> Result<BTreeMap<String, u64>, OrderError>;
+
     /// Makes this node, with the fence of this incarnation, the keeper, if there is none. Returns whether it is the keeper, who trims the
     /// log. For a moment there may be two, which does no harm.
     fn keep(&self, incarnation: u64) -> Result<bool, OrderError>;

@@ -50,9 +50,10 @@ impl Keys {
         self.key(&format!("s/{node}"))
     }
 
-    /// The node whose snapshot this key is of.
-    pub(super) fn parse_snapshot(&self, key: &[u8]) -> Option<String> {
-        Some(std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?.strip_prefix("s/")?.to_owned())
+    /// The node of the key of a snapshot or a fence.
+    pub(super) fn parse_node(&self, key: &[u8]) -> Option<String> {
+        let name = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
+        Some(name.strip_prefix("s/").or_else(|| name.strip_prefix("n/"))?.to_owned())
     }
 
     /// A node's fence, which has the node's lease. Its create revision is the incarnation. The join puts it, and so does each append:

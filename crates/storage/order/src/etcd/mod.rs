@@ -140,6 +140,10 @@ impl Order for Etcd {
         self.block_on(self.core.snapshots())
     }
 
+    fn fences(&self) -> Result<BTreeMap<String, u64>, OrderError> {
+        self.block_on(self.core.fences())
+    }
+
     fn keep(&self, incarnation: u64) -> Result<bool, OrderError> {
         let lease =
             self.fence.lock().as_ref().filter(|fence| fence.incarnation == incarnation).map(|fence| fence.lease);

@@ -1,8 +1,8 @@
-//! Snapshots that nodes offer to each other, and the keeper, who trims the log by them.
+//! What nodes know of each other: their fences, the snapshots that they offer, and the keeper, who trims the log by these.
 
 use std::collections::BTreeMap;
 
-use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
 
 use super::keys::{decode, encode};
 use super::state::{Core, get, only_values};
@@ -15,14 +15,24 @@ impl Core {
     }
 
     pub(super) async fn snapshots(&self) -> Result<BTreeMap<String, OfferedSnapshot>, OrderError> {
-        let all = TxnOp::get(self.keys.snapshot(""), Some(GetOptions::new().with_prefix()));
+        let found = self.of_all_nodes(self.keys.snapshot("")).await?.into_iter();
+        found.map(|(node, found)| Ok((node, decode(&String::from_utf8_lossy(found.key()), found.value())?))).collect()
+    }
+
+    pub(super) async fn fences(&self) -> Result<BTreeMap<String, u64>, OrderError> {
+        let found = self.of_all_nodes(self.keys.fence("")).await?.into_iter();
+        Ok(found.map(|(node, fence)| (node, fence.create_revision() as u64)).collect())
+    }
+
+    /// What is below a prefix, by the name of its node.
+    async fn of_all_nodes(&self, prefix: String) -> Result<Vec<(String, KeyValue)>, OrderError> {
+        let all = TxnOp::get(prefix, Some(GetOptions::new().with_prefix()));
         let answer = self.members.txn(Txn::new().and_then([all])).await?;
-        let Some(TxnOpResponse::Get(found)) = answer.op_responses().into_iter().next() else {
-            return Ok(BTreeMap::new());
+        let Some(TxnOpResponse::Get(mut found)) = answer.op_responses().into_iter().next() else {
+            return Ok(Vec::new());
         };
-        let offers =
-            found.kvs().iter().filter_map(|found| Some((self.keys.parse_snapshot(found.key())?, found.value())));
-        offers.map(|(node, value)| Ok((node.clone(), decode(&self.keys.snapshot(&node), value)?))).collect()
+        let found = found.take_kvs().into_iter();
+        Ok(found.filter_map(|found| Some((self.keys.parse_node(found.key())?, found))).collect())
     }
 
     /// Makes this node the keeper, with the lease of its fence, if there is none.

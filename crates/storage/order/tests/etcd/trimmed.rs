@@ -92,8 +92,10 @@ fn nodes_offer_snapshots_and_one_of_them_is_the_keeper() {
 
     assert_eq!(a.keep(1), Ok(false), "it has no fence");
     let [first, other] = [a.join(None).unwrap(), b.join(None).unwrap()];
+    assert_eq!(b.fences().unwrap(), [("a".into(), first), ("b".into(), other)].into());
     assert_eq!([a.keep(first), b.keep(other), a.keep(first)], [Ok(true), Ok(false), Ok(true)]);
     a.leave(first).unwrap();
+    assert_eq!(b.fences().unwrap(), [("b".into(), other)].into());
     assert_eq!([a.keep(first), b.keep(other)], [Ok(false), Ok(true)]);
     let second = a.join(None).unwrap();
     assert_eq!([a.keep(second), b.keep(other)], [Ok(false), Ok(true)]);
