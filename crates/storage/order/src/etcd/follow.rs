@@ -13,8 +13,8 @@ use super::members::ATTEMPT_TIMEOUT;
 use super::state::{Core, get, ran_back, values};
 use crate::{OrderError, Records};
 
-/// Reads this many records at once from a list. Each has at most about a MiB.
-const RECORDS_PER_READ: usize = 16;
+/// Reads this many records at once from a list. Each has at most about a MiB, and all must come within an attempt's time.
+const RECORDS_PER_READ: usize = 8;
 
 /// A watch that was silent for this long is compared with the log's head: one whose member is cut off may say nothing for ever, and
 /// notices of progress do not prove that every event has come.

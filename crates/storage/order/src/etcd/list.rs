@@ -5,8 +5,8 @@ use etcd_client::{GetOptions, Txn, TxnOp, TxnOpResponse};
 use super::state::{Core, State};
 use crate::OrderError;
 
-/// A page of the list has this many keys. etcd reads the records, too, so a page takes memory there.
-const KEYS_PER_PAGE: i64 = 256;
+/// A page of the list has this many keys. etcd reads the records, too, so a page takes time and memory there.
+const KEYS_PER_PAGE: i64 = 64;
 
 /// A record that is in etcd.
 pub(super) struct Entry {

@@ -35,7 +35,7 @@ pub(super) struct Members {
     addresses: Vec<String>,
     /// The connected ones. Locked for a moment only: connecting happens outside.
     connected: Mutex<Vec<Option<Member>>>,
-    /// The member that answered last. Others read it relaxed: a wrong one costs an attempt.
+    /// The member that answered last, or the one after that which did not. Relaxed, since a wrong one costs an attempt only.
     preferred: AtomicUsize,
     /// For how long a call is tried.
     patience: Duration,
@@ -97,12 +97,17 @@ impl Members {
                 Ok(Err(failed)) => failed,
                 Err(_) => self.no_answer(at, "it takes too long"),
             };
-            if !matches!(failed, OrderError::NoAnswer { .. }) || Instant::now() >= end {
+            if !matches!(failed, OrderError::NoAnswer { .. }) {
                 return Err(failed);
             }
             // A connection that lost an answer may lose all, without an error that ends it.
             self.disconnect(at);
             at = self.after(at);
+            // The next call must not begin with this member, even if there is no time to try another one.
+            self.preferred.store(at, Ordering::Relaxed);
+            if Instant::now() >= end {
+                return Err(failed);
+            }
             sleep(jittered(pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }

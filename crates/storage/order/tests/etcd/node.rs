@@ -43,7 +43,30 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// What the thread that appends was told.
+/// The signs between the threads of all nodes.
+pub struct Signs {
+    /// Nothing new is appended.
+    pub stop: AtomicBool,
+    /// The test has failed.
+    pub fail: AtomicBool,
+    /// The number of records that were appended.
+    pub appended: AtomicU64,
+    /// The slot of the last record, once nothing is appended.
+    pub end: AtomicU64,
+}
+
+impl Signs {
+    /// Ends the thread if the test has failed. Otherwise it would wait for servers that are gone.
+    fn check_failed(&self) {
+        assert!(!self.fail.load(Ordering::SeqCst), "the test has failed");
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+}
+
+/// The fates of the steps that a node appended.
 #[derive(Default)]
 pub struct Told {
     pub fates: Vec<(Whose, Fate)>,
@@ -52,12 +75,13 @@ pub struct Told {
 }
 
 /// Appends changes until it is told to stop and each has a fate.
-pub fn append(order: &Etcd, node: u64, seed: u64, stop: &AtomicBool, appended: &AtomicU64) -> Told {
+pub fn append(order: &Etcd, node: u64, seed: u64, signs: &Signs) -> Told {
     let (mut random, mut told, mut sessions) = (Random::new(seed), Told::default(), 0);
-    while !stop.load(Ordering::SeqCst) {
+    while !signs.is_stopped() {
         let incarnation = match order.join(told.incarnations.last().copied()) {
             Ok(incarnation) => incarnation,
             Err(OrderError::NoAnswer { .. }) => {
+                signs.check_failed();
                 told.unanswered += 1;
                 continue;
             }
@@ -71,7 +95,7 @@ pub fn append(order: &Etcd, node: u64, seed: u64, stop: &AtomicBool, appended: &
         let mut proposer = Proposer::new(STORE_ID, incarnation);
         proposer.propose((session, 0), Step::Begin { session }).unwrap();
         while !proposer.is_fenced() {
-            if !stop.load(Ordering::SeqCst) {
+            if !signs.is_stopped() {
                 for _ in 0..1 + random.below(4) {
                     number += 1;
                     proposer.propose((session, number), change((session, number))).unwrap();
@@ -82,10 +106,13 @@ pub fn append(order: &Etcd, node: u64, seed: u64, stop: &AtomicBool, appended: &
             match order.append(&append) {
                 Ok(answer) => {
                     told.fates.extend(proposer.answer(append.number, answer));
-                    appended.fetch_add(1, Ordering::SeqCst);
+                    signs.appended.fetch_add(1, Ordering::SeqCst);
                 }
                 // The same one again.
-                Err(OrderError::NoAnswer { .. }) => told.unanswered += 1,
+                Err(OrderError::NoAnswer { .. }) => {
+                    signs.check_failed();
+                    told.unanswered += 1;
+                }
                 Err(failed) => panic!("{failed}"),
             }
         }
@@ -93,13 +120,14 @@ pub fn append(order: &Etcd, node: u64, seed: u64, stop: &AtomicBool, appended: &
     told
 }
 
-/// Follows the log until `end` says where it ends. Returns the records.
-pub fn follow(order: &Etcd, catalog: &Catalog, end: &AtomicU64, followed: &AtomicU64) -> Vec<Arc<[u8]>> {
+/// Follows the log until it is known where it ends. Returns the records.
+pub fn follow(order: &Etcd, catalog: &Catalog, signs: &Signs, followed: &AtomicU64) -> Vec<Arc<[u8]>> {
     let mut all = Vec::new();
     loop {
         let slot = all.len() as u64;
         followed.store(slot, Ordering::SeqCst);
-        if slot == end.load(Ordering::SeqCst) {
+        signs.check_failed();
+        if slot == signs.end.load(Ordering::SeqCst) {
             return all;
         }
         match order.read(slot, 64) {

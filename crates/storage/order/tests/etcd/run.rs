@@ -11,7 +11,7 @@ use terrace_format::{Proposal, Step};
 use terrace_order::{Etcd, EtcdOptions, Fate, Order, OrderError};
 use terrace_testkit::wait_until;
 
-use crate::node::{self, STORE_ID, Told, Whose};
+use crate::node::{self, STORE_ID, Signs, Told, Whose};
 
 const NODE_COUNT: usize = 3;
 
@@ -21,15 +21,15 @@ const PATIENCE: Duration = Duration::from_millis(700);
 /// The nodes while they run.
 pub struct Nodes<'a> {
     pub orders: &'a [Etcd],
-    appended: &'a AtomicU64,
+    signs: &'a Signs,
     followed: &'a [AtomicU64],
 }
 
 impl Nodes<'_> {
     /// Waits until the nodes have appended this many records more.
     pub fn append_more(&self, count: u64) {
-        let before = self.appended.load(Ordering::SeqCst);
-        wait_until("the nodes append", || self.appended.load(Ordering::SeqCst) >= before + count);
+        let before = self.signs.appended.load(Ordering::SeqCst);
+        wait_until("the nodes append", || self.signs.appended.load(Ordering::SeqCst) >= before + count);
     }
 
     /// The slot that every node has followed the log to.
@@ -58,27 +58,35 @@ pub fn run(servers: &[String], seed: u64, meanwhile: impl FnOnce(&Nodes<'_>)) {
         .map(|name| Etcd::open(EtcdOptions { patience: PATIENCE, ..node::options(servers, &name) }).unwrap())
         .collect();
     let catalogs: Vec<Catalog> = names.map(|name| node::open_catalog(&folder.path().join(name))).collect();
-    let (stop, appended, end) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(u64::MAX));
+    let signs = Signs {
+        stop: AtomicBool::new(false),
+        fail: AtomicBool::new(false),
+        appended: AtomicU64::new(0),
+        end: AtomicU64::new(u64::MAX),
+    };
     let followed: Vec<AtomicU64> = (0..NODE_COUNT).map(|_| AtomicU64::new(0)).collect();
     thread::scope(|scope| {
-        let (stop, appended, end) = (&stop, &appended, &end);
+        let signs = &signs;
         let appenders: Vec<_> = orders
             .iter()
             .enumerate()
-            .map(|(at, order)| scope.spawn(move || node::append(order, at as u64, seed + at as u64, stop, appended)))
+            .map(|(at, order)| scope.spawn(move || node::append(order, at as u64, seed + at as u64, signs)))
             .collect();
         let followers: Vec<_> = orders
             .iter()
             .zip(catalogs.iter().zip(&followed))
-            .map(|(order, (catalog, followed))| scope.spawn(move || node::follow(order, catalog, end, followed)))
+            .map(|(order, (catalog, followed))| scope.spawn(move || node::follow(order, catalog, signs, followed)))
             .collect();
         // A thread that fails must not let the others run for ever.
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            meanwhile(&Nodes { orders: &orders, appended, followed: &followed });
+            meanwhile(&Nodes { orders: &orders, signs, followed: &followed });
         }));
-        stop.store(true, Ordering::SeqCst);
+        signs.fail.store(outcome.is_err(), Ordering::SeqCst);
+        signs.stop.store(true, Ordering::SeqCst);
         let told: Vec<_> = appenders.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        end.store(answered(|| orders[0].head()), Ordering::SeqCst);
+        if outcome.is_ok() {
+            signs.end.store(answered(|| orders[0].head()), Ordering::SeqCst);
+        }
         let logs: Vec<_> = followers.into_iter().map(thread::ScopedJoinHandle::join).collect();
         outcome.unwrap();
         let told: Vec<Told> = told.into_iter().map(Result::unwrap).collect();
