@@ -18,7 +18,7 @@ const RECORDS_PER_READ: usize = 8;
 
 /// A watch that was silent for this long is compared with the log's head: one whose member is cut off may say nothing for ever, and
 /// notices of progress do not prove that every event has come.
-const SILENCE: Duration = Duration::from_secs(3);
+const SILENCE_BEFORE_COMPARISON: Duration = Duration::from_secs(3);
 
 const PAUSE_AFTER_FAILED_WATCH: Duration = Duration::from_millis(100);
 
@@ -144,8 +144,8 @@ impl Source {
     /// Takes one answer of the watch, which may come within this time.
     async fn next(&mut self, core: &Core, time: Duration) -> Result<Turn, OrderError> {
         let Some(watch) = &mut self.watch else { return self.open(core, time).await };
-        match timeout(time.min(SILENCE), watch.message()).await {
-            Err(_) if self.compared.elapsed() >= SILENCE => self.compare(core).await,
+        match timeout(time.min(SILENCE_BEFORE_COMPARISON), watch.message()).await {
+            Err(_) if self.compared.elapsed() >= SILENCE_BEFORE_COMPARISON => self.compare(core).await,
             Err(_) => Ok(Turn::Silent),
             Ok(Ok(Some(answer))) if !answer.canceled() => {
                 let turn = self.events.take_in(&core.keys, &answer)?;

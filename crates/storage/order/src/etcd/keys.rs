@@ -99,7 +99,7 @@ pub(super) struct Format {
 }
 
 impl Format {
-    pub(super) const NEWEST: Format = Format { least_reader: NEWEST_LOG_FORMAT, writer: NEWEST_LOG_FORMAT };
+    pub(super) const NEWEST_KNOWN: Format = Format { least_reader: NEWEST_LOG_FORMAT, writer: NEWEST_LOG_FORMAT };
 
     /// Checks that this version knows the format.
     pub(super) fn check(self) -> Result<(), OrderError> {

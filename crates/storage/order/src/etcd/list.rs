@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::etcd::keys::TrimmedTo;
 
-    /// A log with this head, trimmed to this slot, of which the last `left` records are there.
+    /// A log with this head, trimmed to this slot. Its last `left` records are there.
     fn list(head: u64, trimmed: u64, left: u64) -> List {
         let trimmed = TrimmedTo { slot: trimmed, ..TrimmedTo::default() };
         let state = State { revision: 100, head, trimmed, trimmed_revision: 0 };

@@ -1,4 +1,4 @@
-//! What nodes know of each other: their fences, the snapshots that they offer, and the keeper, who trims the log by these.
+//! Keys by which nodes know each other: their fences, the snapshots that they offer, and the keeper, who trims the log by these.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl Core {
         Ok(found.map(|(node, fence)| (node, fence.create_revision() as u64)).collect())
     }
 
-    /// What is below a prefix, by the name of its node.
+    /// The values below a prefix, by the names of their nodes.
     async fn of_all_nodes(&self, prefix: String) -> Result<Vec<(String, KeyValue)>, OrderError> {
         let all = TxnOp::get(prefix, Some(GetOptions::new().with_prefix()));
         let answer = self.members.txn(Txn::new().and_then([all])).await?;

@@ -1,4 +1,4 @@
-//! [`Core`]: one store's log in etcd, as one node sees it, and the keys that say where the log is.
+//! [`Core`], which all calls share, and the keys that say where the log is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use super::keys::{Format, Keys, TrimmedTo, decode, encode};
 use super::members::{Members, random, revision};
 use crate::OrderError;
 
-/// What all calls need.
+/// One store's log in etcd, as one node sees it.
 pub(super) struct Core {
     pub members: Arc<Members>,
     pub keys: Keys,
@@ -38,7 +38,7 @@ impl Core {
         let is_absent = [keys.format(), keys.head()].map(|key| Compare::create_revision(key, CompareOp::Equal, 0));
         let council = format!("{:016x}", random());
         let puts =
-            [TxnOp::put(keys.format(), encode(&Format::NEWEST), None), TxnOp::put(keys.council(), council, None)];
+            [TxnOp::put(keys.format(), encode(&Format::NEWEST_KNOWN), None), TxnOp::put(keys.council(), council, None)];
         members.txn(Txn::new().when(is_absent).and_then(puts)).await.map(drop)
     }
 

@@ -16,7 +16,7 @@ use crate::node::{self, STORE_ID, Signs, Told, Whose};
 const NODE_COUNT: usize = 3;
 
 /// A call of a node ends without an answer after this time, so that the node sees some of those.
-const PATIENCE: Duration = Duration::from_millis(700);
+const CALL_PATIENCE: Duration = Duration::from_millis(700);
 
 /// The nodes while they run.
 pub struct Nodes<'a> {
@@ -55,7 +55,7 @@ pub fn run(servers: &[String], seed: u64, meanwhile: impl FnOnce(&Nodes<'_>)) {
     let names = (0..NODE_COUNT).map(|at| format!("node{at}"));
     let orders: Vec<Etcd> = names
         .clone()
-        .map(|name| Etcd::open(EtcdOptions { patience: PATIENCE, ..node::options(servers, &name) }).unwrap())
+        .map(|name| Etcd::open(EtcdOptions { patience: CALL_PATIENCE, ..node::options(servers, &name) }).unwrap())
         .collect();
     let catalogs: Vec<Catalog> = names.map(|name| node::open_catalog(&folder.path().join(name))).collect();
     let signs = Signs {

@@ -44,7 +44,7 @@ fn a_node_that_lags_loads_a_snapshot_and_stale_appends_are_not_carried_out() {
     catalogs[0].write_snapshot(&snapshot).unwrap();
     a.trim(20).unwrap();
 
-    // It has a list, some records of which are gone. Who begins is told, too.
+    // It has a list, and some of its records are gone. Who begins is told, too.
     assert_eq!(late.read(10, 64), Ok(Records::Trimmed));
     assert_eq!(open("later").read(0, 64), Ok(Records::Trimmed));
     assert!(catalogs[3].load_snapshot(&snapshot).unwrap());
