@@ -1,4 +1,4 @@
-//! What a node does by itself: it joins, reports, syncs, makes replicas, and gives places back.
+//! The duties of a node: it joins, reports, syncs, makes replicas, and gives places back.
 
 use terrace_catalog::first_segment;
 use terrace_format::{Change, Edit, Expect, Place, Replica, Step, TargetId};
