@@ -1,8 +1,13 @@
-//! Watches that end, or say nothing.
+//! Watches that end or say nothing, and members that do not answer.
 
-use terrace_order::{Answer, Etcd, Order};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use terrace_order::{Answer, Etcd, EtcdOptions, Order};
+use terrace_testkit::wait_until;
 
 use crate::back::read_to;
+use crate::cluster::MEMBER_COUNT;
 use crate::fence::append;
 use crate::node::options;
 use crate::proxy::Proxies;
@@ -37,4 +42,20 @@ fn a_watch_that_is_compacted_or_silent_misses_nothing() {
     proxies.hold();
     write(7);
     read_to(&reader, &mut slot, 8).unwrap();
+}
+
+/// A call whose time was over after one attempt began with the same member the next time. In a long run, all nodes ended up with a
+/// member that was stopped, and called no other.
+#[test]
+fn a_call_that_has_time_for_one_attempt_leaves_a_stopped_member() {
+    let Some((cluster, _only)) = cluster("a member that does not answer") else { return };
+    let options = options(&servers(&cluster), "a");
+    Etcd::make(&options).unwrap();
+    let order = Etcd::open(EtcdOptions { patience: Duration::ZERO, ..options }).unwrap();
+    // One of them is the member that it calls.
+    for member in 0..MEMBER_COUNT {
+        cluster.signal(member, Signal::STOP);
+        wait_until("another member answers", || order.head().is_ok());
+        cluster.signal(member, Signal::CONT);
+    }
 }
