@@ -59,7 +59,7 @@ fn servers(cluster: &Cluster) -> Vec<String> {
 #[test]
 fn three_nodes_append_and_follow_one_log() {
     let Some((cluster, _only)) = cluster("a shared log") else { return };
-    run(&servers(&cluster), seed(), |nodes| nodes.append_more(600));
+    run(&servers(&cluster), seed(), |nodes| nodes.append_more(300));
 }
 
 /// Faults of the servers. `TERRACE_FAULTS` is their number.
@@ -128,7 +128,7 @@ fn lost_answers_are_asked_for_again_and_nothing_happens_twice() {
     let proxies = Proxies::start(&cluster.ports(), seed);
     run(&proxies.servers, seed, |nodes| {
         proxies.lose_one_in(15);
-        nodes.append_more(20 * number("TERRACE_FAULTS", 10));
+        nodes.append_more(20 * number("TERRACE_FAULTS", 5));
         proxies.lose_one_in(0);
     });
     println!("seed {seed}, {} connections have lost an answer", proxies.lost());
