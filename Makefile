@@ -3,7 +3,7 @@ CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := build
-.PHONY: needed needed-by-tests build demo test golden lint deny soak memcheck bench bench-quick bench-full measured install servers packages tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
+.PHONY: needed needed-by-tests build demo test golden lint deny soak memcheck bench bench-quick bench-full measured install servers etcd etcd-test packages tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
 
 needed:
 	@command -v $(CARGO) > /dev/null || { echo "Rust is missing: https://rustup.rs installs it, and takes the version of rust-toolchain.toml"; exit 1; }
@@ -19,8 +19,8 @@ needed-by-tests: needed
 build: needed ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran pkg-config valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn
-PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran pkg-config valgrind strace e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven
+PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran pkg-config protoc valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn
+PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven
 
 servers: packages target/servers/installed target/servers/hdfs/installed ## real servers and programs that tests use
 
@@ -40,6 +40,14 @@ target/servers/hdfs/installed: crates/engine/terrace/tests/services/hdfs/pom.xml
 	rm -rf $(@D)
 	mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(abspath $(@D)) \
 	  && touch $@ || echo "skipped: HDFS cannot be installed here"
+
+GO := $(or $(shell command -v go),/usr/local/go/bin/go)
+etcd: target/servers/etcd/etcd ## etcd, which keeps a log that nodes share; built by Go
+
+# Without it, the tests of shared logs are skipped, or fail where TERRACE_TEST_REQUIRE names etcd.
+target/servers/etcd/etcd: crates/storage/order/tests/etcd/server/go.mod crates/storage/order/tests/etcd/server/go.sum
+	@$(GO) version > /dev/null 2>&1 && cd $(<D) && $(GO) build -trimpath -o $(abspath $@) go.etcd.io/etcd/server/v3 \
+	  || echo "skipped: etcd cannot be built here; it needs Go"
 
 tools: target/tools/bin/fsx target/tools/bin/pjdfstest ## suites for file systems, built from crates.io
 
@@ -106,11 +114,17 @@ mpi-test: mpi-installed ## dumps of real MPI ranks; clippy for what needs MPI
 	$(CARGO) clippy $(MPI) --all-targets -- -D warnings
 	timeout 600 $(CARGO) test $(MPI)
 
+ORDER_IN_ETCD = -p terrace-order --features etcd
+etcd-test: packages etcd ## a log that nodes share, on three members of etcd; clippy for what needs its client
+	$(CARGO) clippy $(ORDER_IN_ETCD) --all-targets -- -D warnings
+	timeout 600 $(CARGO) test $(ORDER_IN_ETCD)
+
 test: needed-by-tests servers tools ## every test, the long ones at a tenth of their counts; the demo
 	$(CARGO) build --bins --examples
 	$(CARGO) test --workspace
 	$(MAKE) python-test
 	$(MAKE) mpi-test
+	$(MAKE) etcd-test
 	demo/run > /dev/null
 
 GOLDEN := TERRACE_WRITE_GOLDEN=1 TERRACE_LOG_FILE=1024 TERRACE_STAGE_BYTES=65536
@@ -162,7 +176,7 @@ memcheck: servers ## the unsafe code of the kernels, under valgrind
 	$(CARGO) test -p terrace-kernels --tests --no-run
 	timeout 300 $(CARGO) test -p terrace-kernels --tests
 
-soak: python-installed memcheck deny ## the long counts: kills, faults, power losses, operations, hostile bytes
+soak: python-installed memcheck deny etcd ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace-cli --test power -- --nocapture
@@ -179,6 +193,7 @@ soak: python-installed memcheck deny ## the long counts: kills, faults, power lo
 	TERRACE_POWER=1000 $(CARGO) test -p terrace-stream --test power -- --nocapture
 	TERRACE_REMOVALS=1000 $(CARGO) test -p terrace-stream --test dropped -- --nocapture
 	TERRACE_RUNS=3000 $(CARGO) test -p terrace-order --test simulation -- --nocapture
+	TERRACE_FAULTS=200 $(CARGO) test $(ORDER_IN_ETCD) --test etcd -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	$(PYTEST) -s tests/test_zarr_types.py
 	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py

@@ -1,4 +1,4 @@
-//! What an index knows of the nodes that share its log: who may append, who serves which target, how far each target is synced, and
+//! The index's knowledge of the nodes that share its log: who may append, who serves which target, how far each target is synced, and
 //! which places may be given back. All of it comes from the log, so that all nodes decide alike.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct Member {
     pub node: String,
     /// The last commit that its index had when it last reported.
     pub reported: u64,
-    /// What its clients pinned then: objects, each with a generation.
+    /// The objects that its clients pinned then, each with a generation.
     pub pins: Vec<(u64, u64)>,
 }
 

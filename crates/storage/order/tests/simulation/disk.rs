@@ -35,7 +35,7 @@ impl Disk {
         before - self.frames.len()
     }
 
-    /// Gives places back, each of which may be that of several adjacent frames.
+    /// Gives back a place, which may be that of several adjacent frames.
     pub fn free(&mut self, place: Place) {
         self.frames.retain(|frame, _| !overlap(*frame, place));
     }

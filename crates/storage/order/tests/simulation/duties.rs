@@ -1,8 +1,8 @@
-//! What a node does by itself: it joins, reports, syncs, makes replicas, and gives places back.
+//! The duties of a node: it joins, reports, syncs, makes replicas, and gives places back.
 
 use terrace_catalog::first_segment;
 use terrace_format::{Change, Edit, Expect, Place, Replica, Step, TargetId};
-use terrace_order::Proposer;
+use terrace_order::{Order, OrderError, Proposer};
 
 use crate::node::{STORE_ID, Whose};
 use crate::world::World;
@@ -19,14 +19,26 @@ impl World {
         if self.nodes[node].proposer.is_none() {
             self.join(node);
         }
-        self.nodes[node].proposer.as_mut().unwrap().propose(whose, step).unwrap();
+        if let Some(proposer) = &mut self.nodes[node].proposer {
+            proposer.propose(whose, step).unwrap();
+        }
     }
 
+    /// Begins an incarnation, unless the node has a fence that it does not know.
     fn join(&mut self, number: usize) {
+        let joined = self.logs[number].join(self.nodes[number].last_incarnation);
+        if let Err(OrderError::Taken { .. }) = joined {
+            self.counts.note("joins refused");
+            if self.random.once_in(3) {
+                self.logs[number].expel();
+            }
+            return;
+        }
+        let incarnation = joined.unwrap();
         self.sessions += 1;
         let session = self.sessions;
         let node = &mut self.nodes[number];
-        let mut proposer = Proposer::new(STORE_ID, self.log.join(number));
+        let mut proposer = Proposer::new(STORE_ID, incarnation);
         let (target, doubtful) = (number as TargetId, node.lost_power);
         for step in [
             Step::Join { node: number.to_string() },
@@ -35,6 +47,7 @@ impl World {
         ] {
             proposer.propose(None, step).unwrap();
         }
+        node.last_incarnation = Some(incarnation);
         (node.proposer, node.own, node.written) = (Some(proposer), (session, 0), 0);
         // The pins ended with the incarnation before: its clients have to open what they read again.
         node.open.clear();
@@ -51,9 +64,9 @@ impl World {
 
     /// Whether a node has a fence, and its own index knows that it has joined. Only then may clients read there.
     pub fn is_live(&self, node: usize) -> bool {
-        let has_fence = |incarnation| self.log.has_fence(node, incarnation);
+        let fence = self.logs[node].fences().unwrap().remove(&node.to_string());
         self.nodes[node].short().is_some()
-            && self.nodes[node].proposer.as_ref().is_some_and(|proposer| has_fence(proposer.incarnation()))
+            && self.nodes[node].proposer.as_ref().is_some_and(|proposer| Some(proposer.incarnation()) == fence)
     }
 
     /// Whether a node's own index says that it serves its target.
@@ -140,8 +153,9 @@ impl World {
             return;
         }
         let members = self.nodes[node].catalog().members().unwrap();
+        let fences = self.logs[node].fences().unwrap();
         for (incarnation, _) in &members {
-            if !self.log.has_any_fence(*incarnation) {
+            if !fences.values().any(|fence| fence == incarnation) {
                 self.propose(node, None, Step::Leave { incarnation: *incarnation });
             }
         }

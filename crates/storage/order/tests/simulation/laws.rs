@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use terrace_catalog::Catalog;
 use terrace_format::{Place, Proposal, TargetId};
+use terrace_order::Order;
 
 use crate::clients::Told;
 use crate::disk::overlap;
@@ -21,7 +22,7 @@ impl World {
     /// Lets everything settle, and checks the laws.
     pub fn end(&mut self) {
         self.settle();
-        let reference = Reference::of(&self.folder.path().join("reference"), &self.log.all);
+        let reference = Reference::of(&self.folder.path().join("reference"), &self.logs[0].all());
         (0..reference.repeated).for_each(|_| self.counts.note("steps repeated in the log"));
         (0..reference.kept).for_each(|_| self.counts.note("replicas kept"));
         (0..reference.dropped).for_each(|_| self.counts.note("replicas dropped"));
@@ -38,7 +39,7 @@ impl World {
         for round in 0.. {
             assert!(round < MAX_ROUNDS, "it does not settle");
             for node in 0..NODE_COUNT {
-                while !self.nodes[node].is_up() || self.nodes[node].slot() < self.log.head() {
+                while !self.nodes[node].is_up() || self.nodes[node].slot() < self.logs[node].head().unwrap() {
                     self.follow_up_to(node, 100);
                 }
                 self.nodes[node].open.clear();
@@ -94,7 +95,7 @@ impl World {
 
     /// A step that is said not to be in the log never comes into it.
     fn check_refusals(&self) {
-        for record in &self.log.all {
+        for record in &self.logs[0].all() {
             let Proposal { incarnation, number, .. } = Proposal::decode(record, STORE_ID).unwrap();
             let came = |refused: &(u64, u64)| refused.0 == incarnation && refused.1 <= number;
             assert!(!self.refused.iter().any(came), "number {number} of incarnation {incarnation} was refused");

@@ -1,9 +1,12 @@
-//! The log, as etcd keeps it: fences, records, and a network that delays, repeats and loses.
+//! The log, as etcd keeps it: fences and records. The network to it is the world's.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use terrace_order::{Answer, Append};
+use terrace_order::{Answer, Append, OfferedSnapshot, Order, OrderError, Records};
 
 /// A node's fence: its incarnation, and the number of records that this has appended.
 #[derive(Clone, Copy, PartialEq)]
@@ -19,7 +22,7 @@ struct Entry {
 }
 
 #[derive(Default)]
-pub struct Log {
+struct Log {
     fences: HashMap<usize, Fence>,
     incarnations: u64,
     entries: BTreeMap<u64, Entry>,
@@ -28,66 +31,126 @@ pub struct Log {
     trimmed: u64,
     /// The number of the next record of each incarnation, as of the trimmed slot.
     trimmed_next: HashMap<u64, u64>,
+    /// The incarnation of the keeper.
+    keeper: Option<u64>,
+    snapshots: BTreeMap<String, OfferedSnapshot>,
     /// Every record that was ever appended, for the laws.
-    pub all: Vec<Arc<[u8]>>,
+    all: Vec<Arc<[u8]>>,
 }
 
-impl Log {
-    /// Gives a node a new fence, instead of any older one.
-    pub fn join(&mut self, node: usize) -> u64 {
-        self.incarnations += 1;
-        self.fences.insert(node, Fence { incarnation: self.incarnations, next: 0 });
-        self.incarnations
+/// The log, as one node uses it.
+pub struct LogOfNode {
+    log: Rc<RefCell<Log>>,
+    node: usize,
+}
+
+impl LogOfNode {
+    /// One log for each of this many nodes, which all are the same log.
+    pub fn for_nodes(count: usize) -> Vec<LogOfNode> {
+        let log = Rc::<RefCell<Log>>::default();
+        (0..count).map(|node| LogOfNode { log: log.clone(), node }).collect()
     }
 
-    /// Removes a node's fence, as when its lease has run out.
-    pub fn expel(&mut self, node: usize) {
-        self.fences.remove(&node);
+    /// Removes the node's fence, as when its lease has run out.
+    pub fn expel(&self) {
+        self.log.borrow_mut().fences.remove(&self.node);
     }
 
-    /// Carries out an append of a node: one transaction of etcd.
-    pub fn append(&mut self, node: usize, append: &Append) -> Answer {
+    /// Every record that was ever appended.
+    pub fn all(&self) -> Vec<Arc<[u8]>> {
+        self.log.borrow().all.clone()
+    }
+}
+
+impl Order for LogOfNode {
+    fn join(&self, last: Option<u64>) -> Result<u64, OrderError> {
+        let mut log = self.log.borrow_mut();
+        if let Some(Fence { incarnation, .. }) =
+            log.fences.get(&self.node).filter(|fence| Some(fence.incarnation) != last)
+        {
+            return Err(OrderError::Taken { node: self.node.to_string(), incarnation: *incarnation });
+        }
+        log.incarnations += 1;
+        let incarnation = log.incarnations;
+        log.fences.insert(self.node, Fence { incarnation, next: 0 });
+        Ok(incarnation)
+    }
+
+    fn append(&self, append: &Append) -> Result<Answer, OrderError> {
+        let log = &mut *self.log.borrow_mut();
         let Append { incarnation, number, record } = append.clone();
-        if let Some(fence) = self.fences.get_mut(&node)
+        if let Some(fence) = log.fences.get_mut(&self.node)
             && *fence == (Fence { incarnation, next: number })
         {
             fence.next += 1;
-            self.head += 1;
-            self.all.push(record.clone());
-            self.entries.insert(self.head, Entry { incarnation, number, record });
-            return Answer::At(self.head);
+            log.head += 1;
+            log.all.push(record.clone());
+            log.entries.insert(log.head, Entry { incarnation, number, record });
+            return Ok(Answer::At(log.head));
         }
-        let held = self.entries.iter().find(|(_, e)| (e.incarnation, e.number) == (incarnation, number));
-        match held {
+        let held = log.entries.iter().find(|(_, e)| (e.incarnation, e.number) == (incarnation, number));
+        Ok(match held {
             Some((slot, _)) => Answer::At(*slot),
-            None if self.trimmed_next.get(&incarnation).is_some_and(|next| number < *next) => Answer::Trimmed,
+            None if log.trimmed_next.get(&incarnation).is_some_and(|next| number < *next) => Answer::Trimmed,
             None => Answer::Fenced,
+        })
+    }
+
+    fn head(&self) -> Result<u64, OrderError> {
+        Ok(self.log.borrow().head)
+    }
+
+    fn read(&self, after: u64, most: usize) -> Result<Records, OrderError> {
+        let log = self.log.borrow();
+        if after < log.trimmed {
+            return Ok(Records::Trimmed);
         }
+        Ok(Records::Next(log.entries.range(after + 1..).take(most).map(|(_, e)| e.record.clone()).collect()))
     }
 
-    pub fn has_fence(&self, node: usize, incarnation: u64) -> bool {
-        self.fences.get(&node).is_some_and(|fence| fence.incarnation == incarnation)
+    /// Does not wait: nothing else happens meanwhile.
+    fn wait(&self, _after: u64, _timeout: Duration) -> Result<(), OrderError> {
+        Ok(())
     }
 
-    pub fn has_any_fence(&self, incarnation: u64) -> bool {
-        self.fences.values().any(|fence| fence.incarnation == incarnation)
-    }
-
-    pub fn head(&self) -> u64 {
-        self.head
-    }
-
-    /// The records after a slot, at most `most` of them. `None` if some of them are gone.
-    pub fn read(&self, after: u64, most: usize) -> Option<Vec<Arc<[u8]>>> {
-        (after >= self.trimmed)
-            .then(|| self.entries.range(after + 1..).take(most).map(|(_, e)| e.record.clone()).collect())
-    }
-
-    pub fn trim(&mut self, to: u64) {
-        while let Some(first) = self.entries.first_entry().filter(|first| *first.key() <= to) {
+    fn trim(&self, to: u64) -> Result<(), OrderError> {
+        let mut log = self.log.borrow_mut();
+        while let Some(first) = log.entries.first_entry().filter(|first| *first.key() <= to) {
             let Entry { incarnation, number, .. } = first.remove();
-            self.trimmed_next.insert(incarnation, number + 1);
-            self.trimmed += 1;
+            log.trimmed_next.insert(incarnation, number + 1);
+            log.trimmed += 1;
         }
+        Ok(())
+    }
+
+    fn offer_snapshot(&self, snapshot: &OfferedSnapshot) -> Result<(), OrderError> {
+        self.log.borrow_mut().snapshots.insert(self.node.to_string(), snapshot.clone());
+        Ok(())
+    }
+
+    fn snapshots(&self) -> Result<BTreeMap<String, OfferedSnapshot>, OrderError> {
+        Ok(self.log.borrow().snapshots.clone())
+    }
+
+    fn fences(&self) -> Result<BTreeMap<String, u64>, OrderError> {
+        let log = self.log.borrow();
+        Ok(log.fences.iter().map(|(node, fence)| (node.to_string(), fence.incarnation)).collect())
+    }
+
+    fn keep(&self, incarnation: u64) -> Result<bool, OrderError> {
+        let log = &mut *self.log.borrow_mut();
+        let has_fence = |incarnation| log.fences.values().any(|fence| fence.incarnation == incarnation);
+        if !log.keeper.is_some_and(has_fence) {
+            log.keeper = has_fence(incarnation).then_some(incarnation);
+        }
+        Ok(log.keeper == Some(incarnation))
+    }
+
+    fn leave(&self, incarnation: u64) -> Result<(), OrderError> {
+        let fences = &mut self.log.borrow_mut().fences;
+        if fences.get(&self.node).is_some_and(|fence| fence.incarnation == incarnation) {
+            fences.remove(&self.node);
+        }
+        Ok(())
     }
 }

@@ -38,6 +38,8 @@ pub struct Node {
     times_made: u64,
     pub catalog: Option<Catalog>,
     pub proposer: Option<Proposer<Option<Whose>>>,
+    /// The last incarnation, in a file.
+    pub last_incarnation: Option<u64>,
     /// Steps that are in the log, and not yet carried out here.
     pub decided: Vec<(u64, Whose)>,
     pub disk: Disk,
@@ -57,6 +59,7 @@ impl Node {
             times_made: 0,
             catalog: None,
             proposer: None,
+            last_incarnation: None,
             decided: Vec::new(),
             disk: Disk::default(),
             lost_power: false,

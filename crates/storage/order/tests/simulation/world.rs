@@ -1,22 +1,22 @@
 //! All nodes and clients, the log, and the network between them.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::PathBuf;
+use std::path::Path;
 
 use tempfile::TempDir;
-use terrace_catalog::Error;
+use terrace_catalog::{Error, Followed};
 use terrace_format::{Place, Proposal, Step, TargetId};
-use terrace_order::{Answer, Append, Fate};
+use terrace_order::{Answer, Append, Fate, OfferedSnapshot, Order, Proposer, Records};
 use terrace_testkit::Random;
 
 use crate::clients::{Client, Told};
-use crate::log::Log;
+use crate::log::LogOfNode;
 use crate::node::{BEGIN_NUMBER, END_NUMBER, Node, STORE_ID, Whose};
 
 pub const NODE_COUNT: usize = 3;
 pub const CLIENT_COUNT: usize = 4;
 /// The things that happen in any thirty runs.
-const ALL_FAULTS: [&str; 21] = [
+const ALL_FAULTS: [&str; 24] = [
     "answers of the log lost",
     "answers to clients lost",
     "appends that came late",
@@ -29,7 +29,9 @@ const ALL_FAULTS: [&str; 21] = [
     "floors refused",
     "frames freed",
     "frames lost",
+    "joins refused",
     "kills",
+    "nodes left",
     "places not freed because they are pinned",
     "power losses",
     "records out of order",
@@ -38,6 +40,7 @@ const ALL_FAULTS: [&str; 21] = [
     "snapshots loaded",
     "steps repeated in the log",
     "trimmed before the answer",
+    "trims left to the keeper",
 ];
 
 /// How often each thing happened.
@@ -61,13 +64,12 @@ impl Counts {
 pub struct World {
     pub random: Random,
     pub folder: TempDir,
-    pub log: Log,
+    /// The log, as each node uses it.
+    pub logs: Vec<LogOfNode>,
     pub nodes: Vec<Node>,
     pub clients: Vec<Client>,
     /// Appends on their way to the log; some of them for a long time, or repeatedly.
     pub network: Vec<(usize, Append)>,
-    /// The newest snapshot, and its slot.
-    snapshot: Option<(PathBuf, u64)>,
     pub sessions: u64,
     ids: u64,
     time: u64,
@@ -97,11 +99,10 @@ impl World {
         World {
             random: Random::new(seed),
             folder,
-            log: Log::default(),
+            logs: LogOfNode::for_nodes(NODE_COUNT),
             nodes,
             clients,
             network: Vec::new(),
-            snapshot: None,
             sessions: 0,
             ids: 0,
             time: 1000,
@@ -123,22 +124,22 @@ impl World {
             }
             230..400 => self.send(node),
             400..590 => self.deliver(),
-            590..770 => self.follow(node),
-            770..800 => self.make(node),
-            800..835 => self.report(node),
-            835..870 => self.sync(node),
-            870..900 => self.keep(node),
-            900..930 => self.free(node),
-            930..955 => self.open(node),
-            955..960 => self.close(node),
-            960..963 => self.kill(node),
-            963..965 => self.lose_power(node),
-            965..969 => {
-                self.log.expel(node);
+            590..760 => self.follow(node),
+            760..790 => self.make(node),
+            790..825 => self.report(node),
+            825..860 => self.sync(node),
+            860..886 => self.keep(node),
+            886..920 => self.free(node),
+            920..951 => self.open(node),
+            951..955 => self.close(node),
+            955..958 => self.kill(node),
+            958..960 => self.lose_power(node),
+            960..964 => {
+                self.logs[node].expel();
                 self.counts.note("fences gone");
             }
-            969..975 => self.write_snapshot(node),
-            975..981 => self.trim(),
+            964..970 => self.write_snapshot(node),
+            970..981 => self.trim(node),
             981..988 => {
                 let client = self.random.below(CLIENT_COUNT as u64) as usize;
                 self.end_session(client);
@@ -166,7 +167,7 @@ impl World {
         if !self.random.once_in(7) {
             self.network.swap_remove(at);
         }
-        let answer = self.log.append(node, &append);
+        let answer = self.logs[node].append(&append).unwrap();
         if self.random.once_in(5) {
             return self.counts.note("answers of the log lost");
         }
@@ -189,7 +190,7 @@ impl World {
                     self.nodes[node].decided.extend(whose.map(|whose| (slot, whose)));
                 }
                 Fate::BeforeHead => {
-                    let head = self.log.head();
+                    let head = self.logs[node].head().unwrap();
                     self.nodes[node].decided.extend(whose.map(|whose| (head, whose)));
                 }
                 // The client asks again.
@@ -209,9 +210,8 @@ impl World {
             self.nodes[node].start();
         }
         let before = self.nodes[node].catalog().followed().unwrap();
-        let Some(records) = self.log.read(before.slot, most) else {
-            let (snapshot, _) = self.snapshot.clone().unwrap();
-            self.nodes[node].start_again(Some(&snapshot));
+        let Records::Next(records) = self.logs[node].read(before.slot, most).unwrap() else {
+            self.start_from_snapshot(node);
             return self.counts.note("snapshots loaded");
         };
         if self.random.once_in(20) && !records.is_empty() {
@@ -236,14 +236,20 @@ impl World {
     }
 
     fn kill(&mut self, node: usize) {
+        if let Some(proposer) = self.nodes[node].proposer.as_ref().filter(|_| self.random.once_in(3)) {
+            self.logs[node].leave(proposer.incarnation()).unwrap();
+            self.counts.note("nodes left");
+        }
         self.nodes[node].kill();
         self.counts.note("kills");
     }
 
-    /// A node's machine loses power, and the catalog with it.
+    /// A node's machine loses power, and the catalog and perhaps the file of its incarnation with it.
     fn lose_power(&mut self, node: usize) {
-        let snapshot = self.snapshot.as_ref().map(|(path, _)| path.clone());
-        self.nodes[node].start_again(snapshot.as_deref());
+        self.start_from_snapshot(node);
+        if self.random.once_in(3) {
+            self.nodes[node].last_incarnation = None;
+        }
         self.nodes[node].lost_power = true;
         if self.nodes[node].disk.lose_power(&mut self.random) > 0 {
             self.counts.note("frames lost");
@@ -253,18 +259,37 @@ impl World {
 
     fn write_snapshot(&mut self, node: usize) {
         if self.nodes[node].is_up() {
-            let slot = self.nodes[node].slot();
+            let Followed { slot, chain, .. } = self.nodes[node].catalog().followed().unwrap();
             let path = self.folder.path().join(format!("snapshot{slot}"));
             self.nodes[node].catalog().write_snapshot(&path).unwrap();
-            if self.snapshot.as_ref().is_none_or(|(_, newest)| *newest < slot) {
-                self.snapshot = Some((path, slot));
-            }
+            let length = path.metadata().unwrap().len();
+            let place = path.to_str().unwrap().to_owned();
+            self.logs[node].offer_snapshot(&OfferedSnapshot { slot, chain, length, place }).unwrap();
         }
     }
 
-    fn trim(&mut self) {
-        if let Some((_, slot)) = &self.snapshot {
-            self.log.trim(*slot);
+    /// The newest snapshot of all nodes.
+    fn newest_snapshot(&self) -> Option<OfferedSnapshot> {
+        self.logs[0].snapshots().unwrap().into_values().max_by_key(|snapshot| snapshot.slot)
+    }
+
+    /// Makes a node's catalog again, from the newest snapshot if there is one.
+    fn start_from_snapshot(&mut self, node: usize) {
+        let snapshot = self.newest_snapshot();
+        self.nodes[node].start_again(snapshot.as_ref().map(|snapshot| Path::new(&snapshot.place)));
+        if let Some(OfferedSnapshot { slot, chain, .. }) = snapshot {
+            let followed = self.nodes[node].catalog().followed().unwrap();
+            assert_eq!((followed.slot, followed.chain), (slot, chain));
+        }
+    }
+
+    fn trim(&mut self, node: usize) {
+        let Some(incarnation) = self.nodes[node].proposer.as_ref().map(Proposer::incarnation) else { return };
+        if !self.logs[node].keep(incarnation).unwrap() {
+            return self.counts.note("trims left to the keeper");
+        }
+        if let Some(OfferedSnapshot { slot, .. }) = self.newest_snapshot() {
+            self.logs[node].trim(slot).unwrap();
         }
     }
 
@@ -280,7 +305,7 @@ impl World {
     /// A step that is said to be in the log is there.
     fn check_place(&self, slot: u64, step: usize, whose: Option<Whose>) {
         let Some(whose) = whose else { return };
-        let proposal = Proposal::decode(&self.log.all[slot as usize - 1], STORE_ID).unwrap();
+        let proposal = Proposal::decode(&self.logs[0].all()[slot as usize - 1], STORE_ID).unwrap();
         let found = match proposal.steps[step] {
             Step::Begin { session } => (session, BEGIN_NUMBER),
             Step::End { session } => (session, END_NUMBER),
