@@ -8,14 +8,18 @@
 //! number of records, append the record, and count it*; and otherwise say whether the record is in the log ([`Answer`]). The node's
 //! fence begins with a new incarnation when it joins, and is removed when it is thought to be dead.
 //!
-//! With the feature `etcd`, `Etcd` is the log that an etcd cluster keeps.
+//! With the feature `etcd`, `Etcd` is the log that an etcd cluster keeps. With the feature `model`, `ModelOrder` is one in memory, for tests.
 
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(any(test, feature = "model"))]
+mod model;
 mod order;
 mod proposer;
 
 #[cfg(feature = "etcd")]
 pub use etcd::{Etcd, EtcdOptions};
+#[cfg(any(test, feature = "model"))]
+pub use model::ModelOrder;
 pub use order::{OfferedSnapshot, Order, OrderError, Records};
 pub use proposer::{Answer, Append, Fate, Proposer, TooLarge};

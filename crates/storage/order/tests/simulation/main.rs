@@ -6,7 +6,6 @@ mod clients;
 mod disk;
 mod duties;
 mod laws;
-mod log;
 mod members;
 mod node;
 mod reference;

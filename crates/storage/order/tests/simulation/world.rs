@@ -6,11 +6,10 @@ use std::path::Path;
 use tempfile::TempDir;
 use terrace_catalog::{Error, Followed};
 use terrace_format::{Place, Proposal, Step, TargetId};
-use terrace_order::{Answer, Append, Fate, OfferedSnapshot, Order, Proposer, Records};
+use terrace_order::{Answer, Append, Fate, ModelOrder, OfferedSnapshot, Order, Proposer, Records};
 use terrace_testkit::Random;
 
 use crate::clients::{Client, Told};
-use crate::log::LogOfNode;
 use crate::node::{BEGIN_NUMBER, END_NUMBER, Node, STORE_ID, Whose};
 
 pub const NODE_COUNT: usize = 3;
@@ -65,7 +64,7 @@ pub struct World {
     pub random: Random,
     pub folder: TempDir,
     /// The log, as each node uses it.
-    pub logs: Vec<LogOfNode>,
+    pub logs: Vec<ModelOrder>,
     pub nodes: Vec<Node>,
     pub clients: Vec<Client>,
     /// Appends on their way to the log; some of them for a long time, or repeatedly.
@@ -99,7 +98,7 @@ impl World {
         World {
             random: Random::new(seed),
             folder,
-            logs: LogOfNode::for_nodes(NODE_COUNT),
+            logs: ModelOrder::for_nodes(&["0", "1", "2"]),
             nodes,
             clients,
             network: Vec::new(),

@@ -1,12 +1,12 @@
-//! The log, as etcd keeps it: fences and records. The network to it is the world's.
+//! A log in memory, which does what a real one promises. Tests and simulations use it; it survives nothing.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use terrace_order::{Answer, Append, OfferedSnapshot, Order, OrderError, Records};
+use rustix_futex_sync::{Condvar, Mutex};
+
+use crate::{Answer, Append, OfferedSnapshot, Order, OrderError, Records};
 
 /// A node's fence: its incarnation, and the number of records that this has appended.
 #[derive(Clone, Copy, PartialEq)]
@@ -23,7 +23,7 @@ struct Entry {
 
 #[derive(Default)]
 struct Log {
-    fences: HashMap<usize, Fence>,
+    fences: HashMap<String, Fence>,
     incarnations: u64,
     entries: BTreeMap<u64, Entry>,
     head: u64,
@@ -38,46 +38,50 @@ struct Log {
     all: Vec<Arc<[u8]>>,
 }
 
-/// The log, as one node uses it.
-pub struct LogOfNode {
-    log: Rc<RefCell<Log>>,
-    node: usize,
+/// A log in memory, as one node uses it.
+pub struct ModelOrder {
+    log: Arc<Mutex<Log>>,
+    /// Told of with the lock held, and waited for with it.
+    appended: Arc<Condvar>,
+    node: String,
 }
 
-impl LogOfNode {
-    /// One log for each of this many nodes, which all are the same log.
-    pub fn for_nodes(count: usize) -> Vec<LogOfNode> {
-        let log = Rc::<RefCell<Log>>::default();
-        (0..count).map(|node| LogOfNode { log: log.clone(), node }).collect()
+impl ModelOrder {
+    /// One for each node, all of the same log.
+    pub fn for_nodes(nodes: &[&str]) -> Vec<ModelOrder> {
+        let (log, appended) = Default::default();
+        let of =
+            |node: &&str| ModelOrder { log: Arc::clone(&log), appended: Arc::clone(&appended), node: node.to_string() };
+        nodes.iter().map(of).collect()
     }
 
     /// Removes the node's fence, as when its lease has run out.
     pub fn expel(&self) {
-        self.log.borrow_mut().fences.remove(&self.node);
+        self.log.lock().fences.remove(&self.node);
     }
 
     /// Every record that was ever appended.
     pub fn all(&self) -> Vec<Arc<[u8]>> {
-        self.log.borrow().all.clone()
+        self.log.lock().all.clone()
     }
 }
 
-impl Order for LogOfNode {
+impl Order for ModelOrder {
     fn join(&self, last: Option<u64>) -> Result<u64, OrderError> {
-        let mut log = self.log.borrow_mut();
+        let mut log = self.log.lock();
         if let Some(Fence { incarnation, .. }) =
             log.fences.get(&self.node).filter(|fence| Some(fence.incarnation) != last)
         {
-            return Err(OrderError::Taken { node: self.node.to_string(), incarnation: *incarnation });
+            return Err(OrderError::Taken { node: self.node.clone(), incarnation: *incarnation });
         }
         log.incarnations += 1;
         let incarnation = log.incarnations;
-        log.fences.insert(self.node, Fence { incarnation, next: 0 });
+        log.fences.insert(self.node.clone(), Fence { incarnation, next: 0 });
         Ok(incarnation)
     }
 
     fn append(&self, append: &Append) -> Result<Answer, OrderError> {
-        let log = &mut *self.log.borrow_mut();
+        let log = &mut *self.log.lock();
         let Append { incarnation, number, record } = append.clone();
         if let Some(fence) = log.fences.get_mut(&self.node)
             && *fence == (Fence { incarnation, next: number })
@@ -86,6 +90,7 @@ impl Order for LogOfNode {
             log.head += 1;
             log.all.push(record.clone());
             log.entries.insert(log.head, Entry { incarnation, number, record });
+            self.appended.notify_all();
             return Ok(Answer::At(log.head));
         }
         let held = log.entries.iter().find(|(_, e)| (e.incarnation, e.number) == (incarnation, number));
@@ -97,24 +102,28 @@ impl Order for LogOfNode {
     }
 
     fn head(&self) -> Result<u64, OrderError> {
-        Ok(self.log.borrow().head)
+        Ok(self.log.lock().head)
     }
 
     fn read(&self, after: u64, most: usize) -> Result<Records, OrderError> {
-        let log = self.log.borrow();
+        let log = self.log.lock();
         if after < log.trimmed {
             return Ok(Records::Trimmed);
         }
         Ok(Records::Next(log.entries.range(after + 1..).take(most).map(|(_, e)| e.record.clone()).collect()))
     }
 
-    /// Does not wait: nothing else happens meanwhile.
-    fn wait(&self, _after: u64, _timeout: Duration) -> Result<(), OrderError> {
+    fn wait(&self, after: u64, timeout: Duration) -> Result<(), OrderError> {
+        let log = self.log.lock();
+        if log.head <= after {
+            // A wake-up too early does no harm.
+            drop(self.appended.wait_timeout(log, timeout));
+        }
         Ok(())
     }
 
     fn trim(&self, to: u64) -> Result<(), OrderError> {
-        let mut log = self.log.borrow_mut();
+        let mut log = self.log.lock();
         while let Some(first) = log.entries.first_entry().filter(|first| *first.key() <= to) {
             let Entry { incarnation, number, .. } = first.remove();
             log.trimmed_next.insert(incarnation, number + 1);
@@ -124,21 +133,21 @@ impl Order for LogOfNode {
     }
 
     fn offer_snapshot(&self, snapshot: &OfferedSnapshot) -> Result<(), OrderError> {
-        self.log.borrow_mut().snapshots.insert(self.node.to_string(), snapshot.clone());
+        self.log.lock().snapshots.insert(self.node.clone(), snapshot.clone());
         Ok(())
     }
 
     fn snapshots(&self) -> Result<BTreeMap<String, OfferedSnapshot>, OrderError> {
-        Ok(self.log.borrow().snapshots.clone())
+        Ok(self.log.lock().snapshots.clone())
     }
 
     fn fences(&self) -> Result<BTreeMap<String, u64>, OrderError> {
-        let log = self.log.borrow();
-        Ok(log.fences.iter().map(|(node, fence)| (node.to_string(), fence.incarnation)).collect())
+        let log = self.log.lock();
+        Ok(log.fences.iter().map(|(node, fence)| (node.clone(), fence.incarnation)).collect())
     }
 
     fn keep(&self, incarnation: u64) -> Result<bool, OrderError> {
-        let log = &mut *self.log.borrow_mut();
+        let log = &mut *self.log.lock();
         let has_fence = |incarnation| log.fences.values().any(|fence| fence.incarnation == incarnation);
         if !log.keeper.is_some_and(has_fence) {
             log.keeper = has_fence(incarnation).then_some(incarnation);
@@ -147,7 +156,7 @@ impl Order for LogOfNode {
     }
 
     fn leave(&self, incarnation: u64) -> Result<(), OrderError> {
-        let fences = &mut self.log.borrow_mut().fences;
+        let fences = &mut self.log.lock().fences;
         if fences.get(&self.node).is_some_and(|fence| fence.incarnation == incarnation) {
             fences.remove(&self.node);
         }
