@@ -80,6 +80,19 @@ impl Catalog {
         value.map(|value| decode(value, "the record of a served target")).transpose()
     }
 
+    /// Returns all targets that a node serves, or served when it was last there.
+    pub fn all_served(&self) -> Result<Vec<(TargetId, Served)>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut all = Vec::new();
+        for entry in env.records.prefix_iter(&txn, &[keys::SERVED_LETTER])? {
+            let (key, value) = entry?;
+            let target = key.get(1..3).and_then(|bytes| bytes.try_into().ok()).map_or(0, TargetId::from_be_bytes);
+            all.push((target, decode(value, "the record of a served target")?));
+        }
+        Ok(all)
+    }
+
     /// Returns the last commit whose freed places may be given back.
     pub fn floor(&self) -> Result<u64> {
         let env = self.env()?;

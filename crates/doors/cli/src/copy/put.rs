@@ -52,6 +52,10 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
     } else {
         put_files(store, put, show, &mut done)?;
     }
+    if matches!(put.ack, Some(Ack::Durable)) && !put.dry_run && done.written > 0 {
+        // Once for all objects: each of them is durable, but `health` would not know.
+        store.mark_placed()?;
+    }
     let (late, in_time) = (done.late, done.late == 0 || put.ack.is_none());
     let good = done.report(put.dry_run, show)?;
     if late > 0 {
@@ -73,8 +77,10 @@ impl Done {
         self.written += 1;
         self.bytes += receipt.bytes;
         self.slow += u64::from(receipt.is_slow);
-        if receipt.want < receipt.asked {
-            let Receipt { want: have, asked, possible, memory_left_out, .. } = *receipt;
+        // The mover may have given some up, because the budget does not pay for them.
+        let have = if receipt.owed == 0 { receipt.have.min(receipt.want) } else { receipt.want };
+        if have < receipt.asked {
+            let Receipt { asked, possible, memory_left_out, .. } = *receipt;
             self.fewer = Some(Fewer { have, asked, possible, memory_left_out });
         }
     }
@@ -114,12 +120,13 @@ impl Done {
         show.result(&value, &format!("{written} written ({}), {unchanged} unchanged, {failed} failed", size(bytes)))?;
         if let Some(Fewer { have, asked, possible, memory_left_out }) = fewer {
             let replicas = count(have.into(), "replica");
+            let least = if have < possible { "at least " } else { "" };
             let why = match (have < possible, memory_left_out) {
                 (true, _) => "the budget pays for no more",
                 (false, true) => "they have to be persistent, and the other tiers are in memory",
                 (false, false) => "there are no more failure domains",
             };
-            show.line(&format!("{replicas} each, not {asked}: {why}"))?;
+            show.line(&format!("{least}{replicas} each, not {asked}: {why}"))?;
         }
         if let (objects @ 1.., times) = over_budget {
             let objects = count(objects, "object");
@@ -153,9 +160,10 @@ fn write(
 ) -> terrace::Result<()> {
     let waited = match store.put_sparse(key, source, &options(put, key, attributes)) {
         Ok(mut receipt) => {
-            done.add_written(&receipt);
             let waits = put.ack.is_none() && done.late == 0;
-            if waits { store.wait(&mut receipt, terrace::Ack::Replicated) } else { Ok(()) }
+            let waited = if waits { store.wait(&mut receipt, terrace::Ack::Replicated) } else { Ok(()) };
+            done.add_written(&receipt);
+            waited
         }
         Err(late @ terrace::Error::StillOwed { .. }) => {
             done.written += 1;

@@ -158,6 +158,30 @@ fn a_lost_configuration_can_be_written_again() {
     assert_eq!(place.good(["cat", "k"]), "bytes");
 }
 
+/// `put` said nothing, and `scrub`, `repair` and `sync` went round in circles.
+#[test]
+fn replicas_that_the_budget_does_not_pay_for_are_told_of_and_not_missed() {
+    let place = Place::new();
+    place.write("a", noise(1_500_000, 1));
+    for (key, ack) in [("k", &["--ack", "replicated"][..]), ("l", &[])] {
+        let mut put = vec!["put", "a", key, "--replicas", "2", "--budget", "1.01x"];
+        put.extend(ack);
+        let ran = place.run(put);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.out.contains("at least 1 replica each, not 2: the budget pays for no more"), "{}", ran.out);
+    }
+    let scrubbed = place.good(["scrub"]);
+    assert!(!scrubbed.contains("to have more"), "{scrubbed}");
+    let ran = place.run(["put", "a", "m", "--replicas", "2", "--budget", "3x"]);
+    assert!(!ran.out.contains("budget"), "{}", ran.out);
+    // What is durable is safe, without a `sync`.
+    let durable = Place::with("", "");
+    durable.write("a", noise(5000, 1));
+    durable.run(["put", "a", "k", "--ack", "durable"]);
+    let health = durable.run(["health"]);
+    assert!(!health.out.contains("NOT_DURABLE"), "{}", health.out);
+}
+
 /// It waited for space for half a minute, and then named a lack of it.
 #[test]
 fn durable_replicas_in_memory_are_refused_at_once() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use terrace_catalog::{Change, Edit, Expect, Extent, Owed, Replica, TargetId, Task};
+use terrace_catalog::{Change, Edit, Expect, Extent, Object, Owed, Replica, TargetId, Task};
 use terrace_codec::Encoding;
 use terrace_format::frame::Identity;
 use terrace_plan::policy::Policy;
@@ -98,6 +98,19 @@ impl Mover {
         Ok(())
     }
 
+    /// Returns the edit with which an object wants no more replicas than the budget pays for, unless others of the extent are pending.
+    /// Otherwise each repair would make them again, only to drop them.
+    fn want_at_most(&self, task: &Task, owed: &Owed, left: usize) -> Result<Option<Edit>> {
+        let object = self.catalog.object(&owed.key)?.filter(|object| object.id == task.object);
+        let wants_more = |object: &Object| usize::from(object.want) > left && left > 0;
+        match object.filter(wants_more) {
+            Some(object) if self.catalog.owed_to(task)?.len() <= 1 => {
+                Ok(Some(Edit::Want { key: owed.key.clone(), object: object.id, want: left as u8 }))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Deletes the task of a replica whose extent no longer exists, unless its object has just been renamed.
     fn drop_stale_task(&self, task: &Task, key: &[u8]) -> Result<usize> {
         self.writer.kept.forget(task);
@@ -141,7 +154,9 @@ impl Mover {
         let least = if encoding == Encoding::NONE { extent.raw_len } else { alike };
         if more && !placer.affords(extent, device, least) {
             // The budget pays for fewer replicas than were planned.
-            return Ok(Some(vec![Edit::Forgive { task: *task }]));
+            let mut edits = vec![Edit::Forgive { task: *task }];
+            edits.extend(self.want_at_most(task, owed, extent.replicas.len())?);
+            return Ok(Some(edits));
         }
         match placer.append(device, identity, encoding, &raw) {
             Ok(replica) => {
@@ -155,8 +170,14 @@ impl Mover {
                 if more && !placer.affords(extent, device, replica.stored) {
                     // It is registered and dropped in one commit, which frees its space.
                     edits.push(lose(&replica));
+                    edits.extend(self.want_at_most(task, owed, extent.replicas.len())?);
                 } else if more {
+                    let dropped = edits.len();
                     edits.extend(placer.replicas_over_budget(extent, replica.stored).map(lose));
+                    let dropped = edits.len() - dropped;
+                    if dropped > 0 {
+                        edits.extend(self.want_at_most(task, owed, extent.replicas.len() + 1 - dropped)?);
+                    }
                 }
                 Ok(Some(edits))
             }

@@ -60,6 +60,12 @@ impl Store {
         self.engine.journal.sync_files()
     }
 
+    /// Makes durable all commits and their bytes on persistent targets, as [`Store::sync_placed`] does, and notes it in the log: a
+    /// recovery does not check them, and [`Store::health`](Store::health) knows. Makes no pending replicas.
+    pub fn mark_placed(&self) -> Result<()> {
+        self.engine.journal.mark_synced()
+    }
+
     /// Makes all pending replicas, calling `progress` with the number of those that are left, then makes everything durable.
     ///
     /// # Errors
@@ -81,6 +87,8 @@ impl Store {
         }
         self.engine.journal.mark_synced()?;
         self.engine.mover.reap(GRACE_PERIOD)?;
+        // For the commits that say what was freed.
+        self.engine.journal.mark_synced()?;
         if let Some(_lock) = self.engine.locks.mover_at_once()? {
             self.engine.journal.snapshot_if_due()?;
         }

@@ -25,8 +25,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) object: u64,
     placer: Placer<'a>,
-    /// The highest number of replicas, made or pending, that an extent was given.
-    most: usize,
+    /// The lowest number of replicas, made or pending, that an extent was given.
+    least: usize,
     pub(crate) offset: u64,
     pub(crate) extents: Vec<NewExtent>,
     pub(crate) staged: bool,
@@ -70,7 +70,7 @@ impl Writer {
             key,
             object,
             placer: self.planning.placer(key, element, policy.wanted),
-            most: 0,
+            least: usize::MAX,
             offset: 0,
             extents: Vec::new(),
             staged: false,
@@ -206,7 +206,7 @@ impl<'a> Draft<'a> {
         // If all persistent targets are full, the extent is in memory alone, and a persistent replica becomes pending.
         let taken: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied()).collect();
         owed.extend(self.placer.lasting_for_later(&taken));
-        self.most = self.most.max(extent.replicas.len() + owed.len());
+        self.least = self.least.min(extent.replicas.len() + owed.len());
         self.plain.owe(self.writer, self.key, &extent, &mut owed);
         self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
         self.note_extent(&extent, &owed);
@@ -254,7 +254,7 @@ impl<'a> Draft<'a> {
 
     /// Returns the number of replicas that each extent should have.
     pub(crate) fn want(&self) -> u8 {
-        self.placer.count(self.most) as u8
+        self.placer.count(self.least) as u8
     }
 
     /// Notes an extent's replicas, made and pending, for the receipt.

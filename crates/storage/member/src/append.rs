@@ -1,0 +1,94 @@
+//! The thread that appends.
+
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use terrace_format::Step;
+use terrace_order::{Answer, OrderError, Proposer};
+
+use crate::state::Shared;
+
+/// The pause before an append or a fence is tried again. The log's own calls wait much longer.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+/// Joins, and appends what clients ask for, until the member ends. A record that is under way then may come into the log.
+pub fn run(shared: &Shared) {
+    while !shared.state.lock().is_ended() {
+        let has_joined = shared.state.lock().proposer.is_some();
+        let done = if has_joined { append(shared) } else { join(shared) };
+        match done {
+            Ok(()) => {}
+            // The outcome is unknown, or an earlier fence of this node has to end: the same again.
+            Err(OrderError::NoAnswer { .. } | OrderError::Taken { .. } | OrderError::Full { .. }) => {
+                thread::sleep(RETRY_PAUSE)
+            }
+            Err(error) => shared.halt(&error),
+        }
+    }
+}
+
+fn join(shared: &Shared) -> Result<(), OrderError> {
+    let last = shared.state.lock().last_incarnation;
+    let incarnation = shared.order.join(last)?;
+    let mut state = shared.state.lock();
+    (state.last_incarnation, state.short, state.sessions) = (Some(incarnation), None, 0);
+    state.proposer = Some(Proposer::new(shared.catalog.log().store(), incarnation));
+    // In one record: the log never has an incarnation whose targets are not known.
+    state.propose_own(Step::Join { node: shared.name.clone() });
+    for own in &shared.targets {
+        let (target, persistent, doubtful) = (own.target, own.persistent, own.doubtful);
+        state.propose_own(Step::Serve { target, persistent, doubtful });
+    }
+    tracing::info!(node = shared.name, incarnation, "joined the shared log");
+    Ok(())
+}
+
+/// Appends one record, once there is one.
+fn append(shared: &Shared) -> Result<(), OrderError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut state = shared.state.lock();
+    let append = loop {
+        if state.is_ended() {
+            return Ok(());
+        }
+        let Some(proposer) = &mut state.proposer else { return Ok(()) };
+        match proposer.append(now) {
+            Some(append) => break append.clone(),
+            None => state = shared.changed.wait(state),
+        }
+    };
+    drop(state);
+    let answer = shared.order.append(&append)?;
+    // Asked before the answer is taken: if this fails, the same append gets the same answer.
+    let head = if answer == Answer::Trimmed { shared.order.head()? } else { 0 };
+    let mut state = shared.state.lock();
+    if let Some(proposer) = &mut state.proposer {
+        let (fates, is_fenced) = (proposer.answer(append.number, answer), proposer.is_fenced());
+        if is_fenced {
+            tracing::warn!(node = shared.name, incarnation = append.incarnation, "lost the fence; joins again");
+            (state.proposer, state.short) = (None, None);
+        }
+        state.note_fates(fates, head);
+    }
+    drop(state);
+    deliver(shared);
+    Ok(())
+}
+
+/// Gives clients the verdicts that the catalog knows.
+pub fn deliver(shared: &Shared) {
+    let known: Vec<(u64, u64)> = {
+        let mut state = shared.state.lock();
+        let slot = state.slot;
+        let (known, later): (Vec<_>, Vec<_>) = state.decided.drain(..).partition(|(at, _)| *at <= slot);
+        state.decided = later;
+        known.into_iter().map(|(_, whose)| whose).collect()
+    };
+    for whose in known {
+        match crate::session::verdict(&shared.catalog, whose) {
+            Ok(outcome) => shared.state.lock().note_outcome(whose, outcome),
+            Err(error) => shared.halt(&error),
+        }
+    }
+    shared.changed.notify_all();
+}

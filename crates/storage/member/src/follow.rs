@@ -1,0 +1,60 @@
+//! The thread that follows.
+
+use std::time::Duration;
+
+use terrace_order::{OrderError, Records};
+
+use crate::append::deliver;
+use crate::error::Result;
+use crate::state::Shared;
+
+/// At most this number of records are carried out in one transaction.
+const RECORDS_AT_ONCE: usize = 256;
+/// After this time the thread looks whether the member ends.
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
+
+/// Follows the log into the catalog until the member ends. An error that is not a missing answer ends the member: no record may be
+/// skipped.
+pub fn run(shared: &Shared) {
+    while !shared.state.lock().is_ended() {
+        match follow(shared) {
+            Ok(()) | Err(crate::MemberError::Order(OrderError::NoAnswer { .. })) => {}
+            Err(error) => shared.halt(&error),
+        }
+    }
+}
+
+fn follow(shared: &Shared) -> Result<()> {
+    let slot = shared.catalog.followed()?.slot;
+    note_slot(shared, slot)?;
+    match shared.order.read(slot, RECORDS_AT_ONCE)? {
+        Records::Next(records) if records.is_empty() => Ok(shared.order.wait(slot, LONGEST_WAIT)?),
+        Records::Next(records) => {
+            shared.catalog.follow(slot + 1, &records)?;
+            note_slot(shared, slot + records.len() as u64)
+        }
+        Records::Trimmed => {
+            let reason = format!("the records after {slot} are gone; load a newer snapshot");
+            shared.halt(&reason);
+            Ok(())
+        }
+    }
+}
+
+fn note_slot(shared: &Shared, slot: u64) -> Result<()> {
+    let incarnation = {
+        let mut state = shared.state.lock();
+        state.slot = state.slot.max(slot);
+        state.proposer.as_ref().filter(|_| state.short.is_none()).map(|proposer| proposer.incarnation())
+    };
+    if let Some(incarnation) = incarnation {
+        let short = shared.catalog.member(incarnation)?.map(|member| member.short).filter(|short| *short > 0);
+        let mut state = shared.state.lock();
+        // The incarnation may have ended meanwhile.
+        if state.proposer.as_ref().is_some_and(|proposer| proposer.incarnation() == incarnation) {
+            state.short = short;
+        }
+    }
+    deliver(shared);
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! One node of a store whose log several nodes share ([`Member`]): it appends what the clients of this machine change, follows the log
+//! into the catalog, and tells each client the verdict of its change there.
+//!
+//! Two threads do this. One appends: a record at a time, with all changes that came meanwhile. The other follows. A client waits until
+//! its change is in the log *and* in this node's catalog, so it reads what it wrote.
+
+mod append;
+mod error;
+mod follow;
+mod heads;
+mod keeper;
+mod member;
+mod session;
+mod state;
+
+pub use error::MemberError;
+pub use member::{Member, OwnTarget};
+pub use session::Session;

@@ -1,0 +1,125 @@
+//! [`Member`]: starts and stops a node's threads.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix_futex_sync::{Condvar, Mutex};
+use terrace_catalog::Catalog;
+use terrace_format::{Step, TargetId};
+use terrace_order::Order;
+
+use crate::error::{MemberError, Result};
+use crate::heads::Heads;
+use crate::session::Session;
+use crate::state::{Shared, State};
+use crate::{append, follow, keeper};
+
+/// A target that this node serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnTarget {
+    /// Its number.
+    pub target: TargetId,
+    /// Whether synced frames survive a loss of power.
+    pub persistent: bool,
+    /// Whether frames that were not synced may be gone: the machine went down since the node's last incarnation.
+    pub doubtful: bool,
+}
+
+/// One node of a store whose log several nodes share.
+pub struct Member {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Member {
+    /// Joins the log as the node `name`, and begins to follow it. `last` is the node's last incarnation, if its process is known to have
+    /// ended.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn start(
+        order: Box<dyn Order + Send + Sync>,
+        catalog: Arc<Catalog>,
+        name: &str,
+        targets: Vec<OwnTarget>,
+        last: Option<u64>,
+    ) -> io::Result<Member> {
+        let state = Mutex::new(State { last_incarnation: last, ..State::default() });
+        let (name, changed, heads) = (name.to_owned(), Condvar::new(), Heads::default());
+        let shared = Arc::new(Shared { order, catalog, name, targets, state, changed, heads });
+        let mut member = Member { shared, threads: Vec::new() };
+        for (name, run) in [("terrace-append", append::run as fn(&Shared)), ("terrace-follow", follow::run)] {
+            let shared = member.shared.clone();
+            member.threads.push(thread::Builder::new().name(name.into()).spawn(move || run(&shared))?);
+        }
+        Ok(member)
+    }
+
+    /// Begins a client's session.
+    ///
+    /// # Errors
+    /// [`MemberError::Silent`] if the log does not answer for as long as `patience`.
+    pub fn begin(&self, patience: Duration) -> Result<Session> {
+        Session::begin(self.shared.clone(), patience)
+    }
+
+    /// Waits until this node's catalog has all that any node had acknowledged before this call.
+    ///
+    /// # Errors
+    /// [`MemberError::Silent`] as [`Member::begin`].
+    pub fn catch_up(&self, patience: Duration) -> Result<u64> {
+        let until = Instant::now() + patience;
+        let silent = || MemberError::Silent { waited: patience };
+        let head = self.shared.heads.read(&*self.shared.order, until)?.ok_or_else(silent)?;
+        self.shared.wait(until, |state| (state.slot >= head).then_some(head))?.ok_or_else(silent)
+    }
+
+    /// Says how far this node's catalog is, and which objects its clients read: `pins` are objects with their generations.
+    pub fn report(&self, pins: Vec<(u64, u64)>) -> Result<()> {
+        let sequence = self.shared.catalog.tail()?.sequence;
+        self.propose_own(Step::Report { sequence, pins })
+    }
+
+    /// Says that all frames on a target of this node that commits up to `sequence` name are whole and synced.
+    pub fn note_synced(&self, target: TargetId, sequence: u64) -> Result<()> {
+        self.propose_own(Step::Synced { target, sequence })
+    }
+
+    /// Does the keeper's work, if this node is the keeper: notes which incarnations have gone, and raises the floor. Returns whether it is.
+    pub fn keep(&self) -> Result<bool> {
+        keeper::keep(&self.shared)
+    }
+
+    /// Returns the incarnation of this node and its short number, once it has joined and its catalog knows that.
+    pub fn incarnation(&self) -> Option<(u64, u32)> {
+        let state = self.shared.state.lock();
+        state.proposer.as_ref().map(|proposer| proposer.incarnation()).zip(state.short)
+    }
+
+    fn propose_own(&self, step: Step) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        state.check()?;
+        state.propose_own(step);
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+}
+
+impl Drop for Member {
+    /// Ends the threads, and gives the fence back. Changes that wait are not carried out, or have unknown outcomes.
+    fn drop(&mut self) {
+        self.shared.state.lock().is_stopping = true;
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that has panicked has printed why.
+            let _ = thread.join();
+        }
+        let incarnation = self.shared.state.lock().last_incarnation;
+        if let Some(incarnation) = incarnation {
+            // If this fails, the fence ends with its lease.
+            let _ = self.shared.order.leave(incarnation);
+        }
+    }
+}
