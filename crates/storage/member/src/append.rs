@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use terrace_format::Step;
 use terrace_order::{Answer, OrderError, Proposer};
 
+use crate::deliver::deliver;
 use crate::state::Shared;
 
 /// The pause before an append or a fence is tried again. The log's own calls wait much longer.
@@ -73,22 +74,4 @@ fn append(shared: &Shared) -> Result<(), OrderError> {
     drop(state);
     deliver(shared);
     Ok(())
-}
-
-/// Gives clients the verdicts that the catalog knows.
-pub fn deliver(shared: &Shared) {
-    let known: Vec<(u64, u64)> = {
-        let mut state = shared.state.lock();
-        let slot = state.slot;
-        let (known, later): (Vec<_>, Vec<_>) = state.decided.drain(..).partition(|(at, _)| *at <= slot);
-        state.decided = later;
-        known.into_iter().map(|(_, whose)| whose).collect()
-    };
-    for whose in known {
-        match crate::session::verdict(&shared.catalog, whose) {
-            Ok(outcome) => shared.state.lock().note_outcome(whose, outcome),
-            Err(error) => shared.halt(&error),
-        }
-    }
-    shared.changed.notify_all();
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use terrace_order::{OrderError, Records};
 
-use crate::append::deliver;
+use crate::deliver::deliver;
 use crate::error::Result;
 use crate::state::Shared;
 

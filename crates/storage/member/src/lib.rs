@@ -5,6 +5,7 @@
 //! its change is in the log *and* in this node's catalog, so it reads what it wrote.
 
 mod append;
+mod deliver;
 mod error;
 mod follow;
 mod heads;
@@ -14,5 +15,6 @@ mod session;
 mod state;
 
 pub use error::MemberError;
-pub use member::{Member, OwnTarget};
+pub use member::Member;
 pub use session::Session;
+pub use state::OwnTarget;

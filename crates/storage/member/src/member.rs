@@ -13,19 +13,8 @@ use terrace_order::Order;
 use crate::error::{MemberError, Result};
 use crate::heads::Heads;
 use crate::session::Session;
-use crate::state::{Shared, State};
+use crate::state::{OwnTarget, Shared, State};
 use crate::{append, follow, keeper};
-
-/// A target that this node serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnTarget {
-    /// Its number.
-    pub target: TargetId,
-    /// Whether synced frames survive a loss of power.
-    pub persistent: bool,
-    /// Whether frames that were not synced may be gone: the machine went down since the node's last incarnation.
-    pub doubtful: bool,
-}
 
 /// One node of a store whose log several nodes share.
 pub struct Member {

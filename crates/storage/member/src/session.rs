@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use terrace_catalog::{Catalog, Verdict};
+use terrace_catalog::Verdict;
 use terrace_format::{Change, Step};
 
 use crate::error::{MemberError, Result};
@@ -101,13 +101,4 @@ impl Drop for Session {
             self.shared.changed.notify_all();
         }
     }
-}
-
-/// Returns the outcome of a step that the catalog has carried out.
-pub fn verdict(catalog: &Catalog, (session, number): (u64, u64)) -> terrace_catalog::Result<Outcome> {
-    Ok(match number {
-        BEGIN_NUMBER | END_NUMBER => Outcome::Decided(Verdict::Done(0)),
-        // A change without a verdict came after the end of its session.
-        _ => Outcome::Decided(catalog.verdict(session, number)?.unwrap_or(Verdict::NoSession)),
-    })
 }

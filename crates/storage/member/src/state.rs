@@ -1,4 +1,4 @@
-//! What the threads of a member share.
+//! The state that the threads of a member share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,12 +6,11 @@ use std::time::Instant;
 
 use rustix_futex_sync::{Condvar, Mutex};
 use terrace_catalog::{Catalog, Verdict};
-use terrace_format::Step;
+use terrace_format::{Step, TargetId};
 use terrace_order::{Fate, Order, Proposer};
 
 use crate::error::{MemberError, Result};
 use crate::heads::Heads;
-use crate::member::OwnTarget;
 
 /// The number of the step that begins a session.
 pub const BEGIN_NUMBER: u64 = 0;
@@ -21,12 +20,23 @@ pub const END_NUMBER: u64 = u64::MAX;
 /// A client's step: its session, and its number there. Steps of the node itself have none.
 pub type Whose = Option<(u64, u64)>;
 
-/// What became of a client's step.
+/// The outcome of a client's step.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     Decided(Verdict),
     /// It is not in the log. The same step may be proposed again.
     NotCarriedOut,
+}
+
+/// A target that this node serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnTarget {
+    /// Its number.
+    pub target: TargetId,
+    /// Whether synced frames survive a loss of power.
+    pub persistent: bool,
+    /// Whether frames that were not synced may be gone: the machine went down since the node's last incarnation.
+    pub doubtful: bool,
 }
 
 pub struct Shared {

@@ -19,7 +19,7 @@ use terrace_testkit::{Random, wait_until};
 
 const STORE_ID: u64 = 7;
 const NODE_NAMES: [&str; 3] = ["a", "b", "c"];
-const PATIENCE: Duration = Duration::from_secs(60);
+const CALL_PATIENCE: Duration = Duration::from_secs(60);
 const COUNTS_PER_CLIENT: u64 = 60;
 
 /// A log that loses answers, before or after it has done what was asked.
@@ -123,11 +123,11 @@ fn decide(session: &mut Session, change: &Change, patience: Duration) -> Verdict
 /// Adds one to the length of `counter`, as often as it succeeds. Returns the number of refusals.
 fn count(node: &Node, seed: u64, counted: &AtomicU64) -> u64 {
     let mut random = Random::new(seed);
-    let mut session = node.member.begin(PATIENCE).unwrap();
+    let mut session = node.member.begin(CALL_PATIENCE).unwrap();
     let (mut done, mut refused) = (0, 0);
     while done < COUNTS_PER_CLIENT {
         // So short that some outcomes are not known at first.
-        let patience = if random.once_in(3) { Duration::from_millis(1) } else { PATIENCE };
+        let patience = if random.once_in(3) { Duration::from_millis(1) } else { CALL_PATIENCE };
         let Some(object) = node.catalog.object(b"counter").unwrap() else { continue };
         let length = object.length + 1;
         let change = Change {
@@ -152,8 +152,8 @@ fn count(node: &Node, seed: u64, counted: &AtomicU64) -> u64 {
 fn changes_are_carried_out_once_and_seen_by_all_who_ask_later() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = start(folder.path(), 1, 6);
-    let mut first = nodes[0].member.begin(PATIENCE).unwrap();
-    assert!(matches!(decide(&mut first, &put(b"counter", 1), PATIENCE), Verdict::Done(_)));
+    let mut first = nodes[0].member.begin(CALL_PATIENCE).unwrap();
+    assert!(matches!(decide(&mut first, &put(b"counter", 1), CALL_PATIENCE), Verdict::Done(_)));
     let (counted, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let clients = 2 * NODE_NAMES.len() as u64;
     thread::scope(|scope| {
@@ -171,14 +171,14 @@ fn changes_are_carried_out_once_and_seen_by_all_who_ask_later() {
                 nodes[random.below(3) as usize].log.expel();
             }
         });
-        // What any client was told before is there for whoever asks on another node.
+        // What any client was told before is there for each client that asks on another node.
         scope.spawn(|| {
             for at in (0..NODE_NAMES.len()).cycle() {
                 if is_over.load(Ordering::SeqCst) {
                     break;
                 }
                 let told = counted.load(Ordering::SeqCst);
-                nodes[at].member.catch_up(PATIENCE).unwrap();
+                nodes[at].member.catch_up(CALL_PATIENCE).unwrap();
                 assert!(nodes[at].catalog.object(b"counter").unwrap().unwrap().length >= told);
             }
         });
@@ -191,7 +191,7 @@ fn changes_are_carried_out_once_and_seen_by_all_who_ask_later() {
         );
     });
     for node in &nodes {
-        node.member.catch_up(PATIENCE).unwrap();
+        node.member.catch_up(CALL_PATIENCE).unwrap();
         let counter = node.catalog.object(b"counter").unwrap().unwrap();
         assert_eq!(counter.length, clients * COUNTS_PER_CLIENT, "each change once");
     }
@@ -201,16 +201,16 @@ fn changes_are_carried_out_once_and_seen_by_all_who_ask_later() {
 fn the_floor_rises_with_what_all_nodes_have_and_fenced_nodes_do_not_hold_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut nodes = start(folder.path(), 5, 1000);
-    let mut session = nodes[0].member.begin(PATIENCE).unwrap();
+    let mut session = nodes[0].member.begin(CALL_PATIENCE).unwrap();
     for number in 0..5 {
         assert!(matches!(
-            decide(&mut session, &put(format!("k{number}").as_bytes(), number + 1), PATIENCE),
+            decide(&mut session, &put(format!("k{number}").as_bytes(), number + 1), CALL_PATIENCE),
             Verdict::Done(_)
         ));
     }
     let raise = |nodes: &[Node]| {
         for (target, node) in nodes.iter().enumerate() {
-            node.member.catch_up(PATIENCE).unwrap();
+            node.member.catch_up(CALL_PATIENCE).unwrap();
             let sequence = node.catalog.tail().unwrap().sequence;
             let _ = node.member.report(Vec::new());
             let _ = node.member.note_synced(target as u16, sequence);
@@ -231,12 +231,12 @@ fn the_floor_rises_with_what_all_nodes_have_and_fenced_nodes_do_not_hold_it() {
 fn a_member_that_cannot_go_on_says_so_to_its_clients() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = start(folder.path(), 3, 1000);
-    let mut session = nodes[0].member.begin(PATIENCE).unwrap();
-    assert!(matches!(decide(&mut session, &put(b"k", 1), PATIENCE), Verdict::Done(_)));
+    let mut session = nodes[0].member.begin(CALL_PATIENCE).unwrap();
+    assert!(matches!(decide(&mut session, &put(b"k", 1), CALL_PATIENCE), Verdict::Done(_)));
     // Another program has written to the log.
     let incarnation = nodes[1].log.join(nodes[1].member.incarnation().map(|(incarnation, _)| incarnation)).unwrap();
     nodes[1].log.append(&Append { incarnation, number: 0, record: b"foreign".as_slice().into() }).unwrap();
-    let error = session.change(&put(b"l", 2), PATIENCE).unwrap_err();
+    let error = session.change(&put(b"l", 2), CALL_PATIENCE).unwrap_err();
     assert!(matches!(&error, MemberError::Halted { reason } if reason.contains("damaged")), "{error}");
-    assert!(matches!(nodes[2].member.catch_up(PATIENCE), Err(MemberError::Halted { .. })));
+    assert!(matches!(nodes[2].member.catch_up(CALL_PATIENCE), Err(MemberError::Halted { .. })));
 }
