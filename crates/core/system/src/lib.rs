@@ -8,6 +8,7 @@ pub mod fail;
 pub mod failed_sync;
 pub mod fork;
 pub mod lock;
+mod lock_wait;
 mod real_path;
 mod regular;
 mod replace;

@@ -11,6 +11,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::fork;
+use crate::lock_wait::tell_if_long;
 
 /// A locked file. A fork shares the lock, but the lock ends when the process that took it drops this value, even if the fork
 /// still has the file open.
@@ -21,14 +22,23 @@ pub struct Locked {
 }
 
 impl Locked {
-    /// Waits for an exclusive lock on a file.
+    /// Waits for an exclusive lock on a file. A long wait is logged.
     pub fn wait(file: File) -> io::Result<Locked> {
-        Locked::take(file, FlockOperation::LockExclusive)
+        Locked::take_in_time(file, FlockOperation::NonBlockingLockExclusive, FlockOperation::LockExclusive)
     }
 
-    /// Waits for a shared lock on a file.
+    /// Waits for a shared lock on a file. A long wait is logged.
     pub fn share(file: File) -> io::Result<Locked> {
-        Locked::take(file, FlockOperation::LockShared)
+        Locked::take_in_time(file, FlockOperation::NonBlockingLockShared, FlockOperation::LockShared)
+    }
+
+    fn take_in_time(file: File, at_once: FlockOperation, later: FlockOperation) -> io::Result<Locked> {
+        let locked = Locked { file, forks: fork::count() };
+        match locked.change(at_once) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => tell_if_long(&locked, || locked.change(later))?,
+            taken => taken?,
+        }
+        Ok(locked)
     }
 
     /// Locks a file exclusively, or returns none if another holder has it.
