@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::json;
 use terrace::sparse::{ReadHoles, WriteHoles};
-use terrace::{Store, key};
+use terrace::{Kind, Store, key};
 
 use super::tell_repaired;
 use super::tree::{Changes, Item, Tree};
@@ -29,6 +29,12 @@ pub fn check(store: &Store, source: &Path, prefix: &OsStr, filter: &Filter, show
             Ok(true) => continue,
             Ok(false) => ("differs", &mut differ),
             Err(e) => match e.downcast_ref::<terrace::Error>() {
+                // A folder of files that were put one by one has no object of its own.
+                Some(terrace::Error::NotFound { .. })
+                    if item.attributes.kind == Kind::Directory && !store.list(&item.key, None, 1)?.is_empty() =>
+                {
+                    continue;
+                }
                 Some(terrace::Error::NotFound { .. }) => ("missing", &mut missing),
                 _ => {
                     failed += 1;

@@ -143,6 +143,19 @@ fn put_and_get_do_only_what_is_left_to_do() {
     assert_eq!((got(&[])["read"].as_u64(), place.read("out/b.txt")), (Some(2), b"bb".to_vec()));
 }
 
+/// The folder itself was missing, although all that is in it was there.
+#[test]
+fn check_needs_no_object_of_a_folder() {
+    let place = Place::new();
+    place.write("runs/a", "a");
+    place.write("runs/empty/.hidden", "");
+    place.good(["put", "runs/a", "d/a"]);
+    place.good(["put", "runs/empty/.hidden", "d/empty/.hidden"]);
+    place.good(["check", "runs", "d"]);
+    fs::create_dir(place.path("runs/new")).unwrap();
+    assert!(place.run(["check", "runs", "d"]).out.contains("missing: d/new"));
+}
+
 #[test]
 fn check_tells_what_differs_and_what_is_missing() {
     let place = tree();
