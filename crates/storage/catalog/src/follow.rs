@@ -121,7 +121,7 @@ impl Catalog {
     }
 }
 
-fn followed_in(env: &Environment, txn: &heed::RoTxn<'_>) -> Result<Followed> {
+pub(super) fn followed_in(env: &Environment, txn: &heed::RoTxn<'_>) -> Result<Followed> {
     let value = env.records.get(txn, keys::FOLLOWED_KEY)?;
     value.map_or(Ok(Followed::default()), |value| decode(value, "the place in the shared log"))
 }

@@ -5,10 +5,12 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use heed::PutFlags;
+use heed::{PutFlags, RoTxn};
 use terrace_system::open_regular;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::environment::Environment;
+use super::follow::{Followed, followed_in};
 use super::{Catalog, decode, keys};
 use crate::log::Tail;
 use crate::{Error, Result};
@@ -24,12 +26,25 @@ impl Catalog {
     /// Writes every record, as of one commit, into a new file, and makes the file durable. Returns the log's end at that commit,
     /// and the last commit that a sync mark covers.
     pub fn write_snapshot(&self, path: &Path) -> Result<(Tail, u64)> {
+        self.write_all_records(path, |env, txn| Ok((self.tail_in(env, txn)?, self.synced_in(env, txn)?)))
+    }
+
+    /// Like [`Catalog::write_snapshot`], for other nodes of a shared log. Returns how far the snapshot has followed it.
+    pub fn write_snapshot_for_others(&self, path: &Path) -> Result<Followed> {
+        self.write_all_records(path, followed_in)
+    }
+
+    fn write_all_records<T>(
+        &self,
+        path: &Path,
+        describe: impl FnOnce(&Environment, &RoTxn<'_>) -> Result<T>,
+    ) -> Result<T> {
         let context = || format!("writing {}", path.display());
         let file = File::options().create(true).write(true).truncate(true).mode(0o600).open(path);
         let mut out = BufWriter::new(file.map_err(Error::io(context()))?);
         let env = self.env()?;
         let txn = env.read_txn()?;
-        let (tail, synced) = (self.tail_in(&env, &txn)?, self.synced_in(&env, &txn)?);
+        let described = describe(&env, &txn)?;
         let mut chunks = Chunks { store: self.log.store(), out: &mut out, records: 0, bytes: Vec::new(), total: 0 };
         chunks.begin().map_err(Error::io(context()))?;
         for entry in env.records.iter(&txn)? {
@@ -43,7 +58,37 @@ impl Catalog {
         let file = out.into_inner().map_err(|e| Error::io(context())(e.into_error()))?;
         // The caller renames the file and then deletes the log that it replaces, so its bytes must be durable before that.
         file.sync_all().map_err(Error::io(context()))?;
-        Ok((tail, synced))
+        Ok(described)
+    }
+
+    /// Replaces all records by those of a snapshot that has followed the shared log further, in one transaction: readers see the old or
+    /// the new ones. This node's leases stay. Returns false, and changes nothing, if the snapshot is not whole or not newer.
+    pub fn replace_by_snapshot(&self, path: &Path) -> Result<bool> {
+        let file = open_regular(path).map_err(Error::io(format!("opening {}", path.display())))?;
+        let mut input = BufReader::with_capacity(MAX_CHUNK_BYTES, file);
+        let env = self.env()?;
+        let mut txn = env.write_txn()?;
+        let before = followed_in(&env, &txn)?.slot;
+        let is_own = |key: &[u8]| key.first() == Some(&keys::LEASE_LETTER) || key == keys::NEXT_ID;
+        let own: Vec<(Vec<u8>, Vec<u8>)> = env
+            .records
+            .iter(&txn)?
+            .filter(|entry| entry.as_ref().map_or(true, |(key, _)| is_own(key)))
+            .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
+            .collect::<Result<_, _>>()?;
+        env.records.clear(&mut txn)?;
+        let whole = read_chunks(&mut input, self.log.store(), |key, value| {
+            Ok(env.records.put_with_flags(&mut txn, PutFlags::APPEND, key, value)?)
+        })?;
+        if !whole || followed_in(&env, &txn)?.slot <= before {
+            txn.abort();
+            return Ok(false);
+        }
+        for (key, value) in own {
+            env.records.put(&mut txn, &key, &value)?;
+        }
+        self.environment.commit(txn)?;
+        Ok(true)
     }
 
     /// Fills this new catalog from a snapshot. Returns false, and changes nothing, if the snapshot is not whole.

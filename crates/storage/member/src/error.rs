@@ -1,5 +1,6 @@
 //! The errors of a member.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use terrace_order::{OrderError, TooLarge};
@@ -29,6 +30,14 @@ pub enum MemberError {
     /// The change does not fit into a record.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
+    /// A snapshot for other nodes could not be written.
+    #[error("writing the snapshot {}: {cause}; look whether the folder is full or away", path.display())]
+    Snapshot {
+        /// Its file.
+        path: PathBuf,
+        /// The system's error.
+        cause: std::io::Error,
+    },
     /// The member has stopped for good: what it would have done next was not safe.
     #[error("this node follows the shared log no more: {reason}")]
     Halted {

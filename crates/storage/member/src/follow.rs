@@ -1,5 +1,6 @@
 //! The thread that follows.
 
+use std::thread;
 use std::time::Duration;
 
 use terrace_order::{OrderError, Records};
@@ -33,11 +34,33 @@ fn follow(shared: &Shared) -> Result<()> {
             shared.catalog.follow(slot + 1, &records)?;
             note_slot(shared, slot + records.len() as u64)
         }
-        Records::Trimmed => {
-            let reason = format!("the records after {slot} are gone; load a newer snapshot");
-            shared.halt(&reason);
+        Records::Trimmed => load_snapshot(shared, slot),
+    }
+}
+
+/// Goes on behind the newest snapshot, because the records after `slot` are gone.
+fn load_snapshot(shared: &Shared, slot: u64) -> Result<()> {
+    let newest = shared.order.snapshots()?.into_values().max_by_key(|snapshot| snapshot.slot);
+    let Some(newest) = newest.filter(|newest| newest.slot > slot) else {
+        shared.halt(&format!("the records after {slot} are gone, and no node offers a newer snapshot"));
+        return Ok(());
+    };
+    let path = shared.snapshots.path(&newest);
+    match shared.catalog.replace_by_snapshot(&path) {
+        Ok(true) if shared.catalog.followed()?.chain == newest.chain => {
+            tracing::info!(node = shared.name, slot = newest.slot, "loaded a snapshot of the shared log");
+            note_slot(shared, newest.slot)
+        }
+        // Its node may just have replaced it by a newer one.
+        Ok(false) | Err(terrace_catalog::Error::Io { .. }) => {
+            thread::sleep(LONGEST_WAIT);
             Ok(())
         }
+        Ok(true) => {
+            shared.halt(&format!("the snapshot {} is of another log", path.display()));
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

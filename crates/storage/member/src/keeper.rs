@@ -23,6 +23,10 @@ pub fn keep(shared: &Shared) -> Result<bool> {
         .filter(|(_, served)| served.persistent)
         .map(|(_, served)| served.synced);
     let sequence = reported.chain(synced).min().unwrap_or(0);
+    // One snapshot is enough: it is durable in a folder that all nodes see. Who is further behind loads it.
+    if let Some(newest) = shared.order.snapshots()?.into_values().map(|snapshot| snapshot.slot).max() {
+        shared.order.trim(newest)?;
+    }
     let floor = shared.catalog.floor()?;
     let mut state = shared.state.lock();
     gone.for_each(|incarnation| state.propose_own(Step::Leave { incarnation }));

@@ -12,9 +12,11 @@ mod heads;
 mod keeper;
 mod member;
 mod session;
+mod snapshots;
 mod state;
 
 pub use error::MemberError;
 pub use member::Member;
 pub use session::Session;
+pub use snapshots::SnapshotFolder;
 pub use state::OwnTarget;

@@ -13,6 +13,7 @@ use terrace_order::Order;
 use crate::error::{MemberError, Result};
 use crate::heads::Heads;
 use crate::session::Session;
+use crate::snapshots::SnapshotFolder;
 use crate::state::{OwnTarget, Shared, State};
 use crate::{append, follow, keeper};
 
@@ -33,11 +34,12 @@ impl Member {
         catalog: Arc<Catalog>,
         name: &str,
         targets: Vec<OwnTarget>,
+        snapshots: SnapshotFolder,
         last: Option<u64>,
     ) -> io::Result<Member> {
         let state = Mutex::new(State { last_incarnation: last, ..State::default() });
         let (name, changed, heads) = (name.to_owned(), Condvar::new(), Heads::default());
-        let shared = Arc::new(Shared { order, catalog, name, targets, state, changed, heads });
+        let shared = Arc::new(Shared { order, catalog, name, targets, snapshots, state, changed, heads });
         let mut member = Member { shared, threads: Vec::new() };
         for (name, run) in [("terrace-append", append::run as fn(&Shared)), ("terrace-follow", follow::run)] {
             let shared = member.shared.clone();
@@ -79,6 +81,20 @@ impl Member {
     /// Does the keeper's work, if this node is the keeper: notes which incarnations have gone, and raises the floor. Returns whether it is.
     pub fn keep(&self) -> Result<bool> {
         keeper::keep(&self.shared)
+    }
+
+    /// Leaves a snapshot of this node's catalog for others, and tells the log of it. The keeper may then trim the log up to there.
+    ///
+    /// # Errors
+    /// [`MemberError::Snapshot`] if the folder takes none.
+    pub fn offer_snapshot(&self) -> Result<()> {
+        let Shared { order, catalog, name, snapshots, .. } = &*self.shared;
+        let offered = snapshots.write(catalog, name)?;
+        order.offer_snapshot(&offered)?;
+        if let Err(error) = snapshots.remove_old(name, &offered) {
+            tracing::warn!(node = name, %error, "old snapshots of this node were not removed");
+        }
+        Ok(())
     }
 
     /// Returns the incarnation of this node and its short number, once it has joined and its catalog knows that.

@@ -11,6 +11,7 @@ use terrace_order::{Fate, Order, Proposer};
 
 use crate::error::{MemberError, Result};
 use crate::heads::Heads;
+use crate::snapshots::SnapshotFolder;
 
 /// The number of the step that begins a session.
 pub const BEGIN_NUMBER: u64 = 0;
@@ -44,6 +45,7 @@ pub struct Shared {
     pub catalog: Arc<Catalog>,
     pub name: String,
     pub targets: Vec<OwnTarget>,
+    pub snapshots: SnapshotFolder,
     /// Never held during a call of the log or the catalog, so that no client waits for them behind it.
     pub state: Mutex<State>,
     /// Told of each change of the state.

@@ -13,7 +13,7 @@ use rustix_futex_sync::Mutex;
 use terrace_catalog::log::Log;
 use terrace_catalog::{Catalog, Verdict};
 use terrace_format::{Attributes, Change, Edit, Expect};
-use terrace_member::{Member, MemberError, OwnTarget, Session};
+use terrace_member::{Member, MemberError, OwnTarget, Session, SnapshotFolder};
 use terrace_order::{Answer, Append, ModelOrder, OfferedSnapshot, Order, OrderError, Records};
 use terrace_testkit::{Random, wait_until};
 
@@ -97,7 +97,8 @@ fn start(folder: &Path, seed: u64, lost_one_in: u64) -> Vec<Node> {
         let catalog = Arc::new(Catalog::open(&folder.join(name).join("catalog"), local).unwrap());
         let order = Box::new(Flaky { log: log.clone(), random, lost_one_in });
         let targets = vec![OwnTarget { target: at as u16, persistent: true, doubtful: false }];
-        let member = Member::start(order, catalog.clone(), name, targets, None).unwrap();
+        let snapshots = SnapshotFolder::new(&folder.join("snapshots")).unwrap();
+        let member = Member::start(order, catalog.clone(), name, targets, snapshots, None).unwrap();
         Node { log, catalog, member }
     };
     ModelOrder::for_nodes(&NODE_NAMES).into_iter().enumerate().map(start).collect()
@@ -239,4 +240,37 @@ fn a_member_that_cannot_go_on_says_so_to_its_clients() {
     let error = session.change(&put(b"l", 2), CALL_PATIENCE).unwrap_err();
     assert!(matches!(&error, MemberError::Halted { reason } if reason.contains("damaged")), "{error}");
     assert!(matches!(nodes[2].member.catch_up(CALL_PATIENCE), Err(MemberError::Halted { .. })));
+}
+
+#[test]
+fn a_node_that_is_behind_the_trimmed_log_loads_a_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut nodes = start(folder.path(), 11, 1000);
+    let late = nodes.pop().unwrap();
+    let (log, catalog) = (late.log.clone(), late.catalog.clone());
+    wait_until("it has joined", || late.member.incarnation().is_some());
+    let (last, _) = late.member.incarnation().unwrap();
+    drop(late.member);
+    catalog.lease((1, 2), 3, 4).unwrap();
+    let mut session = nodes[0].member.begin(CALL_PATIENCE).unwrap();
+    for round in 0..3 {
+        for number in 0..20 {
+            let change = put(format!("k{round}/{number}").as_bytes(), round * 100 + number + 1);
+            assert!(matches!(decide(&mut session, &change, CALL_PATIENCE), Verdict::Done(_)));
+        }
+        nodes[0].member.offer_snapshot().unwrap();
+        wait_until("somebody keeps", || nodes.iter().any(|node| node.member.keep().unwrap_or(false)));
+    }
+    assert_eq!(log.read(1, 10), Ok(Records::Trimmed));
+    let order = Box::new(Flaky { log, random: Mutex::new(Random::new(4)), lost_one_in: 1000 });
+    let snapshots = SnapshotFolder::new(&folder.path().join("snapshots")).unwrap();
+    let member = Member::start(order, catalog.clone(), "c", Vec::new(), snapshots, Some(last)).unwrap();
+    member.catch_up(CALL_PATIENCE).unwrap();
+    assert!(catalog.object(b"k0/0").unwrap().is_some() && catalog.object(b"k2/19").unwrap().is_some());
+    assert_eq!(catalog.leases().unwrap(), [(1, 2)], "the node's own");
+    let mut own = member.begin(CALL_PATIENCE).unwrap();
+    assert!(matches!(decide(&mut own, &put(b"own", 900), CALL_PATIENCE), Verdict::Done(_)));
+    nodes[0].member.catch_up(CALL_PATIENCE).unwrap();
+    assert!(nodes[0].catalog.object(b"own").unwrap().is_some());
+    assert_eq!(std::fs::read_dir(folder.path().join("snapshots")).unwrap().count(), 1, "old ones are removed");
 }

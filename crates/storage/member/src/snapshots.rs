@@ -1,0 +1,62 @@
+//! [`SnapshotFolder`]: snapshots of the catalog that nodes leave for each other.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use terrace_catalog::Catalog;
+use terrace_order::OfferedSnapshot;
+
+use crate::error::{MemberError, Result};
+
+/// A folder that all nodes see, such as one of a parallel file system. A node that is behind what the log still has loads a snapshot
+/// from there.
+#[derive(Clone, Debug)]
+pub struct SnapshotFolder(PathBuf);
+
+impl SnapshotFolder {
+    /// Uses this folder, which is created if it is missing.
+    pub fn new(folder: &Path) -> io::Result<SnapshotFolder> {
+        fs::create_dir_all(folder)?;
+        Ok(SnapshotFolder(folder.to_owned()))
+    }
+
+    /// Writes a snapshot of a node's catalog, durably, instead of its last one, and returns its description for the log.
+    ///
+    /// # Errors
+    /// If the folder takes no file.
+    pub fn write(&self, catalog: &Catalog, node: &str) -> Result<OfferedSnapshot> {
+        let new = self.0.join(format!("{node}.new"));
+        let followed = catalog.write_snapshot_for_others(&new)?;
+        let (slot, chain) = (followed.slot, followed.chain);
+        let place = format!("{node}-{slot:016x}");
+        let path = self.0.join(&place);
+        let put = || {
+            fs::rename(&new, &path)?;
+            // Before the log hears of it, and is trimmed because of it.
+            File::open(&self.0)?.sync_all()?;
+            fs::metadata(&path)
+        };
+        let length = put().map_err(|cause| MemberError::Snapshot { path: path.clone(), cause })?.len();
+        Ok(OfferedSnapshot { slot, chain, length, place })
+    }
+
+    /// Removes all snapshots of a node but the one that it offers. A node that loads an older one meanwhile has it open.
+    pub fn remove_old(&self, node: &str, offered: &OfferedSnapshot) -> io::Result<()> {
+        for entry in fs::read_dir(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let slot =
+                name.rsplit_once('-').filter(|(of, _)| *of == node).map(|(_, slot)| u64::from_str_radix(slot, 16));
+            if matches!(slot, Some(Ok(slot)) if slot < offered.slot) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The file of an offered snapshot.
+    pub(crate) fn path(&self, offered: &OfferedSnapshot) -> PathBuf {
+        self.0.join(&offered.place)
+    }
+}
