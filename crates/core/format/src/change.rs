@@ -31,6 +31,8 @@ pub enum Expect {
     /// Once the pending replica is made, and the replica that it replaces is dropped, the frame has a replica on one of
     /// these targets, or it had none there before.
     KeepsOne { task: Task, key: Vec<u8>, among: Vec<TargetId> },
+    /// The frame that the task names is gone: neither the object of this key nor a staged object holds it, and it is not shared.
+    NoFrame(Task, Vec<u8>),
     /// In addition to the replica on the task's target, the frame has a synced one on a persistent target that a live node serves. Only
     /// the index of a shared log knows this; elsewhere it never holds.
     KeepsSynced { task: Task, key: Vec<u8> },

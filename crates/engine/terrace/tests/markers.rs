@@ -103,6 +103,8 @@ fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
         let store = two_disks(dir.path());
         let bytes = noise(100_000, 5);
         store.put_bytes(b"k", &bytes, &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }).unwrap();
+        // The note on how far the log is durable is written with a sync mark.
+        store.sync().unwrap();
         let home = store.dir().to_owned();
         drop(store);
         let file = dir.path().join("a").join(name);

@@ -179,6 +179,10 @@ impl<'a> Later<'a> {
             Edit::Put { key, .. } | Edit::Rename { to: key, .. } if is_void => {
                 self.undone.insert(key.clone());
             }
+            // An older object moves instead.
+            Edit::Rename { from, to } if self.undone.remove(from) => {
+                self.undone.insert(to.clone());
+            }
             Edit::Put { key, .. } | Edit::Rename { to: key, .. } | Edit::Remove { key } => {
                 self.undone.remove(key);
             }
@@ -195,14 +199,13 @@ impl<'a> Later<'a> {
         }
     }
 
-    /// Returns whether an edit changes the object of a key that is not there. It must not change an older object instead. A removal is
-    /// carried out: what it frees may have been given back.
+    /// Returns whether an edit changes the object of a key that is not there. It must not change an older object instead. A removal
+    /// and a rename are carried out: a later commit may have put another object under the key.
     pub fn is_of_undone(&self, edit: &Edit) -> bool {
         match edit {
-            Edit::SetLength { key, .. }
-            | Edit::Clear { key, .. }
-            | Edit::SetAttributes { key, .. }
-            | Edit::Rename { from: key, .. } => self.undone.contains(key),
+            Edit::SetLength { key, .. } | Edit::Clear { key, .. } | Edit::SetAttributes { key, .. } => {
+                self.undone.contains(key)
+            }
             _ => false,
         }
     }

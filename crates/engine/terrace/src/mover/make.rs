@@ -114,7 +114,8 @@ impl Mover {
     /// Deletes the task of a replica whose extent no longer exists, unless its object has just been renamed.
     fn drop_stale_task(&self, task: &Task, key: &[u8]) -> Result<usize> {
         self.writer.kept.forget(task);
-        let expect = vec![Expect::Owed(*task, key.to_vec())];
+        // The object may have been renamed, and back again, since it was looked for.
+        let expect = vec![Expect::Owed(*task, key.to_vec()), Expect::NoFrame(*task, key.to_vec())];
         match self.catalog.commit(Change { expect, edits: vec![Edit::Forgive { task: *task }] }) {
             Ok(_) => Ok(1),
             Err(terrace_catalog::Error::Conflict { .. }) => Ok(0),

@@ -24,6 +24,20 @@ impl Applier<'_, '_> {
         }
     }
 
+    /// Returns whether the object of this key or a staged object holds the frame that a task names, or it is shared.
+    fn has_frame(&self, task: &Task, key: &[u8]) -> Result<bool> {
+        let named = self.object(key)?.filter(|object| object.id == task.object);
+        let is_staged = self.records.get(self.txn, &keys::staged(task.object))?.is_some();
+        if let Some(object) = named.or_else(|| is_staged.then(|| super::staged_object(task.object))) {
+            let all = extents::load_frame(self.records, self.txn, &object, task.frame_offset, task.write)?;
+            let frame = (task.write, task.frame_offset);
+            if all.iter().any(|extent| extent.frame() == frame && extent.source.is_none()) {
+                return Ok(true);
+            }
+        }
+        Ok(self.shared(task)?.is_some())
+    }
+
     /// The targets that hold a replica of the frame that a task names.
     fn targets_of(&self, task: &Task, key: &[u8]) -> Result<Vec<TargetId>> {
         Ok(self.replicas_of(task, key)?.iter().map(|replica| replica.target).collect())
@@ -103,6 +117,11 @@ impl Applier<'_, '_> {
                             "the replica to be replaced is the last one that outlives a reboot; look at it again"
                                 .into(),
                         );
+                    }
+                }
+                Expect::NoFrame(task, key) => {
+                    if self.has_frame(task, key)? {
+                        return conflict(key, "its object has only been renamed; look at it again".into());
                     }
                 }
                 Expect::KeepsSynced { task, key } => {
