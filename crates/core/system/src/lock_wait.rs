@@ -1,4 +1,4 @@
-//! Tells which process a long wait for a file's lock is for: one that is stopped lets all others wait.
+//! Names the other process that a long wait for a file's lock is for: one that is stopped lets all others wait.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -15,10 +15,12 @@ pub fn tell_if_long<T>(file: &File, wait: impl FnOnce() -> T) -> T {
         let (waits, ended) = mpsc::channel::<()>();
         let watch = move || {
             if ended.recv_timeout(LONG_WAIT) == Err(RecvTimeoutError::Timeout) {
-                let holder = find_holder(file).map_or("another process".to_owned(), |id| format!("process {id}"));
-                tracing::warn!(
-                    "waiting for {holder}, which holds a lock of the store; if it is stopped, let it go on or end it"
-                );
+                // Another thread of this process works, and ends.
+                if let Some(id) = find_holder(file).filter(|id| *id != std::process::id()) {
+                    tracing::warn!(
+                        "waiting for process {id}, which holds a lock of the store; if it is stopped, let it go on or end it"
+                    );
+                }
             }
         };
         // Without the thread, nobody is told.

@@ -55,10 +55,7 @@ impl Catalog {
 
     /// Returns the verdict of a session's change, if it has been carried out or refused, and is not forgotten.
     pub fn verdict(&self, session: u64, number: u64) -> Result<Option<Verdict>> {
-        let env = self.env()?;
-        let txn = env.read_txn()?;
-        let value = env.records.get(&txn, &keys::outcome(session, number))?;
-        value.map(|value| decode(value, "the outcome of a change")).transpose()
+        self.read_record(&keys::outcome(session, number), "the outcome of a change")
     }
 
     /// Carries out the records that come after those carried out before, the first of them at `slot`, in one transaction. Returns

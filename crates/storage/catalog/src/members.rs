@@ -59,10 +59,7 @@ fn short_of(place: Place) -> u64 {
 impl Catalog {
     /// Returns an incarnation that may append records.
     pub fn member(&self, incarnation: u64) -> Result<Option<Member>> {
-        let env = self.env()?;
-        let txn = env.read_txn()?;
-        let value = env.records.get(&txn, &keys::incarnation(incarnation))?;
-        value.map(|value| decode(value, "the record of an incarnation")).transpose()
+        self.read_record(&keys::incarnation(incarnation), "the record of an incarnation")
     }
 
     /// Returns all incarnations that may append records.
@@ -74,10 +71,7 @@ impl Catalog {
 
     /// Returns a target that a node serves, or served when it was last there.
     pub fn served(&self, target: TargetId) -> Result<Option<Served>> {
-        let env = self.env()?;
-        let txn = env.read_txn()?;
-        let value = env.records.get(&txn, &keys::served(target))?;
-        value.map(|value| decode(value, "the record of a served target")).transpose()
+        self.read_record(&keys::served(target), "the record of a served target")
     }
 
     /// Returns all targets that a node serves, or served when it was last there.
@@ -95,10 +89,7 @@ impl Catalog {
 
     /// Returns the last commit whose freed places may be given back.
     pub fn floor(&self) -> Result<u64> {
-        let env = self.env()?;
-        let txn = env.read_txn()?;
-        let value = env.records.get(&txn, keys::FLOOR_KEY)?;
-        value.map_or(Ok(0), |value| decode(value, "the floor of a shared log"))
+        Ok(self.read_record(keys::FLOOR_KEY, "the floor of a shared log")?.unwrap_or(0))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Queries. Each holds its read transaction only while it copies the answer.
 
 use heed::RoTxn;
+use serde::Deserialize;
 use terrace_format::{Extent, Object, Owed, TargetId, Task};
 
 use super::apply::Live;
@@ -211,6 +212,13 @@ impl Catalog {
             found.extend(keys::number(key, 1).map(|object| (object, value.to_vec())));
         }
         Ok(found)
+    }
+
+    /// Reads one record, whose `name` is for errors.
+    pub(crate) fn read_record<T: for<'de> Deserialize<'de>>(&self, key: &[u8], name: &str) -> Result<Option<T>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        env.records.get(&txn, key)?.map(|value| decode(value, name)).transpose()
     }
 
     /// The end of the log.

@@ -5,7 +5,7 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use heed::{PutFlags, RoTxn};
+use heed::{PutFlags, RoTxn, RwTxn};
 use terrace_system::open_regular;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -62,25 +62,20 @@ impl Catalog {
     }
 
     /// Replaces all records by those of a snapshot that has followed the shared log further, in one transaction: readers see the old or
-    /// the new ones. This node's leases stay. Returns false, and changes nothing, if the snapshot is not whole or not newer.
+    /// the new ones. This node's leases and its next number stay. Returns false, and changes nothing, if the snapshot is not whole or
+    /// not newer.
     pub fn replace_by_snapshot(&self, path: &Path) -> Result<bool> {
-        let file = open_regular(path).map_err(Error::io(format!("opening {}", path.display())))?;
-        let mut input = BufReader::with_capacity(MAX_CHUNK_BYTES, file);
         let env = self.env()?;
         let mut txn = env.write_txn()?;
         let before = followed_in(&env, &txn)?.slot;
-        let is_own = |key: &[u8]| key.first() == Some(&keys::LEASE_LETTER) || key == keys::NEXT_ID;
-        let own: Vec<(Vec<u8>, Vec<u8>)> = env
-            .records
-            .iter(&txn)?
-            .filter(|entry| entry.as_ref().map_or(true, |(key, _)| is_own(key)))
-            .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
-            .collect::<Result<_, _>>()?;
+        let mut own: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        for prefix in [&[keys::LEASE_LETTER][..], keys::NEXT_ID] {
+            for entry in env.records.prefix_iter(&txn, prefix)? {
+                own.push(entry.map(|(key, value)| (key.to_vec(), value.to_vec()))?);
+            }
+        }
         env.records.clear(&mut txn)?;
-        let whole = read_chunks(&mut input, self.log.store(), |key, value| {
-            Ok(env.records.put_with_flags(&mut txn, PutFlags::APPEND, key, value)?)
-        })?;
-        if !whole || followed_in(&env, &txn)?.slot <= before {
+        if !self.fill(&env, &mut txn, path)? || followed_in(&env, &txn)?.slot <= before {
             txn.abort();
             return Ok(false);
         }
@@ -93,19 +88,24 @@ impl Catalog {
 
     /// Fills this new catalog from a snapshot. Returns false, and changes nothing, if the snapshot is not whole.
     pub fn load_snapshot(&self, path: &Path) -> Result<bool> {
-        let file = open_regular(path).map_err(Error::io(format!("opening {}", path.display())))?;
-        let mut input = BufReader::with_capacity(MAX_CHUNK_BYTES, file);
         let env = self.env()?;
         let mut txn = env.write_txn()?;
-        let whole = read_chunks(&mut input, self.log.store(), |key, value| {
-            Ok(env.records.put_with_flags(&mut txn, PutFlags::APPEND, key, value)?)
-        })?;
+        let whole = self.fill(&env, &mut txn, path)?;
         if whole {
             self.environment.commit(txn)?
         } else {
             txn.abort()
         }
         Ok(whole)
+    }
+
+    /// Adds the records of a snapshot where there are none. Returns whether the snapshot is whole.
+    fn fill(&self, env: &Environment, txn: &mut RwTxn<'_>, path: &Path) -> Result<bool> {
+        let file = open_regular(path).map_err(Error::io(format!("opening {}", path.display())))?;
+        let mut input = BufReader::with_capacity(MAX_CHUNK_BYTES, file);
+        read_chunks(&mut input, self.log.store(), |key, value| {
+            Ok(env.records.put_with_flags(txn, PutFlags::APPEND, key, value)?)
+        })
     }
 }
 

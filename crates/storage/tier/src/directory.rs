@@ -576,8 +576,8 @@ impl Target for DirectoryTarget {
 
     fn sync_failed(&self, segment: u64) -> bool {
         // A plain file holds one frame, and is removed if no commit names it.
-        segment & PLAIN_SEGMENT_BIT == 0
-            && open_regular(&self.path(segment)).and_then(|file| failed_sync::has_failed(&file)).unwrap_or(false)
+        let is_noted = |found: fs::Metadata| found.mode() & failed_sync::FAILED_SYNC_BIT != 0;
+        segment & PLAIN_SEGMENT_BIT == 0 && fs::metadata(self.path(segment)).is_ok_and(is_noted)
     }
 
     fn space(&self) -> io::Result<Space> {

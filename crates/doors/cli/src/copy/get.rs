@@ -277,7 +277,8 @@ impl Getter<'_> {
         Ok(metadata.mode() & 0o7777 == mode && metadata.modified()? == modified(&object.attributes))
     }
 
-    /// Checks that what is at the destination may be replaced, that it is not among the store's own files, and that no symbolic link leads out of the destination folder.
+    /// Checks that what is at the destination may be replaced, that it is not among the store's own files, and that no symbolic link
+    /// leads out of the destination folder.
     fn check_place(&self, wanted: &Wanted) -> Result<()> {
         let Wanted { path, named, .. } = wanted;
         let is_special = |found: Metadata| !found.is_file() && !found.is_dir() && !found.is_symlink();
@@ -287,11 +288,8 @@ impl Getter<'_> {
                 "it is a device, a pipe or a socket, which is not replaced; name a file, or `-` for the standard output"
             );
         }
-        let real = match wanted.path.strip_prefix(&self.get.dest) {
-            Ok(below) => self.real_dest.join(below),
-            Err(_) => wanted.path.clone(),
-        };
-        check_foreign(&real, &self.own_directories)?;
+        let below = path.strip_prefix(&self.get.dest).unwrap_or(path);
+        check_foreign(&self.real_dest.join(below), &self.own_directories)?;
         match find_link(wanted, &self.get.dest) {
             Some(link) => {
                 let link = path_name(link);

@@ -86,9 +86,12 @@ impl Store {
             self.engine.mover.finish(None, MAX_WAIT, &mut progress)?;
         }
         self.engine.journal.mark_synced()?;
+        let marked = self.engine.catalog.tail()?.sequence;
         self.engine.mover.reap(GRACE_PERIOD)?;
-        // For the commits that say what was freed.
-        self.engine.journal.mark_synced()?;
+        if self.engine.catalog.tail()?.sequence > marked {
+            // For the commits that say what was freed.
+            self.engine.journal.mark_synced()?;
+        }
         if let Some(_lock) = self.engine.locks.mover_at_once()? {
             self.engine.journal.snapshot_if_due()?;
         }
