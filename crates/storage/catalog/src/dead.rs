@@ -75,6 +75,11 @@ impl DeadPlaces {
         before.is_some_and(|dead| dead.segment == place.segment && place.end() <= dead.end())
     }
 
+    /// The places, in order, each of which may be that of several frames.
+    pub fn iter(&self) -> impl Iterator<Item = Place> {
+        self.0.iter().copied()
+    }
+
     /// Their bytes.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|place| u64::from(place.length)).sum()

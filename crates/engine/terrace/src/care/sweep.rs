@@ -52,18 +52,18 @@ impl Care {
     fn sweep_frames(&self, device: &Device, force: bool) -> Result<u64> {
         let dying = self.catalog.dead_places(device.id)?;
         let segments = self.catalog.segments(device.id)?;
-        let known = segments.iter().map(|(_, live)| live.bytes).sum::<u64>() + dying.bytes();
-        let is_little = |used: u64| used <= known + known / MIN_SWEPT_PART + MIN_SWEPT_BYTES;
+        let bytes = segments.iter().map(|(_, live)| live.bytes).sum::<u64>() + dying.bytes();
+        let is_little = |used: u64| used <= bytes + bytes / MIN_SWEPT_PART + MIN_SWEPT_BYTES;
         // A frame whose bytes the device refused would let each sync of its segment fail.
         let may_be_lost = || segments.iter().any(|(id, _)| device.target.sync_failed(*id));
         if !force && device.space().is_ok_and(|space| is_little(space.used)) && !may_be_lost() {
             return Ok(0);
         }
-        let named = self.find_named(device)?;
+        let known = self.find_known(device, dying.iter().collect())?;
         let mut unnamed: Vec<Place> = Vec::new();
         let scanned = device.target.scan(&mut |place, _| {
-            if !place.is_plain() && !dying.contains(place) {
-                unnamed.extend(named.cut_off(place));
+            if !place.is_plain() {
+                unnamed.extend(known.cut_off(place));
             }
         });
         let bytes = unnamed.iter().map(|place| u64::from(place.length)).sum();
@@ -79,20 +79,21 @@ impl Care {
         }
     }
 
-    /// Returns the places of all frames on a target that objects name.
-    fn find_named(&self, device: &Device) -> Result<NamedPlaces> {
-        let mut named = Vec::new();
+    /// Returns the places on a target that the catalog knows: those of frames that objects name, and the dead ones, which a power cut
+    /// may bring back.
+    fn find_known(&self, device: &Device, dying: Vec<Place>) -> Result<KnownPlaces> {
+        let mut known = dying;
         self.catalog.each_object(b"", |_, _, extents| {
             let replicas = extents.iter().flat_map(|extent| &extent.replicas);
-            named.extend(replicas.filter(|replica| replica.target == device.id).map(|replica| replica.place));
+            known.extend(replicas.filter(|replica| replica.target == device.id).map(|replica| replica.place));
             Ok::<_, Error>(true)
         })?;
         self.catalog.each_shared_frame(|_, frame| {
             let here = frame.replicas.iter().filter(|replica| replica.target == device.id);
-            named.extend(here.map(|replica| replica.place));
+            known.extend(here.map(|replica| replica.place));
         })?;
-        named.sort_unstable();
-        Ok(NamedPlaces(named))
+        known.sort_unstable();
+        Ok(KnownPlaces(known))
     }
 
     fn allow_sweep(&self, device: &Device, kind: &str, count: usize, bytes: u64, force: bool) -> Result<()> {
@@ -103,15 +104,15 @@ impl Care {
     }
 }
 
-/// The places on a target that objects name, in order.
-struct NamedPlaces(Vec<Place>);
+/// The places on a target that the catalog knows, in order.
+struct KnownPlaces(Vec<Place>);
 
-impl NamedPlaces {
-    /// Returns the part of a frame's place before the first named one, if any is left. The header of an incomplete frame, whose writer
+impl KnownPlaces {
+    /// Returns the part of a frame's place before the first known one, if any is left. The header of an incomplete frame, whose writer
     /// died, claims more bytes than were written, and version 0.1 placed other frames there.
     fn cut_off(&self, place: Place) -> Option<Place> {
-        let next = self.0.partition_point(|named| (named.segment, named.offset) <= (place.segment, place.offset));
-        let is_within = |named: &&Place| named.segment == place.segment;
+        let next = self.0.partition_point(|known| (known.segment, known.offset) <= (place.segment, place.offset));
+        let is_within = |known: &&Place| known.segment == place.segment;
         let before = next.checked_sub(1).and_then(|at| self.0.get(at)).filter(is_within);
         if before.is_some_and(|before| before.end() > place.offset) {
             return None;
@@ -130,15 +131,15 @@ mod tests {
     }
 
     #[test]
-    fn no_named_place_is_swept() {
-        let named = NamedPlaces(vec![place(0, 100), place(200, 100), place(400, 50)]);
-        assert_eq!(named.cut_off(place(0, 100)), None, "it is named");
-        assert_eq!(named.cut_off(place(96, 50)), None, "it begins in a named one");
-        assert_eq!(named.cut_off(place(104, 50)), Some(place(104, 50)));
-        assert_eq!(named.cut_off(place(104, 1000)), Some(place(104, 96)));
-        assert_eq!(named.cut_off(place(304, 1000)), Some(place(304, 96)));
-        assert_eq!(named.cut_off(place(456, 1000)), Some(place(456, 1000)));
+    fn no_known_place_is_swept() {
+        let known = KnownPlaces(vec![place(0, 100), place(200, 100), place(400, 50)]);
+        assert_eq!(known.cut_off(place(0, 100)), None, "it is known");
+        assert_eq!(known.cut_off(place(96, 50)), None, "it begins in a known one");
+        assert_eq!(known.cut_off(place(104, 50)), Some(place(104, 50)));
+        assert_eq!(known.cut_off(place(104, 1000)), Some(place(104, 96)));
+        assert_eq!(known.cut_off(place(304, 1000)), Some(place(304, 96)));
+        assert_eq!(known.cut_off(place(456, 1000)), Some(place(456, 1000)));
         let elsewhere = Place { segment: 4, ..place(0, 100) };
-        assert_eq!(named.cut_off(elsewhere), Some(elsewhere));
+        assert_eq!(known.cut_off(elsewhere), Some(elsewhere));
     }
 }
