@@ -75,7 +75,7 @@ impl DeadPlaces {
         before.is_some_and(|dead| dead.segment == place.segment && place.end() <= dead.end())
     }
 
-    /// The places, in order, each of which may be that of several frames.
+    /// The places, in order. One may be that of several frames.
     pub fn iter(&self) -> impl Iterator<Item = Place> {
         self.0.iter().copied()
     }
