@@ -297,8 +297,9 @@ fn what_was_durable_survives_the_loss_of_power() {
 /// key again. A later durable write said that all of the object is durable.
 fn rename_there_and_back(root: &Path, boots: &mut u64, random: &mut Random) -> u64 {
     let mut operations = [Kind::Put, Kind::Rename, Kind::Rename, Kind::Write].map(|kind| operation(kind, random));
-    for (operation, [key, other]) in operations.iter_mut().zip([b"bb", b"ba", b"ab", b"bb"]) {
-        (operation.key, operation.other, operation.durable) = (vec![*key], vec![*other], false);
+    for (operation, [key, other]) in operations.iter_mut().zip([[b'b', b'b'], [b'b', b'a'], [b'a', b'b'], [b'b', b'b']])
+    {
+        (operation.key, operation.other, operation.durable) = (vec![key], vec![other], false);
     }
     operations[0].bytes = vec![7; 1_200_000];
     (operations[3].bytes, operations[3].durable) = (vec![9; 90_000], true);
