@@ -114,7 +114,7 @@ mpi-test: mpi-installed ## dumps of real MPI ranks; clippy for what needs MPI
 	$(CARGO) clippy $(MPI) --all-targets -- -D warnings
 	timeout 600 $(CARGO) test $(MPI)
 
-ORDER_IN_ETCD = -p terrace-order --features etcd
+ORDER_IN_ETCD = -p terrace-order -p terrace-member --features terrace-order/etcd,terrace-member/etcd
 etcd-test: packages etcd ## a log that nodes share, on three members of etcd; clippy for what needs its client
 	$(CARGO) clippy $(ORDER_IN_ETCD) --all-targets -- -D warnings
 	timeout 600 $(CARGO) test $(ORDER_IN_ETCD)
@@ -193,7 +193,7 @@ soak: python-installed memcheck deny etcd ## the long counts: kills, faults, pow
 	TERRACE_POWER=1000 $(CARGO) test -p terrace-stream --test power -- --nocapture
 	TERRACE_REMOVALS=1000 $(CARGO) test -p terrace-stream --test dropped -- --nocapture
 	TERRACE_RUNS=3000 $(CARGO) test -p terrace-order --test simulation -- --nocapture
-	TERRACE_FAULTS=200 $(CARGO) test $(ORDER_IN_ETCD) --test etcd -- --nocapture
+	TERRACE_FAULTS=200 TERRACE_COUNTS=3000 $(CARGO) test $(ORDER_IN_ETCD) --test etcd -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	$(PYTEST) -s tests/test_zarr_types.py
 	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py

@@ -47,6 +47,21 @@ pub enum Error {
         /// The fault.
         reason: String,
     },
+    /// The node of this machine, or the log that it shares with others, does not answer. Nothing was changed.
+    #[error("{reason}")]
+    SharedLog {
+        /// The trouble, and what to do.
+        reason: String,
+    },
+    /// Nobody knows whether a change was carried out.
+    #[error("it is not known whether the change was carried out: {reason}; look whether it was before you repeat it")]
+    UnknownOutcome {
+        /// The trouble, and what to do.
+        reason: String,
+    },
+    /// A change names bytes that were written before the node of their target began again, and may have lost power. Nothing was changed.
+    #[error("the node that holds the written bytes has begun again, and may have lost them; write them again")]
+    Stale,
     /// A record of a shared log does not follow from what was carried out. Nothing of it was.
     #[error("record {slot} of the shared log does not follow: {reason}")]
     OutOfOrder {
@@ -83,6 +98,8 @@ impl Error {
                 context: context.clone(),
                 cause: cause.raw_os_error().map_or_else(|| cause.kind().into(), std::io::Error::from_raw_os_error),
             },
+            Error::SharedLog { reason } => Error::SharedLog { reason: reason.clone() },
+            Error::UnknownOutcome { reason } => Error::UnknownOutcome { reason: reason.clone() },
             other => Error::Lmdb(other.to_string()),
         }
     }

@@ -21,6 +21,7 @@ mod members;
 mod plain;
 mod query;
 mod shared;
+mod shared_log;
 mod snapshot;
 mod turn;
 
@@ -32,9 +33,10 @@ pub use error::{Error, Result};
 pub use extents::lay;
 pub use follow::{Followed, Verdict};
 pub use listing::{NameListing, NamePage};
-pub use members::{Member, Served, first_segment};
+pub use members::{Member, Served, first_number};
 pub use plain::Unfollowed;
 pub use shared::{Miscounted, SharedFrame};
+pub use shared_log::SharedLog;
 pub use snapshot::snapshot_tail;
 
 use std::cell::RefCell;
@@ -79,6 +81,8 @@ pub struct Commit {
 pub struct Catalog {
     environment: Holder,
     log: Log,
+    /// None: the processes of this machine write the catalog themselves.
+    shared_log: Option<Box<dyn SharedLog>>,
     turns: Turns,
     turn: Turn,
     reserve: Reserve,
@@ -105,12 +109,23 @@ struct Buffers {
 impl Catalog {
     /// Opens the catalog in `folder` over `log`. Creates the folder if it is missing.
     pub fn open(folder: &Path, log: Log) -> Result<Catalog> {
+        Catalog::open_as(folder, log, None)
+    }
+
+    /// Opens the catalog in `folder`, which a node keeps up with a shared log, as another process of its machine. `log` is the node's
+    /// own log.
+    pub fn open_shared(folder: &Path, log: Log, shared_log: Box<dyn SharedLog>) -> Result<Catalog> {
+        Catalog::open_as(folder, log, Some(shared_log))
+    }
+
+    fn open_as(folder: &Path, log: Log, shared_log: Option<Box<dyn SharedLog>>) -> Result<Catalog> {
         // The store's directory, which also holds the log.
         let reserve = Reserve::new(folder.parent().unwrap_or(folder));
         let catalog = Catalog {
             reserve,
             environment: Holder::open(folder)?,
             log,
+            shared_log,
             turns: Turns::default(),
             turn: Turn::open(&folder.join("turn")),
             ids: Mutex::new((0, 0)),
@@ -162,10 +177,14 @@ impl Catalog {
     /// not synced.
     ///
     /// # Errors
-    /// [`Error::Conflict`] or [`Error::NotFound`] if an expectation does not hold. Nothing has changed then.
+    /// [`Error::Conflict`] or [`Error::NotFound`] if an expectation does not hold. Nothing has changed then. With a shared log also
+    /// those of [`SharedLog::carry_out`].
     pub fn commit(&self, change: Change) -> Result<Commit> {
         // Before it waits for its turn: in a fork, the thread that commits may be one that only the parent has.
         self.env()?;
+        if let Some(log) = &self.shared_log {
+            return self.turns.commit(change, |changes| self.commit_to_shared(&**log, changes));
+        }
         let commit = |change| self.turns.commit(change, |changes| self.commit_group(changes));
         match change.brings_bytes() {
             true => self.reserve.without(|| commit(change)),
@@ -175,6 +194,10 @@ impl Catalog {
 
     /// Carries out independent changes in one transaction, and returns the result of each.
     pub fn commit_many(&self, changes: &[Change]) -> Result<Vec<Result<Commit>>> {
+        if let Some(log) = &self.shared_log {
+            self.env()?;
+            return self.commit_to_shared(&**log, &changes.iter().collect::<Vec<_>>());
+        }
         let commit = || self.commit_group(&changes.iter().collect::<Vec<_>>());
         match changes.iter().any(Change::brings_bytes) {
             true => self.reserve.without(commit),
@@ -315,18 +338,23 @@ impl Catalog {
     pub fn next_id(&self) -> Result<u64> {
         let mut ids = self.ids.lock();
         if ids.0 == ids.1 {
-            let first = self.reserve.with(|| {
-                let env = self.env()?;
-                let mut txn = env.write_txn()?;
-                let first = self.claimed(&env, &txn)?;
-                env.records.put(&mut txn, keys::NEXT_ID, &encode(&(first + ID_BLOCK))?)?;
-                self.environment.commit(txn)?;
-                Ok::<_, Error>(first)
-            })?;
+            let first = match &self.shared_log {
+                Some(log) => log.claim_numbers(ID_BLOCK)?,
+                None => self.reserve.with(|| self.claim_ids())?,
+            };
             *ids = (first, first + ID_BLOCK);
         }
         ids.0 += 1;
         Ok(ids.0 - 1)
+    }
+
+    fn claim_ids(&self) -> Result<u64> {
+        let env = self.env()?;
+        let mut txn = env.write_txn()?;
+        let first = self.claimed(&env, &txn)?;
+        env.records.put(&mut txn, keys::NEXT_ID, &encode(&(first + ID_BLOCK))?)?;
+        self.environment.commit(txn)?;
+        Ok(first)
     }
 
     /// Ensures that no number up to `highest` is given out, and that no segment with such a number is appended to.

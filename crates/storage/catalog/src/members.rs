@@ -13,8 +13,8 @@ use super::follow::Verdict;
 use super::{Catalog, decode, keys};
 use crate::Result;
 
-/// The number of an incarnation's segments begins with its short number, above this many bits of a counter.
-const SEGMENT_COUNTER_BITS: u32 = 39;
+/// The numbers that an incarnation gives to objects, writes and segments begin with its short number, above this many bits of a counter.
+const NUMBER_COUNTER_BITS: u32 = 39;
 
 /// An incarnation of a node that may append records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,14 +46,14 @@ pub struct Served {
     pub synced: u64,
 }
 
-/// Returns the first number of the segments of an incarnation with this short number.
-pub fn first_segment(short: u32) -> u64 {
-    u64::from(short) << SEGMENT_COUNTER_BITS
+/// Returns the lowest number of an object, a write or a segment that the incarnation with this short number gives out.
+pub fn first_number(short: u32) -> u64 {
+    u64::from(short) << NUMBER_COUNTER_BITS
 }
 
 /// Returns the short number of the incarnation that made a segment.
 fn short_of(place: Place) -> u64 {
-    (place.segment & !PLAIN_SEGMENT_BIT) >> SEGMENT_COUNTER_BITS
+    (place.segment & !PLAIN_SEGMENT_BIT) >> NUMBER_COUNTER_BITS
 }
 
 impl Catalog {

@@ -32,7 +32,8 @@ fn join(shared: &Shared) -> Result<(), OrderError> {
     let last = shared.state.lock().last_incarnation;
     let incarnation = shared.order.join(last)?;
     let mut state = shared.state.lock();
-    (state.last_incarnation, state.short, state.sessions) = (Some(incarnation), None, 0);
+    (state.last_incarnation, state.short) = (Some(incarnation), None);
+    (state.sessions, state.numbers) = (0, 0);
     state.proposer = Some(Proposer::new(shared.catalog.log().store(), incarnation));
     // In one record: the log never has an incarnation whose targets are not known.
     state.propose_own(Step::Join { node: shared.name.clone() });

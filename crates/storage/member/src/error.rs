@@ -19,6 +19,14 @@ pub enum MemberError {
         /// The time that the call has waited.
         waited: Duration,
     },
+    /// Nobody knows whether a change was carried out, and nobody can ask for it again.
+    #[error(
+        "it is not known whether the change was carried out: {reason}; look whether it was before you ask for it again"
+    )]
+    Undecided {
+        /// The trouble.
+        reason: String,
+    },
     /// The shared log does not answer.
     #[error(
         "the shared log did not answer within {waited:?}; check that most of its servers can be reached, and try again"
@@ -26,6 +34,20 @@ pub enum MemberError {
     Silent {
         /// The time that the call has waited.
         waited: Duration,
+    },
+    /// No node of this machine answers.
+    #[error("no node answers at {}: {cause}; start `terrace node`, or look whether it hangs", path.display())]
+    NoNode {
+        /// Its socket.
+        path: PathBuf,
+        /// The system's error.
+        cause: std::io::Error,
+    },
+    /// The node refuses what a client asks for.
+    #[error("the node refuses: {reason}")]
+    Refused {
+        /// Its reason, and what to do.
+        reason: String,
     },
     /// The change does not fit into a record.
     #[error(transparent)]
@@ -38,6 +60,9 @@ pub enum MemberError {
         /// The system's error.
         cause: std::io::Error,
     },
+    /// The system starts no thread.
+    #[error("cannot start a thread: {0}")]
+    NoThread(std::io::Error),
     /// The member has stopped for good: what it would have done next was not safe.
     #[error("this node follows the shared log no more: {reason}")]
     Halted {

@@ -5,6 +5,7 @@
 //! its change is in the log *and* in this node's catalog, so it reads what it wrote.
 
 mod append;
+mod clients;
 mod deliver;
 mod error;
 mod follow;
@@ -15,6 +16,7 @@ mod session;
 mod snapshots;
 mod state;
 
+pub use clients::{Client, ClientServer};
 pub use error::MemberError;
 pub use member::Member;
 pub use session::Session;

@@ -1,12 +1,11 @@
 //! [`Member`]: starts and stops a node's threads.
 
-use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::{Condvar, Mutex};
-use terrace_catalog::Catalog;
+use terrace_catalog::{Catalog, first_number};
 use terrace_format::{Step, TargetId};
 use terrace_order::Order;
 
@@ -24,26 +23,28 @@ pub struct Member {
 }
 
 impl Member {
-    /// Joins the log as the node `name`, and begins to follow it. `last` is the node's last incarnation, if its process is known to have
-    /// ended.
+    /// Joins the log as the node `name`, and begins to follow it. No other process is the node of this catalog. If one was and was killed,
+    /// this one does not wait for the end of its lease.
     ///
     /// # Errors
-    /// If a thread cannot be started.
+    /// If the catalog cannot be read, or a thread cannot be started.
     pub fn start(
         order: Box<dyn Order + Send + Sync>,
         catalog: Arc<Catalog>,
         name: &str,
         targets: Vec<OwnTarget>,
         snapshots: SnapshotFolder,
-        last: Option<u64>,
-    ) -> io::Result<Member> {
+    ) -> Result<Member> {
+        let own = catalog.members()?.into_iter().filter(|(_, member)| member.node == name);
+        let last = own.map(|(incarnation, _)| incarnation).max();
         let state = Mutex::new(State { last_incarnation: last, ..State::default() });
         let (name, changed, heads) = (name.to_owned(), Condvar::new(), Heads::default());
         let shared = Arc::new(Shared { order, catalog, name, targets, snapshots, state, changed, heads });
         let mut member = Member { shared, threads: Vec::new() };
         for (name, run) in [("terrace-append", append::run as fn(&Shared)), ("terrace-follow", follow::run)] {
             let shared = member.shared.clone();
-            member.threads.push(thread::Builder::new().name(name.into()).spawn(move || run(&shared))?);
+            let thread = thread::Builder::new().name(name.into()).spawn(move || run(&shared));
+            member.threads.push(thread.map_err(MemberError::NoThread)?);
         }
         Ok(member)
     }
@@ -54,6 +55,36 @@ impl Member {
     /// [`MemberError::Silent`] if the log does not answer for as long as `patience`.
     pub fn begin(&self, patience: Duration) -> Result<Session> {
         Session::begin(self.shared.clone(), patience)
+    }
+
+    /// Goes on with a session that an earlier incarnation of this node began, for a client that still waits for an outcome.
+    pub(crate) fn resume(&self, session: u64) -> Session {
+        Session::resume(self.shared.clone(), session)
+    }
+
+    /// The number of the store.
+    pub(crate) fn store(&self) -> u64 {
+        self.shared.catalog.log().store()
+    }
+
+    /// Returns the first of `count` numbers for objects, writes and segments that nobody else has. They hold the short number of this
+    /// incarnation, so this needs no record in the log.
+    ///
+    /// # Errors
+    /// [`MemberError::Silent`] if this node has not joined in time.
+    pub fn claim_numbers(&self, count: u64, patience: Duration) -> Result<u64> {
+        let claimed = self.shared.wait(Instant::now() + patience, |state| {
+            let first = first_number(state.short?) + state.numbers;
+            state.numbers += count;
+            Some(first)
+        })?;
+        claimed.ok_or(MemberError::Silent { waited: patience })
+    }
+
+    /// Ends all waits, and takes no more records.
+    pub(crate) fn stop(&self) {
+        self.shared.state.lock().is_stopping = true;
+        self.shared.changed.notify_all();
     }
 
     /// Waits until this node's catalog has all that any node had acknowledged before this call.
@@ -115,8 +146,7 @@ impl Member {
 impl Drop for Member {
     /// Ends the threads, and gives the fence back. Changes that wait are not carried out, or have unknown outcomes.
     fn drop(&mut self) {
-        self.shared.state.lock().is_stopping = true;
-        self.shared.changed.notify_all();
+        self.stop();
         for thread in self.threads.drain(..) {
             // A thread that has panicked has printed why.
             let _ = thread.join();

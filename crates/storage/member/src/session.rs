@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use terrace_catalog::Verdict;
 use terrace_format::{Change, Step};
+use terrace_order::TooLarge;
 
 use crate::error::{MemberError, Result};
-use crate::state::{BEGIN_NUMBER, END_NUMBER, Outcome, Shared};
+use crate::state::{BEGIN_NUMBER, END_NUMBER, Outcome, Shared, State};
 
 /// The bits of a session's number below the short number of the incarnation that began it.
 const SESSION_COUNTER_BITS: u32 = 40;
@@ -33,11 +34,22 @@ impl Session {
             let number = number.ok_or_else(silent)?;
             let session = Session { shared: shared.clone(), number, last: 0 };
             // If the fence went, the number is that of an incarnation that has ended. Another one is taken.
-            match session.ask(BEGIN_NUMBER, Step::Begin { session: number }, until)?.ok_or_else(silent)? {
-                Outcome::Decided(_) => return Ok(session),
-                Outcome::NotCarriedOut => {}
+            let begun =
+                session.ask(vec![(BEGIN_NUMBER, Step::Begin { session: number })], until)?.ok_or_else(silent)?;
+            if begun.iter().all(|(_, outcome)| matches!(outcome, Outcome::Decided(_))) {
+                return Ok(session);
             }
         }
+    }
+
+    /// Goes on with a session that an earlier incarnation of this node began.
+    pub(crate) fn resume(shared: Arc<Shared>, number: u64) -> Session {
+        Session { shared, number, last: 0 }
+    }
+
+    /// Returns the session's number.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Asks for a change, and waits until it is in the log and in this node's catalog.
@@ -55,38 +67,72 @@ impl Session {
     /// # Errors
     /// As [`Session::change`].
     pub fn ask_again(&mut self, change: &Change, patience: Duration) -> Result<Verdict> {
-        let (until, session, number) = (Instant::now() + patience, self.number, self.last);
+        let verdicts = self.carry_out(self.last, std::slice::from_ref(change), patience)?;
+        Ok(verdicts.into_iter().next().unwrap_or(Verdict::Forgotten))
+    }
+
+    /// Asks for changes, whose numbers begin with `first`, and waits until all are in the log and in this node's catalog. Those that
+    /// have been carried out before keep their verdicts.
+    ///
+    /// # Errors
+    /// As [`Session::change`]. After [`MemberError::Unknown`], any of them may have been carried out.
+    pub fn carry_out(&self, first: u64, changes: &[Change], patience: Duration) -> Result<Vec<Verdict>> {
+        let (until, session) = (Instant::now() + patience, self.number);
+        let mut verdicts: Vec<Option<Verdict>> = vec![None; changes.len()];
         loop {
-            let step = Step::Change { session, number, change: change.clone() };
-            match self.ask(number, step, until)? {
-                Some(Outcome::Decided(verdict)) => return Ok(verdict),
-                // The fence went before. The new incarnation asks with the same number.
-                Some(Outcome::NotCarriedOut) => {}
-                None => return Err(MemberError::Unknown { number, waited: patience }),
+            let wanted: Vec<_> = (first..)
+                .zip(changes)
+                .zip(&verdicts)
+                .filter(|(_, verdict)| verdict.is_none())
+                .map(|((number, change), _)| (number, Step::Change { session, number, change: change.clone() }))
+                .collect();
+            if wanted.is_empty() {
+                return Ok(verdicts.into_iter().flatten().collect());
+            }
+            let unknown = || MemberError::Unknown { number: first, waited: patience };
+            for (number, outcome) in self.ask(wanted, until)?.ok_or_else(unknown)? {
+                // Otherwise the fence went before. The new incarnation asks with the same number.
+                if let Outcome::Decided(verdict) = outcome {
+                    verdicts[(number - first) as usize] = Some(verdict);
+                }
             }
         }
     }
 
-    /// Proposes a step as soon as this node has joined, and waits for its outcome. None if there is none in time.
-    fn ask(&self, number: u64, step: Step, until: Instant) -> Result<Option<Outcome>> {
-        let whose = (self.number, number);
-        let mut step = Some(step);
+    /// Proposes steps, by number, as soon as this node has joined, and waits for their outcomes. None if one has none in time.
+    fn ask(&self, steps: Vec<(u64, Step)>, until: Instant) -> Result<Option<Vec<(u64, Outcome)>>> {
+        let numbers: Vec<u64> = steps.iter().map(|(number, _)| *number).collect();
+        if let Some(too_large) = steps.iter().find_map(|(_, step)| TooLarge::of(step)) {
+            return Err(too_large.into());
+        }
+        let mut steps = Some(steps);
+        // All under one lock: if the fence goes, the steps from one of them on are not in the log.
         let proposed = self.shared.wait(until, |state| {
             let proposer = state.proposer.as_mut()?;
-            let proposed = step.take().map_or(Ok(()), |step| proposer.propose(Some(whose), step));
-            if proposed.is_ok() {
+            for (number, step) in steps.take().into_iter().flatten() {
+                let whose = (self.number, number);
+                if let Err(error) = proposer.propose(Some(whose), step) {
+                    return Some(Err(error));
+                }
                 state.outcomes.insert(whose, None);
             }
-            Some(proposed)
+            Some(Ok(()))
         })?;
         match proposed {
             Some(proposed) => proposed?,
             None => return Ok(None),
         }
         self.shared.changed.notify_all();
-        let outcome = self.shared.wait(until, |state| state.outcomes.get(&whose).cloned().flatten());
-        self.shared.state.lock().outcomes.remove(&whose);
-        outcome
+        let all_known = |state: &mut State| {
+            let known = |number: &u64| Some((*number, state.outcomes.get(&(self.number, *number)).cloned().flatten()?));
+            numbers.iter().map(known).collect()
+        };
+        let outcomes = self.shared.wait(until, all_known);
+        let mut state = self.shared.state.lock();
+        for number in numbers {
+            state.outcomes.remove(&(self.number, number));
+        }
+        outcomes
     }
 }
 

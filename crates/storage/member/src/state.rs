@@ -63,6 +63,8 @@ pub struct State {
     pub short: Option<u32>,
     /// The number of sessions that the present incarnation has begun.
     pub sessions: u64,
+    /// The count of numbers that the present incarnation has given out.
+    pub numbers: u64,
     /// Steps that are in the log, with the slot at which the catalog knows their verdicts.
     pub decided: Vec<(u64, (u64, u64))>,
     /// The outcomes that clients have not taken yet. None: it is not known.
@@ -132,6 +134,9 @@ impl Shared {
                 return Ok(Some(found));
             }
             state.check()?;
+            if state.is_stopping {
+                return Ok(None);
+            }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(None);

@@ -54,6 +54,14 @@ pub struct TooLarge {
     pub bytes: usize,
 }
 
+impl TooLarge {
+    /// Returns the error of a step that does not fit into a record. None if it fits.
+    pub fn of(step: &Step) -> Option<TooLarge> {
+        let bytes = step.encoded_len();
+        (bytes > MAX_RECORD_BYTES).then_some(TooLarge { bytes })
+    }
+}
+
 /// Appends the steps of one incarnation of a node. One append is under way at a time: several would overtake each other. Steps that
 /// come meanwhile wait, and go into one record. `T` tells the caller whose step it is.
 pub struct Proposer<T> {

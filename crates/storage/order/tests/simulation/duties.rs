@@ -1,6 +1,6 @@
 //! The duties of a node: it joins, reports, syncs, makes replicas, and gives places back.
 
-use terrace_catalog::first_segment;
+use terrace_catalog::first_number;
 use terrace_format::{Change, Edit, Expect, Place, Replica, Step, TargetId};
 use terrace_order::{Order, OrderError, Proposer};
 
@@ -79,7 +79,7 @@ impl World {
     pub fn write_frame(&mut self, node: usize) -> Replica {
         let one = &mut self.nodes[node];
         let short = one.short().unwrap();
-        let segment = first_segment(short) + one.written / FRAMES_PER_SEGMENT;
+        let segment = first_number(short) + one.written / FRAMES_PER_SEGMENT;
         let place = Place { segment, offset: one.written % FRAMES_PER_SEGMENT * 128, length: 128 };
         one.written += 1;
         one.disk.write(place);
