@@ -13,6 +13,11 @@ pub trait Ids: Send + Sync {
         0
     }
 
+    /// Returns the lowest number of a segment that this process may go on appending to, if it appended to it before.
+    fn oldest_in_use(&self) -> u64 {
+        0
+    }
+
     /// Returns the end of the last place in a segment that any commit has named, freed or not. A segment that is shorter is
     /// not appended to: a new frame there would get a place that the catalog still names, and would be freed with it.
     ///

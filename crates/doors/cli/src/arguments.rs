@@ -15,6 +15,7 @@ use crate::flush::Flush;
 use crate::globals::Globals;
 use crate::health::Health;
 use crate::node::Node;
+use crate::opening::Init;
 use crate::range::{Range, range};
 use crate::serve::Serve;
 use crate::simulate::Simulate;
@@ -73,6 +74,8 @@ pub enum Command {
     /// a week. Serves a page, /metrics and /healthz. Other processes can use the store as usual. Runs until Ctrl-C or SIGTERM.
     ///
     /// Example: terrace node --listen 127.0.0.1:5641
+    ///
+    /// Example: terrace node --join etcd://10.0.0.1:2379/0123456789abcdef --name b
     Node(Node),
     /// Show how safe the data is, and what to do about it.
     ///
@@ -97,11 +100,11 @@ pub enum Command {
     /// Without --config, Terrace looks for memory and disks of this machine and uses those as tiers.
     ///
     /// Example: terrace init --store /data/store --config tiers.toml
-    Init {
-        /// Read tiers and defaults from this file.
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-    },
+    ///
+    /// With --cluster, several nodes share the store, and etcd keeps its log.
+    ///
+    /// Example: terrace init --cluster etcd://10.0.0.1:2379 --name a --config shared.toml
+    Init(Init),
     /// Measure the speeds of encodings and tiers on this machine. Takes less than 20 seconds.
     ///
     /// Example: terrace profile --data results/

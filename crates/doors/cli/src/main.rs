@@ -2,6 +2,7 @@
 
 mod arguments;
 mod care;
+mod cluster;
 mod copy;
 mod dataset;
 mod dump;
@@ -99,7 +100,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Stored(command) => stoppable(|| with_store(&opened()?, command, show)),
         Command::Tiers { change: None } => stoppable(|| look::status(&opened()?, show)),
         Command::Tiers { change: Some(change) } => stoppable(|| moves::tiers(&store()?, change, show)),
-        Command::Init { config } => stoppable(|| opening::init(&store()?, config.as_deref(), show)),
+        Command::Init(init) => stoppable(|| opening::init(&store()?, init, show)),
         Command::Rebuild { salvage } => stoppable(|| care::rebuild(&store()?, *salvage, show)),
         Command::Destroy { force, dry_run } => stoppable(|| care::destroy(&store()?, *force, *dry_run, show)),
         Command::Dataset(dataset::Dataset::Declared(command)) => stoppable(|| dataset::run(command, &opened, show)),

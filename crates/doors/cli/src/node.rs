@@ -7,8 +7,10 @@ use anyhow::Result;
 use clap::Args;
 use signal_hook::iterator::Signals;
 use terrace::config::Time;
+use terrace::{SharedNode, Store};
 use terrace_node::Targets;
 
+use crate::cluster::{self, LogAddress, NodePart};
 use crate::globals::Globals;
 use crate::interrupt::{catch_signals, say, wait_for_signal};
 use crate::opening;
@@ -34,12 +36,22 @@ pub struct Node {
     /// Only serve targets; use no store.
     #[arg(long, requires = "targets", conflicts_with_all = ["listen", "no_listen", "trust_network", "scrub_every"])]
     without_store: bool,
+    /// Join the nodes that share a store, whose log is at etcd://HOST:PORT/STORE. Only the first time is this needed.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "without_store")]
+    join: Option<LogAddress>,
+    #[command(flatten)]
+    part: NodePart,
 }
 
 pub fn node(globals: &Globals, wanted: &Node) -> Result<()> {
     let signals = catch_signals()?;
+    if let Some(log) = &wanted.join {
+        cluster::join(&globals.store()?, log, &wanted.part)?;
+    }
+    let shared = if wanted.without_store { None } else { cluster::start(&globals.store()?)? };
+    let numbers = shared.as_ref().map(SharedNode::numbers);
     // Before the store, which may have a tier on a target of this very machine.
-    let targets = wanted.targets.as_deref().map(Targets::begin).transpose()?;
+    let targets = wanted.targets.as_deref().map(|file| Targets::begin(file, numbers)).transpose()?;
     if let Some(targets) = &targets {
         say(&format!("the node {}", targets.describe()));
     }
@@ -48,7 +60,7 @@ pub fn node(globals: &Globals, wanted: &Node) -> Result<()> {
             wait_for_signal(signals);
             Ok(())
         }
-        false => keep_store(globals, wanted, signals),
+        false => keep_store(globals, wanted, shared, signals),
     };
     if let Some(targets) = targets {
         targets.end();
@@ -57,15 +69,22 @@ pub fn node(globals: &Globals, wanted: &Node) -> Result<()> {
 }
 
 /// Runs the daemon of a store until a signal arrives.
-fn keep_store(globals: &Globals, wanted: &Node, signals: Signals) -> Result<()> {
-    let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
+fn keep_store(globals: &Globals, wanted: &Node, shared: Option<SharedNode>, signals: Signals) -> Result<()> {
+    let store = match &shared {
+        None => opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?,
+        Some(shared) => {
+            let store = Store::open_on_node(&globals.store()?, shared)?;
+            shared.serve(&store)?;
+            store
+        }
+    };
     let dir = store.dir().to_owned();
     let mut options = terrace_node::Options::default();
     options.listen = (!wanted.no_listen).then_some(wanted.listen);
     options.trust_network = wanted.trust_network;
     options.scrub_interval = (!wanted.scrub_every.0.is_zero()).then_some(wanted.scrub_every.0);
     let waiting = signals.handle();
-    let node = terrace_node::Node::begin(store, &options, move || waiting.close())?;
+    let node = terrace_node::Node::begin(store, shared, &options, move || waiting.close())?;
     let place = node.address().map_or_else(String::new, |address| format!(" at http://{address}/"));
     say(&format!("the node of {} runs{place}", dir.display()));
     wait_for_signal(signals);

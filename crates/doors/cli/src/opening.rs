@@ -2,16 +2,34 @@
 
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::Args;
 use serde_json::json;
 use terrace::{Config, Store};
 
+use crate::cluster::{self, LogAddress, NodePart};
 use crate::globals::default_store;
 use crate::output::{Show, count, note, path_name};
 
-pub fn init(dir: &Path, config: Option<&Path>, show: Show) -> Result<bool> {
+#[derive(Args)]
+pub struct Init {
+    /// Read tiers and defaults from this file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Share the store with other nodes. Its log is kept here: etcd://HOST:PORT,HOST:PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    cluster: Option<LogAddress>,
+    #[command(flatten)]
+    part: NodePart,
+}
+
+pub fn init(dir: &Path, asked: &Init, show: Show) -> Result<bool> {
+    let config = asked.config.as_deref();
+    if let Some(log) = &asked.cluster {
+        return cluster::init(dir, log, &asked.part, config, show);
+    }
     let given = match config {
         Some(path) => Some(Config::read(path)?),
         None => None,

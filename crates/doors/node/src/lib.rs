@@ -15,6 +15,7 @@ mod node;
 mod page;
 mod report;
 mod targets;
+mod tending;
 mod upkeep;
 
 pub use error::NodeError;

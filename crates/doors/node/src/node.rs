@@ -6,13 +6,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix_futex_sync::RwLock;
-use terrace::{Locked, Store};
+use terrace::{Locked, SharedNode, Store};
 
 use crate::answers::Answers;
 use crate::error::NodeError;
 use crate::held::Held;
 use crate::http::Server;
 use crate::report::Reporter;
+use crate::tending::Tending;
 use crate::upkeep::{Stop, Upkeep};
 
 /// The settings of a node.
@@ -40,17 +41,23 @@ pub struct Node {
     stop: Arc<Stop>,
     server: Option<Server>,
     upkeep: JoinHandle<Result<(), terrace::Error>>,
+    tending: Option<Tending>,
     /// Held as long as the node runs.
     _lock: Locked,
 }
 
 impl Node {
-    /// Runs the daemon of an open store. `failed` is called when it cannot go on, because the store cannot be opened any more;
-    /// [`end`](Self::end) then returns the reason.
+    /// Runs the daemon of an open store, which is `shared` with other nodes or not. `failed` is called when it cannot go on, because the
+    /// store cannot be opened any more, or the shared log is not followed; [`end`](Self::end) then returns the reason.
     ///
     /// # Errors
     /// If another node runs on this store, or the system refuses the address.
-    pub fn begin(store: Store, options: &Options, failed: impl FnOnce() + Send + 'static) -> Result<Node, NodeError> {
+    pub fn begin(
+        store: Store,
+        shared: Option<SharedNode>,
+        options: &Options,
+        failed: impl Fn() + Clone + Send + 'static,
+    ) -> Result<Node, NodeError> {
         let lock = store.lock_node()?.ok_or(NodeError::Running)?;
         store.work_in_background();
         store.stay_in_background();
@@ -59,6 +66,8 @@ impl Node {
         let server =
             options.listen.map(|address| Server::begin(address, options.trust_network, answers)).transpose()?;
         let stop = Arc::new(Stop::default());
+        let tend = |shared| Tending::begin(shared, held.clone(), stop.clone(), failed.clone());
+        let tending = shared.map(tend).transpose().map_err(NodeError::Start)?;
         let upkeep = Upkeep::new(held.clone(), stop.clone(), options.scrub_interval);
         let run = move || {
             let done = upkeep.run();
@@ -68,7 +77,7 @@ impl Node {
             done
         };
         let upkeep = thread::Builder::new().name("terrace-upkeep".into()).spawn(run).map_err(NodeError::Start)?;
-        Ok(Node { held, stop, server, upkeep, _lock: lock })
+        Ok(Node { held, stop, server, upkeep, tending, _lock: lock })
     }
 
     /// The address on which the node listens.
@@ -87,9 +96,11 @@ impl Node {
         }
         self.stop.set();
         let done = self.upkeep.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let (shared, tended) = self.tending.map_or((None, Ok(())), Tending::end);
         // Nothing else uses the store any more, so dropping it closes it.
         let store = self.held.write().take();
         let synced = store.map_or(Ok(()), Store::close_at_once);
-        done.and(synced).map_err(NodeError::Store)
+        let ended = shared.map_or(Ok(()), SharedNode::end);
+        done.and(tended).and(synced).and(ended).map_err(NodeError::Store)
     }
 }

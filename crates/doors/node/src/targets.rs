@@ -3,9 +3,11 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use terrace::config::Bytes;
+use terrace::tier::Ids;
 use terrace_remote::{Identity, Secret, ServedTarget, Server, ServerOptions};
 
 use crate::error::NodeError;
@@ -36,11 +38,12 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// Serves the targets that a file describes. Relative paths in it begin in its folder.
+    /// Serves the targets that a file describes. Relative paths in it begin in its folder. `numbers` are the node's own for new
+    /// segments, if it shares the log of its store.
     ///
     /// # Errors
     /// [`NodeError::Targets`].
-    pub fn begin(file: &Path) -> Result<Targets, NodeError> {
+    pub fn begin(file: &Path, numbers: Option<Arc<dyn Ids>>) -> Result<Targets, NodeError> {
         let wrong = |reason: String| NodeError::Targets { file: file.display().to_string(), reason };
         let text = fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
         let described: Description = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
@@ -56,7 +59,7 @@ impl Targets {
         };
         let targets: Vec<ServedTarget> = described.target.into_iter().map(served).collect();
         let names = targets.iter().map(|target| target.name.clone()).collect();
-        let options = ServerOptions { listen: described.listen, secret, identity, targets };
+        let options = ServerOptions { listen: described.listen, secret, identity, targets, numbers };
         let server = Server::begin(options).map_err(|error| wrong(error.to_string()))?;
         Ok(Targets { server, names, fingerprint })
     }

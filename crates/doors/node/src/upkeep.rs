@@ -33,7 +33,7 @@ impl Stop {
     }
 
     /// Waits for this long, or until the stop. Returns whether to go on.
-    fn wait(&self, time: Duration) -> bool {
+    pub fn wait(&self, time: Duration) -> bool {
         let (is_set, _) = self.changed.wait_timeout_while(self.is_set.lock(), time, |is_set| !*is_set);
         !*is_set
     }

@@ -114,6 +114,18 @@ pub enum Error {
     /// The catalog (LMDB) failed.
     #[error("catalog: {0}")]
     Catalog(String),
+    /// The node of this machine, or the log that it shares with other nodes, does not answer or refuses. Nothing was changed.
+    #[error("{reason}")]
+    SharedLog {
+        /// The trouble, and what to do.
+        reason: String,
+    },
+    /// Nobody knows whether a change was carried out, because the node or the shared log did not answer.
+    #[error("it is not known whether the change was carried out: {reason}; look whether it was before you repeat it")]
+    UnknownOutcome {
+        /// The trouble.
+        reason: String,
+    },
     /// A record of the commit log or the catalog does not decode.
     #[error("{what} is damaged: {reason}; `terrace rebuild` makes a new catalog from the log")]
     Damaged {
@@ -212,6 +224,9 @@ impl From<terrace_catalog::Error> for Error {
             Cause::LogDamaged(reason) => Error::LogDamaged(reason),
             Cause::OutOfOrder { .. } => Error::LogDamaged(error.to_string()),
             Cause::Io { context, cause } => Error::Io { context, cause },
+            Cause::SharedLog { reason } => Error::SharedLog { reason },
+            Cause::UnknownOutcome { reason } => Error::UnknownOutcome { reason },
+            Cause::Stale => Error::SharedLog { reason: error.to_string() },
         }
     }
 }

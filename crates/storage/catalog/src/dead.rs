@@ -99,6 +99,15 @@ impl Catalog {
         self.find_dead(target, time, limit, |at, _| at <= floor)
     }
 
+    /// Like [`Catalog::dead`], for places that may be given back now, as far as this catalog knows. Without a shared log, the caller
+    /// makes the log durable first.
+    pub fn freeable(&self, target: TargetId, time: u64, limit: usize) -> Result<Vec<(u64, Place)>> {
+        match self.is_shared() {
+            true => self.dead_below_floor(target, time, limit),
+            false => self.dead(target, self.synced()?, time, limit),
+        }
+    }
+
     fn find_dead(
         &self,
         target: TargetId,

@@ -48,15 +48,27 @@ impl Catalog {
         Ok(found)
     }
 
+    /// Returns the oldest generation of each object that this machine's leases pin.
+    pub fn leased(&self) -> Result<Vec<(u64, u64)>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        Ok(leased_in(&env, &txn)?.into_iter().collect())
+    }
+
     /// The oldest pinned generation of each pinned object.
     pub(super) fn pinned(&self, env: &Environment, txn: &RoTxn<'_>) -> Result<BTreeMap<u64, u64>> {
-        let mut oldest = BTreeMap::new();
-        for entry in env.records.prefix_iter(txn, &[keys::LEASE_LETTER])? {
-            let Pinned { object, generation } = decode(entry?.1, "a lease")?;
-            let known = oldest.entry(object).or_insert(generation);
-            *known = generation.min(*known);
-        }
+        let mut oldest = leased_in(env, txn)?;
         members::add_pins(env, txn, &mut oldest)?;
         Ok(oldest)
     }
+}
+
+fn leased_in(env: &Environment, txn: &RoTxn<'_>) -> Result<BTreeMap<u64, u64>> {
+    let mut oldest = BTreeMap::new();
+    for entry in env.records.prefix_iter(txn, &[keys::LEASE_LETTER])? {
+        let Pinned { object, generation } = decode(entry?.1, "a lease")?;
+        let known = oldest.entry(object).or_insert(generation);
+        *known = generation.min(*known);
+    }
+    Ok(oldest)
 }

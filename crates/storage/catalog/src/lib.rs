@@ -81,8 +81,8 @@ pub struct Commit {
 pub struct Catalog {
     environment: Holder,
     log: Log,
-    /// None: the processes of this machine write the catalog themselves.
-    shared_log: Option<Box<dyn SharedLog>>,
+    /// Empty: the processes of this machine write the catalog themselves.
+    shared_log: OnceLock<Box<dyn SharedLog>>,
     turns: Turns,
     turn: Turn,
     reserve: Reserve,
@@ -109,23 +109,13 @@ struct Buffers {
 impl Catalog {
     /// Opens the catalog in `folder` over `log`. Creates the folder if it is missing.
     pub fn open(folder: &Path, log: Log) -> Result<Catalog> {
-        Catalog::open_as(folder, log, None)
-    }
-
-    /// Opens the catalog in `folder`, which a node keeps up with a shared log, as another process of its machine. `log` is the node's
-    /// own log.
-    pub fn open_shared(folder: &Path, log: Log, shared_log: Box<dyn SharedLog>) -> Result<Catalog> {
-        Catalog::open_as(folder, log, Some(shared_log))
-    }
-
-    fn open_as(folder: &Path, log: Log, shared_log: Option<Box<dyn SharedLog>>) -> Result<Catalog> {
         // The store's directory, which also holds the log.
         let reserve = Reserve::new(folder.parent().unwrap_or(folder));
         let catalog = Catalog {
             reserve,
             environment: Holder::open(folder)?,
             log,
-            shared_log,
+            shared_log: OnceLock::new(),
             turns: Turns::default(),
             turn: Turn::open(&folder.join("turn")),
             ids: Mutex::new((0, 0)),
@@ -182,7 +172,7 @@ impl Catalog {
     pub fn commit(&self, change: Change) -> Result<Commit> {
         // Before it waits for its turn: in a fork, the thread that commits may be one that only the parent has.
         self.env()?;
-        if let Some(log) = &self.shared_log {
+        if let Some(log) = self.shared_log.get() {
             return self.turns.commit(change, |changes| self.commit_to_shared(&**log, changes));
         }
         let commit = |change| self.turns.commit(change, |changes| self.commit_group(changes));
@@ -194,7 +184,7 @@ impl Catalog {
 
     /// Carries out independent changes in one transaction, and returns the result of each.
     pub fn commit_many(&self, changes: &[Change]) -> Result<Vec<Result<Commit>>> {
-        if let Some(log) = &self.shared_log {
+        if let Some(log) = self.shared_log.get() {
             self.env()?;
             return self.commit_to_shared(&**log, &changes.iter().collect::<Vec<_>>());
         }
@@ -338,7 +328,7 @@ impl Catalog {
     pub fn next_id(&self) -> Result<u64> {
         let mut ids = self.ids.lock();
         if ids.0 == ids.1 {
-            let first = match &self.shared_log {
+            let first = match self.shared_log.get() {
                 Some(log) => log.claim_numbers(ID_BLOCK)?,
                 None => self.reserve.with(|| self.claim_ids())?,
             };

@@ -228,8 +228,12 @@ impl Catalog {
         self.tail_in(&env, &txn)
     }
 
-    /// The last commit that a sync mark covers.
+    /// The last commit that a sync mark covers; with a shared log, the last one up to which all persistent targets are synced.
     pub fn synced(&self) -> Result<u64> {
+        if self.is_shared() {
+            let served = self.all_served()?.into_iter().filter(|(_, served)| served.persistent);
+            return Ok(served.map(|(_, served)| served.synced).min().unwrap_or(0));
+        }
         let env = self.env()?;
         let txn = env.read_txn()?;
         self.synced_in(&env, &txn)

@@ -29,12 +29,24 @@ pub trait SharedLog: Send + Sync {
 }
 
 impl Catalog {
+    /// From now on, this process asks for changes by way of `log`. Only its node writes the catalog. Call it before the first change; later
+    /// calls change nothing.
+    pub fn share(&self, log: Box<dyn SharedLog>) {
+        // The first one stays.
+        let _ = self.shared_log.set(log);
+    }
+
+    /// Returns whether this is the catalog of a log that several nodes share.
+    pub fn is_shared(&self) -> bool {
+        self.shared_log.get().is_some()
+    }
+
     /// Waits until this catalog has all that any node had acknowledged before this call. Without a shared log, it always has.
     ///
     /// # Errors
     /// [`Error::SharedLog`] if the log does not answer.
     pub fn catch_up(&self) -> Result<()> {
-        self.shared_log.as_ref().map_or(Ok(()), |log| log.catch_up())
+        self.shared_log.get().map_or(Ok(()), |log| log.catch_up())
     }
 
     pub(super) fn commit_to_shared(&self, log: &dyn SharedLog, changes: &[&Change]) -> Result<Vec<Result<Commit>>> {

@@ -37,9 +37,8 @@ fn join(shared: &Shared) -> Result<(), OrderError> {
     state.proposer = Some(Proposer::new(shared.catalog.log().store(), incarnation));
     // In one record: the log never has an incarnation whose targets are not known.
     state.propose_own(Step::Join { node: shared.name.clone() });
-    for own in &shared.targets {
-        let (target, persistent, doubtful) = (own.target, own.persistent, own.doubtful);
-        state.propose_own(Step::Serve { target, persistent, doubtful });
+    for own in state.targets.clone() {
+        state.propose_own(own.step());
     }
     tracing::info!(node = shared.name, incarnation, "joined the shared log");
     Ok(())

@@ -1,11 +1,13 @@
 //! The keeper's work, which one node does for all. If two do it, no harm is done: the catalog checks each step.
 
+use std::time::{Duration, Instant};
+
 use terrace_format::Step;
 
 use crate::error::Result;
 use crate::state::Shared;
 
-pub fn keep(shared: &Shared) -> Result<bool> {
+pub fn keep(shared: &Shared, grace: Duration) -> Result<bool> {
     let incarnation = shared.state.lock().proposer.as_ref().map(|proposer| proposer.incarnation());
     let Some(incarnation) = incarnation else { return Ok(false) };
     if !shared.order.keep(incarnation)? {
@@ -30,8 +32,14 @@ pub fn keep(shared: &Shared) -> Result<bool> {
     let floor = shared.catalog.floor()?;
     let mut state = shared.state.lock();
     gone.for_each(|incarnation| state.propose_own(Step::Leave { incarnation }));
-    if sequence > floor {
-        state.propose_own(Step::Floor { sequence });
+    match state.next_floor {
+        Some((since, _)) if since.elapsed() < grace => {}
+        next => {
+            if let Some((_, next)) = next.filter(|(_, next)| *next > floor) {
+                state.propose_own(Step::Floor { sequence: next });
+            }
+            state.next_floor = Some((Instant::now(), sequence));
+        }
     }
     shared.changed.notify_all();
     Ok(true)

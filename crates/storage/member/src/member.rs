@@ -1,12 +1,13 @@
 //! [`Member`]: starts and stops a node's threads.
 
+use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::{Condvar, Mutex};
 use terrace_catalog::{Catalog, first_number};
-use terrace_format::{Step, TargetId};
+use terrace_format::{Ids, Step, TargetId};
 use terrace_order::Order;
 
 use crate::error::{MemberError, Result};
@@ -15,6 +16,9 @@ use crate::session::Session;
 use crate::snapshots::SnapshotFolder;
 use crate::state::{OwnTarget, Shared, State};
 use crate::{append, follow, keeper};
+
+/// A segment waits for so long for a node that has lost its fence and joins again.
+const NUMBER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// One node of a store whose log several nodes share.
 pub struct Member {
@@ -32,14 +36,13 @@ impl Member {
         order: Box<dyn Order + Send + Sync>,
         catalog: Arc<Catalog>,
         name: &str,
-        targets: Vec<OwnTarget>,
         snapshots: SnapshotFolder,
     ) -> Result<Member> {
         let own = catalog.members()?.into_iter().filter(|(_, member)| member.node == name);
         let last = own.map(|(incarnation, _)| incarnation).max();
         let state = Mutex::new(State { last_incarnation: last, ..State::default() });
         let (name, changed, heads) = (name.to_owned(), Condvar::new(), Heads::default());
-        let shared = Arc::new(Shared { order, catalog, name, targets, snapshots, state, changed, heads });
+        let shared = Arc::new(Shared { order, catalog, name, snapshots, state, changed, heads });
         let mut member = Member { shared, threads: Vec::new() };
         for (name, run) in [("terrace-append", append::run as fn(&Shared)), ("terrace-follow", follow::run)] {
             let shared = member.shared.clone();
@@ -47,6 +50,21 @@ impl Member {
             member.threads.push(thread.map_err(MemberError::NoThread)?);
         }
         Ok(member)
+    }
+
+    /// Says that this node serves these targets, now and after each time that it joins again.
+    ///
+    /// # Errors
+    /// [`MemberError::Halted`].
+    pub fn serve(&self, targets: Vec<OwnTarget>) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        state.check()?;
+        for own in &targets {
+            state.propose_own(own.step());
+        }
+        state.targets = targets;
+        self.shared.changed.notify_all();
+        Ok(())
     }
 
     /// Begins a client's session.
@@ -109,9 +127,10 @@ impl Member {
         self.propose_own(Step::Synced { target, sequence })
     }
 
-    /// Does the keeper's work, if this node is the keeper: notes which incarnations have gone, and raises the floor. Returns whether it is.
-    pub fn keep(&self) -> Result<bool> {
-        keeper::keep(&self.shared)
+    /// Does the keeper's work, if this node is the keeper: notes which incarnations have gone, and raises the floor to commits that all
+    /// nodes have had for as long as `grace`. Returns whether it is.
+    pub fn keep(&self, grace: Duration) -> Result<bool> {
+        keeper::keep(&self.shared, grace)
     }
 
     /// Leaves a snapshot of this node's catalog for others, and tells the log of it. The keeper may then trim the log up to there.
@@ -128,6 +147,19 @@ impl Member {
         Ok(())
     }
 
+    /// Returns an error if this node follows the log no more.
+    ///
+    /// # Errors
+    /// [`MemberError::Halted`].
+    pub fn check(&self) -> Result<()> {
+        self.shared.state.lock().check()
+    }
+
+    /// Returns numbers of this node for the segments of its targets.
+    pub fn numbers(self: &Arc<Self>) -> Arc<dyn Ids> {
+        Arc::new(Numbers(self.clone()))
+    }
+
     /// Returns the incarnation of this node and its short number, once it has joined and its catalog knows that.
     pub fn incarnation(&self) -> Option<(u64, u32)> {
         let state = self.shared.state.lock();
@@ -140,6 +172,23 @@ impl Member {
         state.propose_own(step);
         self.shared.changed.notify_all();
         Ok(())
+    }
+}
+
+/// The numbers of a node. No segment of an earlier incarnation is appended to, because changes must not name its frames.
+struct Numbers(Arc<Member>);
+
+impl Ids for Numbers {
+    fn next(&self) -> io::Result<u64> {
+        self.0.claim_numbers(1, NUMBER_PATIENCE).map_err(io::Error::other)
+    }
+
+    fn oldest(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn oldest_in_use(&self) -> u64 {
+        self.0.incarnation().map_or(u64::MAX, |(_, short)| first_number(short))
     }
 }
 

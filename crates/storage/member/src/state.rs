@@ -40,11 +40,18 @@ pub struct OwnTarget {
     pub doubtful: bool,
 }
 
+impl OwnTarget {
+    /// The step that says that this node serves it.
+    pub fn step(&self) -> Step {
+        let OwnTarget { target, persistent, doubtful } = *self;
+        Step::Serve { target, persistent, doubtful }
+    }
+}
+
 pub struct Shared {
     pub order: Box<dyn Order + Send + Sync>,
     pub catalog: Arc<Catalog>,
     pub name: String,
-    pub targets: Vec<OwnTarget>,
     pub snapshots: SnapshotFolder,
     /// Never held during a call of the log or the catalog, so that no client waits for them behind it.
     pub state: Mutex<State>,
@@ -69,6 +76,10 @@ pub struct State {
     pub decided: Vec<(u64, (u64, u64))>,
     /// The outcomes that clients have not taken yet. None: it is not known.
     pub outcomes: HashMap<(u64, u64), Option<Outcome>>,
+    /// The targets that this node serves.
+    pub targets: Vec<OwnTarget>,
+    /// A commit for the floor, and the time when all nodes had it.
+    pub next_floor: Option<(Instant, u64)>,
     /// How far the catalog has followed the log.
     pub slot: u64,
     pub is_stopping: bool,

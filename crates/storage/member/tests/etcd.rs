@@ -48,12 +48,12 @@ fn node() {
     let order = Box::new(Etcd::open(EtcdOptions::new(servers, STORE_ID, name)).unwrap());
     let catalog = Arc::new(Catalog::open(&folder.join("catalog"), log(folder)).unwrap());
     let snapshots = SnapshotFolder::new(&folder.with_file_name("snapshots")).unwrap();
-    let member = Arc::new(Member::start(order, catalog, name, Vec::new(), snapshots).unwrap());
+    let member = Arc::new(Member::start(order, catalog, name, snapshots).unwrap());
     let _server = ClientServer::start(member.clone(), folder).unwrap();
     for round in 1u64.. {
         thread::sleep(REPORT_INTERVAL);
         // Errors of the log go away, or the clients' waits fail.
-        let _ = member.report(Vec::new()).and_then(|()| member.keep());
+        let _ = member.report(Vec::new()).and_then(|()| member.keep(Duration::ZERO));
         if round % 10 == 0 {
             let _ = member.offer_snapshot();
         }
@@ -123,7 +123,8 @@ fn killed_nodes_and_servers_lose_no_change_and_carry_out_none_twice() {
             client = Client::connect(folder, STORE_ID, CALL_PATIENCE).ok();
             client.is_some()
         });
-        let catalog = Catalog::open_shared(&folder.join("catalog"), log(folder), Box::new(client.unwrap())).unwrap();
+        let catalog = Catalog::open(&folder.join("catalog"), log(folder)).unwrap();
+        catalog.share(Box::new(client.unwrap()));
         catalog.catch_up().unwrap();
         catalog
     });

@@ -279,8 +279,11 @@ impl DirectoryTarget {
 
     /// Gets a segment to append to: an idle one of this process, or one of a dead writer, or a new one.
     fn writable(&self) -> io::Result<Segment> {
-        if let Some(segment) = self.idle.lock().pop() {
-            return Ok(segment);
+        let oldest_in_use = self.ids.oldest_in_use();
+        while let Some(segment) = self.idle.lock().pop() {
+            if segment.id >= oldest_in_use {
+                return Ok(segment);
+            }
         }
         let oldest = self.ids.oldest();
         for id in self.segments()?.into_iter().rev().take_while(|id| *id >= oldest).take(16) {

@@ -208,11 +208,20 @@ pub fn has_catalog(dir: &Path) -> bool {
     dir.join("catalog").join("data.mdb").exists()
 }
 
+/// Notes that the catalog of a shared log, which nobody uses any more, is durable.
+pub fn mark_clean(dir: &Path) -> Result<()> {
+    write_file(&dir.join(MARK_FILE), format!("{CLEAN_WORD} {}", boot_id()?).as_bytes())
+}
+
 /// When the last process closes the store, makes the catalog durable and notes it as clean, if the log is durable to its
 /// end: a durable catalog must not name a commit that the log may lose. If anything fails, the mark stays as it is, and the
 /// catalog is rebuilt after the next restart of the machine.
 pub fn close(dir: &Path, lock: &Locked, catalog: &Catalog) {
     let close = || -> Result<()> {
+        if catalog.is_shared() {
+            // Its node does this.
+            return Ok(());
+        }
         lock.change(FlockOperation::NonBlockingLockExclusive).map_err(Error::io("locking the store"))?;
         // If the catalog was not compared with the targets yet, the next opener does that.
         if read_mark(dir)? != Mark::ThisBoot {
@@ -235,7 +244,7 @@ pub fn close(dir: &Path, lock: &Locked, catalog: &Catalog) {
             return Ok(());
         }
         catalog.force_sync().inspect_err(|_| failed_sync::note(&data))?;
-        write_file(&dir.join(MARK_FILE), format!("{CLEAN_WORD} {}", boot_id()?).as_bytes())
+        mark_clean(dir)
     };
     if let Err(error) = close() {
         tracing::debug!(store = %dir.display(), %error, "the store could not be marked as cleanly closed; its catalog is rebuilt after the next restart of the machine");

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrace_system::Locked;
 
@@ -13,17 +14,30 @@ const MOVER_LOCK: &str = "mover";
 /// The locks of the store in one directory.
 pub struct Locks {
     dir: PathBuf,
+    /// Whether this process may move replicas that it has not written. Relaxed: a process that learns a moment late that it may not
+    /// does no harm, because the catalog checks each of its changes.
+    may_move: AtomicBool,
 }
 
 impl Locks {
     /// Creates the locks of the store in `dir`.
     pub fn new(dir: &Path) -> Locks {
-        Locks { dir: dir.to_owned() }
+        Locks { dir: dir.to_owned(), may_move: AtomicBool::new(true) }
     }
 
-    /// Takes the mover's lock, or returns none if another process has it.
+    /// Says whether this process may move replicas. Where several nodes share the store, only one node's process does.
+    pub fn let_move(&self, may_move: bool) {
+        self.may_move.store(may_move, Ordering::Relaxed); // see the field
+    }
+
+    /// Returns whether this process may move replicas.
+    pub fn may_move(&self) -> bool {
+        self.may_move.load(Ordering::Relaxed) // see the field
+    }
+
+    /// Takes the mover's lock, or returns none if another process has it, or this process may not move replicas.
     pub fn mover_at_once(&self) -> Result<Option<Locked>> {
-        self.at_once(MOVER_LOCK)
+        if self.may_move() { self.at_once(MOVER_LOCK) } else { Ok(None) }
     }
 
     /// Waits for the mover's lock.

@@ -2,6 +2,7 @@
 
 mod appends;
 pub mod boot;
+mod cluster;
 mod filesystem;
 mod id_check;
 mod identity;
@@ -20,6 +21,7 @@ mod sole;
 mod trust;
 
 pub use appends::AppendTurns;
+pub use cluster::{Cluster, refuse_if_shared};
 pub use id_check::check_id;
 pub use identity::{
     DESTROYED_LINE, FORMAT_VERSION, has_log, holds_files, lost_identity, read_config, read_state, refuse, write_file,

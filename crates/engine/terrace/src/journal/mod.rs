@@ -32,6 +32,9 @@ impl Journal {
     /// # Errors
     /// A failure of a persistent target, whose bytes must not count as durable.
     pub fn sync_files(&self) -> Result<()> {
+        if self.catalog.is_shared() {
+            return self.sync_shared();
+        }
         let sequence = self.catalog.tail()?.sequence;
         let synced = self.catalog.synced()?;
         if synced + 1 >= sequence && synced > 0 {
@@ -62,6 +65,24 @@ impl Journal {
         self.copy_log(true)
     }
 
+    /// Syncs all persistent targets of all nodes, as far as their nodes have not done it since.
+    fn sync_shared(&self) -> Result<()> {
+        for device in self.tiers.devices.iter().filter(|device| self.tiers.tier(device).persistent) {
+            let synced = self.catalog.served(device.id)?.map_or(0, |served| served.synced);
+            self.sync_target(device, synced).map_err(|e| {
+                device.failed(&e);
+                crate::Error::io(format!("syncing {}", device.path.display()))(e)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Syncs the segments of a target to which commits after `synced` have added frames.
+    pub fn sync_target(&self, device: &Device, synced: u64) -> io::Result<()> {
+        let dirty = self.dirty_segments(device, synced).map_err(|e| io::Error::other(e.to_string()))?;
+        if dirty.is_empty() { Ok(()) } else { device.target.sync(&dirty) }
+    }
+
     /// Checks that no target's file system was mounted again since the store was opened: unsynced writes may be lost, and a sync of
     /// the rest would succeed.
     fn check_mounts(&self) -> Result<()> {
@@ -77,6 +98,9 @@ impl Journal {
     /// Syncs all files, and commits a mark for all commits before the first one with bytes in memory only. No power cut can damage
     /// the marked commits any more.
     pub fn mark_synced(&self) -> Result<()> {
+        if self.catalog.is_shared() {
+            return self.sync_shared();
+        }
         let sequence = self.last_lasting()?;
         self.sync_files()?;
         if self.left_memory_after(sequence)? {
@@ -134,6 +158,10 @@ impl Journal {
 
     /// Updates the copies of the log on persistent targets. A target that fails is set aside.
     pub fn copy_log(&self, durable: bool) -> Result<()> {
+        if self.catalog.is_shared() {
+            // Its servers keep several.
+            return Ok(());
+        }
         let tail = self.catalog.tail()?;
         for device in self.log_copies() {
             match self.copy_log_to(device, tail, durable) {

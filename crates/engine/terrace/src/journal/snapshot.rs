@@ -11,6 +11,10 @@ impl Journal {
     /// Makes a snapshot if the log has filled a file since the last one, and deletes the log before it. Only the holder of the
     /// mover's lock may call this.
     pub fn snapshot_if_due(&self) -> Result<()> {
+        if self.catalog.is_shared() {
+            // Its node offers them to others.
+            return Ok(());
+        }
         self.catalog.log().fit_to(self.catalog.used_bytes()?);
         if self.catalog.log().files()?.len() > 1 { self.snapshot() } else { Ok(()) }
     }

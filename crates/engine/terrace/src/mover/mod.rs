@@ -251,7 +251,7 @@ impl Mover {
     fn mark_in_time(&self) -> Result<()> {
         let mut marked = self.state.marked.lock();
         if marked.is_none_or(|at| at.elapsed() > MARK_INTERVAL) {
-            if self.catalog.synced()? + 1 < self.catalog.tail()?.sequence {
+            if !self.catalog.is_shared() && self.catalog.synced()? + 1 < self.catalog.tail()?.sequence {
                 self.journal.mark_synced()?;
             }
             *marked = Some(Instant::now());

@@ -45,24 +45,30 @@ impl Mover {
     /// removes a whole object and is durable in the log. Without the latter, a full disk would stay full: the mark would
     /// wait for pending replicas, which wait for the space of the removed objects.
     pub fn reap(&self, grace: Duration) -> Result<()> {
+        if !self.locks.may_move() {
+            return Ok(());
+        }
         self.leases.drop_dead(&self.catalog)?;
-        let synced = self.catalog.synced()?;
+        let is_shared = self.catalog.is_shared();
+        // Readers on other nodes are not known here.
+        let grace = if is_shared { grace.max(GRACE_PERIOD) } else { grace };
+        // The last commit that no outcome of a power cut can undo.
+        let settled = if is_shared { self.catalog.floor()? } else { self.catalog.synced()? };
         // The process that made the mark may not have synced it yet. A rebuild that does not find the mark would look for
         // the frames.
         let make_durable = |dead: &[(u64, Place)]| {
+            if is_shared {
+                return Ok(());
+            }
             self.catalog.log().sync(self.catalog.tail()?)?;
             // So would a rebuild from a copy of the log that lacks a removal.
-            if dead.iter().any(|(sequence, _)| *sequence > synced) { self.journal.copy_log(true) } else { Ok(()) }
+            if dead.iter().any(|(sequence, _)| *sequence > settled) { self.journal.copy_log(true) } else { Ok(()) }
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for device in &self.tiers.devices {
             loop {
-                let dead = self.catalog.dead(
-                    device.id,
-                    synced,
-                    now.saturating_sub(grace).as_secs(),
-                    PLACES_FREED_PER_COMMIT,
-                )?;
+                let freed_before = now.saturating_sub(grace).as_secs();
+                let dead = self.catalog.freeable(device.id, freed_before, PLACES_FREED_PER_COMMIT)?;
                 if dead.is_empty() {
                     break;
                 }
@@ -77,7 +83,7 @@ impl Mover {
                 self.catalog.commit(Edit::Freed { target: device.id, places: dead }.into())?;
             }
             let mut segments = self.catalog.segments(device.id)?;
-            segments.retain(|(_, live)| live.frames == 0 && live.sequence <= synced);
+            segments.retain(|(_, live)| live.frames == 0 && live.sequence <= settled);
             // Readers may still read dropped frames of these segments.
             let mut dying = if segments.is_empty() { HashSet::new() } else { self.catalog.dying(device.id, 0)? };
             // A file at its key is still found by its number, so it must be unnamed before it is discarded.

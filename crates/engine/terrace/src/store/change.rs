@@ -9,7 +9,7 @@ use terrace_tier::made_note;
 use super::{Store, destroy};
 use crate::config::{Config, Rule, TierConfig};
 use crate::devices::targets;
-use crate::home::{boot, check_identity, lock_store, read_config, write_file};
+use crate::home::{boot, check_identity, lock_store, read_config, refuse_if_shared, write_file};
 use crate::{Error, Result};
 
 /// The number of pending replicas that are read at a time.
@@ -164,6 +164,7 @@ fn position(config: &Config, name: &str) -> Result<usize> {
 
 /// Replaces the store's configuration, once the change has passed all checks.
 fn change(dir: &Path, edit: impl FnOnce(&mut Config) -> Result<()>) -> Result<()> {
+    refuse_if_shared(dir)?;
     check_identity(dir)?;
     let lock = lock_store(dir)?;
     boot::alone(dir, &lock)?;

@@ -100,6 +100,10 @@ impl Store {
     }
 
     fn log_finding(&self) -> Option<Finding> {
+        if self.engine.catalog.is_shared() {
+            // Its servers keep several copies.
+            return None;
+        }
         let is_there = self.engine.journal.log_copies().any(|device| device.target.ready().is_ok());
         let has_persistent = self.engine.tiers.tiers.iter().any(|tier| tier.persistent);
         (has_persistent && !is_there).then(|| Finding {

@@ -20,6 +20,7 @@ mod open;
 mod put;
 mod restore;
 mod share;
+mod shared_node;
 mod sync;
 mod uploads;
 
@@ -43,11 +44,12 @@ pub use explain::{Explained, Measured, Question, WhatIf};
 pub use handle::Handle;
 pub use hot::HotRange;
 pub(crate) use lease::Lease;
+pub use shared_node::SharedNode;
 pub use uploads::{Upload, UploadId, UploadPart};
 
 use crate::config::Config;
 use crate::devices::targets;
-use crate::home::{self, FORMAT_VERSION, Trusted, boot};
+use crate::home::{self, Cluster, FORMAT_VERSION, Trusted, boot};
 use crate::place::Planned;
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Room, Status, TierState, TierStatus};
 use crate::{Error, Result};
@@ -106,7 +108,7 @@ impl Drop for Last {
         }
         mover.stop();
         // Otherwise a mark that the thread made after the one of `close` would leave the store unclean.
-        let marked = || Ok::<_, Error>(catalog.synced()? + 1 >= catalog.tail()?.sequence);
+        let marked = || Ok::<_, Error>(catalog.is_shared() || catalog.synced()? + 1 >= catalog.tail()?.sequence);
         if self.closes.load(Ordering::Acquire)
             && let Err(error) = marked().and_then(|is_marked| if is_marked { Ok(()) } else { journal.mark_synced() })
         {
@@ -132,11 +134,8 @@ impl Store {
         if home::has_log(dir) {
             return Err(home::lost_identity(dir));
         }
-        let id = boot::random_id().map_err(Error::io("reading random bytes"))?;
-        let mut config = config.clone();
-        config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);
-        config.number_targets();
-        config.make_paths_absolute()?;
+        let id = Store::new_id()?;
+        let config = numbered(config)?;
         change::check_apart(dir, &config)?;
         targets::probe(config.tiers.iter())?;
         home::write_file(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
@@ -150,6 +149,38 @@ impl Store {
             let _ = fs::remove_file(dir.join("store"));
         }
         made
+    }
+
+    /// Returns an id for a new store.
+    ///
+    /// # Errors
+    /// If the system gives no random bytes.
+    pub fn new_id() -> Result<u64> {
+        boot::random_id().map_err(Error::io("reading random bytes"))
+    }
+
+    /// Reads the id of the store in `dir`.
+    ///
+    /// # Errors
+    /// If no store is there.
+    pub fn read_id(dir: &Path) -> Result<u64> {
+        home::check_identity(dir)
+    }
+
+    /// Makes the directory of a node of the store with this id, whose log several nodes share. [`SharedNode::start`] follows.
+    ///
+    /// # Errors
+    /// If `dir` holds a store already.
+    pub fn init_node(dir: &Path, id: u64, cluster: &Cluster) -> Result<()> {
+        home::check_place(dir)?;
+        let context = format!("making {}", dir.display());
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::io(context))?;
+        let _alone = home::lock_new_store(dir)?;
+        if dir.join("store").exists() || home::has_log(dir) {
+            return Err(home::refuse(dir, "a store is here already; name another directory"));
+        }
+        cluster.write(dir)?;
+        home::write_file(&dir.join("store"), format!("format {FORMAT_VERSION}\nid {id:016x}\n").as_bytes())
     }
 
     /// Runs `run` while no other process has the store open.
@@ -177,7 +208,8 @@ impl Store {
 
     /// Returns whether no other process has the store open now.
     pub fn is_alone(&self) -> bool {
-        self.engine.sole.is_alone()
+        // Processes of other nodes are not known here.
+        !self.engine.catalog.is_shared() && self.engine.sole.is_alone()
     }
 
     /// Grants trust in answers that are looked up from now on: they stay true for a moment, except for changes by this
@@ -380,4 +412,13 @@ impl Store {
         self.last.closes.store(true, Ordering::Release);
         self.engine.journal.mark_synced()
     }
+}
+
+/// Returns the configuration of a new store: its targets are numbered in their order, and its paths are whole.
+fn numbered(config: &Config) -> Result<Config> {
+    let mut config = config.clone();
+    config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);
+    config.number_targets();
+    config.make_paths_absolute()?;
+    Ok(config)
 }

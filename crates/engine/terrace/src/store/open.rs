@@ -1,23 +1,27 @@
 //! Opens a store. The threads of a process share one opening.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Weak};
 
 use rustix_futex_sync::Mutex;
 use terrace_catalog::log::Log;
 use terrace_catalog::{Catalog, Edit};
+use terrace_member::Client;
 use terrace_predict::Predictor;
 use terrace_system::fail;
 use terrace_system::reserve::Reserve;
 use terrace_system::{Locked, remove_leftovers};
 
 use super::engine::{Engine, Held};
+use super::shared_node::{LOG_PATIENCE, SharedNode, of_log};
 use super::{Last, Store, destroy};
 use crate::care::Survey;
 use crate::config::Config;
-use crate::home::{Rules, Trust, boot, check_identity, lock_store, note_mounts, note_place, take_sole};
+use crate::home::{
+    Cluster, Rules, Trust, boot, check_identity, lock_store, note_mounts, note_place, refuse, take_sole,
+};
 use crate::{Error, Result};
 
 /// The stores that this process has open: LMDB's environment can be opened only once in a process. Locked under `fork::hold`
@@ -49,6 +53,24 @@ impl Store {
     }
 
     pub(super) fn open_as(dir: &Path, opening: Opening) -> Result<Store> {
+        match Cluster::read(dir)? {
+            None => Store::open_by(dir, |dir, id| open(dir, id, opening)),
+            Some(_) if opening == Opening::Usual => Store::open_by(dir, |dir, id| open_shared(dir, id, None)),
+            Some(_) => {
+                Err(refuse(dir, "several nodes share this store; the shared log mends its catalog, not this command"))
+            }
+        }
+    }
+
+    /// Opens the store in the process of its node.
+    ///
+    /// # Errors
+    /// If a target is another store's, or cannot be opened as it is described.
+    pub fn open_on_node(dir: &Path, node: &SharedNode) -> Result<Store> {
+        Store::open_by(dir, |dir, id| open_shared(dir, id, Some(node.catalog())))
+    }
+
+    fn open_by(dir: &Path, open: impl FnOnce(&Path, u64) -> Result<Engine>) -> Result<Store> {
         let id = check_identity(dir)?;
         let dir = fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
         let _held = terrace_system::fork::hold();
@@ -59,7 +81,7 @@ impl Store {
             Some(last) => return Ok(Store { engine: last.engine.clone(), last, internal: false }),
             None => {}
         }
-        let engine = Arc::new(Reserve::new(&dir).with(|| open(&dir, id, opening))?);
+        let engine = Arc::new(open(&dir, id)?);
         let last = Arc::new(Last::new(engine.clone()));
         stores.retain(|_, last| last.strong_count() > 0);
         stores.insert(dir, Arc::downgrade(&last));
@@ -74,7 +96,47 @@ fn made_once() {
     fail::point("opening");
 }
 
+/// Opens a store whose log several nodes share. `catalog` is that of the node, in its process; other processes read it, and ask the node
+/// for changes.
+fn open_shared(dir: &Path, id: u64, catalog: Option<Arc<Catalog>>) -> Result<Engine> {
+    let lock = lock_store(dir)?;
+    boot::shared(dir, &lock)?;
+    let catalog = match catalog {
+        Some(catalog) => catalog,
+        None => {
+            let client = Client::connect(dir, id, LOG_PATIENCE).map_err(of_log)?;
+            let catalog = Arc::new(Catalog::open(&dir.join("catalog"), Log::open(&dir.join("log"), id)?)?);
+            catalog.share(Box::new(client));
+            catalog
+        }
+    };
+    catalog.catch_up()?;
+    let (rules, trust, sole) = (Rules::read(dir)?, Trust::open(dir), take_sole(dir)?);
+    if let Some(cluster) = Cluster::read(dir)? {
+        note_others_made(dir, &rules.now(), &cluster)?;
+    }
+    let engine = Engine::new(dir, Held { rules, trust, sole, lock }, catalog)?;
+    engine.locks.let_move(false);
+    engine.mover.rules_begin();
+    Ok(engine)
+}
+
+/// Notes that the targets of other nodes were made: only its own node makes a target. One without its marker is away, perhaps because
+/// its disk is not mounted there.
+fn note_others_made(dir: &Path, config: &Config, cluster: &Cluster) -> Result<()> {
+    let targets = config.tiers.iter().flat_map(|tier| &tier.targets);
+    for target in targets.filter(|target| target.node.as_ref() != Some(&cluster.node)) {
+        let note = terrace_tier::made_note(dir, target.number.unwrap_or_default());
+        File::create(&note).map_err(Error::io(format!("making {}", note.display())))?;
+    }
+    Ok(())
+}
+
 fn open(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
+    Reserve::new(dir).with(|| open_alone(dir, id, opening))
+}
+
+fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     let rules = Rules::read(dir)?;
     let config = rules.now();
     let lock = lock_store(dir)?;

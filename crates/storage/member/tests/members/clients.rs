@@ -30,7 +30,8 @@ fn restart(node: &mut Node, folder: &Path, server: ClientServer, at: usize) -> C
     let order = Box::new(Flaky { log: node.log.clone(), random: Mutex::new(Random::new(77)), lost_one_in: 20 });
     let targets = vec![OwnTarget { target: at as u16, persistent: true, doubtful: false }];
     let snapshots = SnapshotFolder::new(&folder.join("snapshots")).unwrap();
-    let member = Member::start(order, node.catalog.clone(), NODE_NAMES[at], targets, snapshots).unwrap();
+    let member = Member::start(order, node.catalog.clone(), NODE_NAMES[at], snapshots).unwrap();
+    member.serve(targets).unwrap();
     node.member = Arc::new(member);
     ClientServer::start(node.member.clone(), &folder.join(NODE_NAMES[at])).unwrap()
 }

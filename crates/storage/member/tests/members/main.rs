@@ -113,7 +113,7 @@ fn the_floor_rises_with_what_all_nodes_have_and_fenced_nodes_do_not_hold_it() {
             let sequence = node.catalog.tail().unwrap().sequence;
             let _ = node.member.report(Vec::new());
             let _ = node.member.note_synced(target as u16, sequence);
-            let _ = node.member.keep();
+            let _ = node.member.keep(Duration::ZERO);
         }
         nodes[0].catalog.floor().unwrap()
     };
@@ -156,12 +156,12 @@ fn a_node_that_is_behind_the_trimmed_log_loads_a_snapshot() {
             assert!(matches!(decide(&mut session, &change, CALL_PATIENCE), Verdict::Done(_)));
         }
         nodes[0].member.offer_snapshot().unwrap();
-        wait_until("somebody keeps", || nodes.iter().any(|node| node.member.keep().unwrap_or(false)));
+        wait_until("somebody keeps", || nodes.iter().any(|node| node.member.keep(Duration::ZERO).unwrap_or(false)));
     }
     assert_eq!(log.read(1, 10), Ok(Records::Trimmed));
     let order = Box::new(Flaky { log, random: Mutex::new(Random::new(4)), lost_one_in: 1000 });
     let snapshots = SnapshotFolder::new(&folder.path().join("snapshots")).unwrap();
-    let member = Member::start(order, catalog.clone(), "c", Vec::new(), snapshots).unwrap();
+    let member = Member::start(order, catalog.clone(), "c", snapshots).unwrap();
     member.catch_up(CALL_PATIENCE).unwrap();
     assert!(catalog.object(b"k0/0").unwrap().is_some() && catalog.object(b"k2/19").unwrap().is_some());
     assert_eq!(catalog.leases().unwrap(), [(1, 2)], "the node's own");

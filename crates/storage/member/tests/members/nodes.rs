@@ -93,7 +93,8 @@ pub fn start(folder: &Path, seed: u64, lost_one_in: u64) -> Vec<Node> {
         let order = Box::new(Flaky { log: log.clone(), random, lost_one_in });
         let targets = vec![OwnTarget { target: at as u16, persistent: true, doubtful: false }];
         let snapshots = SnapshotFolder::new(&folder.join("snapshots")).unwrap();
-        let member = Arc::new(Member::start(order, catalog.clone(), name, targets, snapshots).unwrap());
+        let member = Arc::new(Member::start(order, catalog.clone(), name, snapshots).unwrap());
+        member.serve(targets).unwrap();
         Node { log, catalog, member }
     };
     ModelOrder::for_nodes(&NODE_NAMES).into_iter().enumerate().map(start).collect()

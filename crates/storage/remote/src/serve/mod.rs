@@ -19,6 +19,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix_futex_sync::{Condvar, Mutex};
+use terrace_tier::Ids;
 use tokio_rustls::TlsAcceptor;
 
 pub use target::ServedTarget;
@@ -55,6 +56,8 @@ pub struct ServerOptions {
     pub identity: Option<Identity>,
     /// The directories.
     pub targets: Vec<ServedTarget>,
+    /// Numbers for new segments, if the node has some that no other node has. Otherwise clients send them.
+    pub numbers: Option<Arc<dyn Ids>>,
 }
 
 /// A running server of targets.
@@ -74,7 +77,7 @@ impl Server {
     /// `InvalidInput` if the options cannot be right. An error of the system if it refuses the address.
     pub fn begin(options: ServerOptions) -> io::Result<Server> {
         let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
-        let ServerOptions { listen, secret, identity, targets } = options;
+        let ServerOptions { listen, secret, identity, targets, numbers } = options;
         if identity.is_none() && !listen.ip().is_loopback() {
             return Err(invalid(format!("{listen} can be reached from other machines, which needs TLS")));
         }
@@ -84,7 +87,7 @@ impl Server {
             if !is_target_name(&name) {
                 return Err(invalid(format!("a target cannot be called {name:?}; use a-z, 0-9 and -")));
             }
-            if served.insert(name.clone(), Served::new(target)).is_some() {
+            if served.insert(name.clone(), Served::new(target, numbers.clone())).is_some() {
                 return Err(invalid(format!("two targets are called {name:?}")));
             }
         }

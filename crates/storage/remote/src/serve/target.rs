@@ -72,7 +72,9 @@ pub struct Open {
     pub owner: Owner,
     pub incarnation: u64,
     directory: DirectoryTarget,
-    numbers: Arc<SpareNumbers>,
+    numbers: Arc<dyn Ids>,
+    /// Empty if the node has numbers of its own.
+    spare: Arc<SpareNumbers>,
     folder: PathBuf,
     /// Keeps other nodes away from the directory.
     _lock: Locked,
@@ -81,6 +83,8 @@ pub struct Open {
 /// A target that may be in use. Requests about frames hold the lock shared, and the making and removal of the target alone.
 pub struct Served {
     served: ServedTarget,
+    /// The node's own numbers for new segments; none: clients send them.
+    numbers: Option<Arc<dyn Ids>>,
     open: RwLock<Option<Arc<Open>>>,
 }
 
@@ -100,8 +104,8 @@ fn check_number(segment: u64) -> io::Result<()> {
 
 impl Served {
     /// Serves a directory. It need not be there yet.
-    pub fn new(served: ServedTarget) -> Served {
-        Served { served, open: RwLock::new(None) }
+    pub fn new(served: ServedTarget, numbers: Option<Arc<dyn Ids>>) -> Served {
+        Served { served, numbers, open: RwLock::new(None) }
     }
 
     /// The owner by the marker on the disk, and the incarnation.
@@ -147,7 +151,7 @@ impl Served {
             Some(_) => {
                 // Before the new one takes the lock.
                 *held = None;
-                let open = Arc::new(Open::new(&self.served, owner, Making::Never)?);
+                let open = Arc::new(Open::new(&self.served, self.numbers.clone(), owner, Making::Never)?);
                 *held = Some(open.clone());
                 Ok(open)
             }
@@ -169,7 +173,7 @@ impl Served {
         // What was open here has lost its marker.
         *held = None;
         DirectoryTarget::probe(&self.served.path)?;
-        let open = Arc::new(Open::new(&self.served, owner, Making::Always)?);
+        let open = Arc::new(Open::new(&self.served, self.numbers.clone(), owner, Making::Always)?);
         open.directory.ready()?;
         let incarnation = open.incarnation;
         *held = Some(open);
@@ -202,7 +206,7 @@ impl Served {
 }
 
 impl Open {
-    fn new(served: &ServedTarget, owner: Owner, making: Making) -> io::Result<Open> {
+    fn new(served: &ServedTarget, numbers: Option<Arc<dyn Ids>>, owner: Owner, making: Making) -> io::Result<Open> {
         let folder = served.path.join(NODE_FOLDER);
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let lock = File::options().create(true).truncate(false).write(true).mode(0o600).open(folder.join(LOCK_FILE))?;
@@ -216,11 +220,12 @@ impl Open {
         };
         // Durable before the first frame is taken: from here on, an end of the machine changes the incarnation.
         State { incarnation, boot: boot_id(), is_clean: false }.write(&folder)?;
-        let numbers = Arc::new(SpareNumbers::default());
+        let spare = Arc::new(SpareNumbers::default());
+        let numbers = numbers.unwrap_or_else(|| spare.clone());
         let ids = numbers.clone();
         let target_owner = TargetOwner { store: owner.store, number: owner.target, dir: folder.clone(), ids };
         let directory = DirectoryTarget::new(&served.path, &target_owner, served.capacity, making);
-        Ok(Open { owner, incarnation, directory, numbers, folder, _lock: lock })
+        Ok(Open { owner, incarnation, directory, numbers, spare, folder, _lock: lock })
     }
 
     fn target_owner(&self) -> TargetOwner {
@@ -244,7 +249,7 @@ impl Open {
         let payload = payload.ok_or_else(|| invalid("the frame is longer than its header says"))?;
         if let Some(number) = number {
             check_number(number).map_err(|_| invalid("no segment has this number"))?;
-            let mut spare = self.numbers.0.lock();
+            let mut spare = self.spare.0.lock();
             if spare.len() < MAX_SPARE_NUMBERS {
                 spare.push(number);
             }

@@ -77,6 +77,7 @@ impl Node {
             secret: Secret::read(&self.folder.path().join("secret")).unwrap(),
             identity,
             targets: vec![ServedTarget { name: "t".into(), path: self.disk(), capacity: self.capacity }],
+            numbers: None,
         });
         let server = server.unwrap();
         self.address = server.address();

@@ -1,0 +1,81 @@
+//! The file `cluster.toml` of a store's directory: which log the store shares with other nodes.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use terrace_system::read_regular;
+
+use super::{refuse, write_file};
+use crate::config::Config;
+use crate::{Error, Result};
+
+const CLUSTER_FILE: &str = "cluster.toml";
+
+/// A machine's part in a store that several nodes share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// The addresses of the servers that keep the log, such as `http://10.0.0.1:2379`.
+    pub servers: Vec<String>,
+    /// The name of this machine's node. It serves the targets of the configuration with this `node`.
+    pub node: String,
+    /// A folder that all nodes see, for snapshots of the catalog. Without one, the log is never trimmed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<PathBuf>,
+}
+
+impl Cluster {
+    /// Reads the file of the store in `dir`. None if the store belongs to one machine.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if it cannot be understood.
+    pub fn read(dir: &Path) -> Result<Option<Cluster>> {
+        let path = dir.join(CLUSTER_FILE);
+        let bytes = match read_regular(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io(format!("reading {}", path.display()))(e)),
+        };
+        let wrong = |reason: String| refuse(dir, &format!("its file {CLUSTER_FILE} is wrong: {reason}"));
+        let text = String::from_utf8(bytes).map_err(|e| wrong(e.to_string()))?;
+        toml::from_str(&text).map(Some).map_err(|e| wrong(e.to_string()))
+    }
+
+    /// Writes the file into `dir`.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        let text = toml::to_string(self).map_err(|e| refuse(dir, &format!("{CLUSTER_FILE} cannot be written: {e}")))?;
+        write_file(&dir.join(CLUSTER_FILE), text.as_bytes())
+    }
+
+    /// Checks that nodes can share the targets of a configuration: a node serves each of them.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the first target that no node serves.
+    pub fn check(config: &Config) -> Result<()> {
+        for (tier, target) in config.tiers.iter().flat_map(|tier| tier.targets.iter().map(move |target| (tier, target)))
+        {
+            let place = tier.place_name(target);
+            let wrong =
+                |reason: &str| Error::Config(format!("tier {:?}, target {}: {reason}", tier.name, place.display()));
+            if !tier.kind.capabilities().remote || tier.service.is_some() {
+                return Err(wrong("nodes share targets of the kind \"node\" only; write kind = \"node\""));
+            }
+            if target.node.is_none() {
+                return Err(wrong("its node is missing; write { path = \"...\", node = \"NAME\" }"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses an operation that would change the store's directory only on this machine.
+pub fn refuse_if_shared(dir: &Path) -> Result<()> {
+    match Cluster::read(dir)? {
+        Some(_) => Err(refuse(dir, "several nodes share this store, and this operation cannot be done on one of them")),
+        None => Ok(()),
+    }
+}
