@@ -29,7 +29,13 @@ pub fn configuration_samples() -> Vec<Vec<u8>> {
         include_str!("../../../docs/guide/requirements.md"),
         include_str!("../../../docs/object-targets.md"),
     ];
-    guides.into_iter().flat_map(|guide| blocks(guide, "toml")).collect()
+    let mut samples: Vec<Vec<u8>> = guides.into_iter().flat_map(|guide| blocks(guide, "toml")).collect();
+    let has_tiers = |sample: &[u8]| sample.windows(8).any(|text| text == b"[[tier]]");
+    for sample in samples.iter_mut().filter(|sample| !has_tiers(sample)) {
+        // A part of a configuration. Its rules name this tier.
+        sample.extend_from_slice(b"[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['/disk']\n");
+    }
+    samples
 }
 
 pub fn parse_configuration(input: &[u8]) -> bool {

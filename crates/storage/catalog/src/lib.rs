@@ -13,6 +13,7 @@ mod extents;
 mod file_check;
 mod follow;
 mod group;
+mod history;
 mod keys;
 mod leases;
 mod listing;

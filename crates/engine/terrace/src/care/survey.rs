@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use terrace_catalog::log::{self, Log, Tail};
+use terrace_catalog::log::{self, Log, Reach, Tail};
 use terrace_catalog::snapshot_tail;
 
 use crate::config::Config;
@@ -19,6 +19,11 @@ pub(crate) struct Survey {
     pub reach: Option<u64>,
     /// The folder whose newest snapshot leads to that end. None if the log itself begins with the first commit.
     snapshot: Option<(PathBuf, u64)>,
+    /// The folder whose note names a record that no log has, if any: its log went on differently.
+    diverged: Option<PathBuf>,
+    /// Whether a target has seen a later record of the log than the store's directory: the directory is an older copy. After a power cut
+    /// this may also be because the directory's note was not synced.
+    pub is_directory_older: bool,
     /// Copies of the log on persistent targets.
     copies: Vec<PathBuf>,
     /// Whether a persistent target holds frames or plain files of this store.
@@ -29,46 +34,81 @@ impl Survey {
     /// Examines the log of the store in `dir`, and the copies on the targets that can be read.
     pub fn new(dir: &Path, config: &Config, log: &Log) -> Result<Survey> {
         let targets = own_targets(config, log.store());
-        let reach = read_reach(dir, &targets, log.store());
+        let notes = read_notes(dir, &targets, log.store());
+        let reach = notes.iter().map(|(_, reach)| reach.sequence).max();
+        let own = log::read_reach(dir, log.store()).map_or(0, |reach| reach.record.0);
+        let is_directory_older = notes.iter().any(|(_, reach)| reach.record.0 > own);
         let copies: Vec<PathBuf> =
             targets.iter().map(|target| target.join("log")).filter(|copy| copy.is_dir()).collect();
         let has_data =
             targets.iter().any(|target| holds_files(&target.join("segments")) || holds_files(&target.join("plain")));
-        let mut survey = Survey { end: 0, reach, snapshot: None, copies, has_data };
-        survey.find_end(log)?;
+        let mut survey = Survey { end: 0, reach, snapshot: None, diverged: None, is_directory_older, copies, has_data };
+        survey.find_end(log, &notes)?;
         Ok(survey)
     }
 
     /// Returns the last commit that is known to have been durable, if any record of it is left.
     pub fn read_reach(dir: &Path, config: &Config, store: u64) -> Option<u64> {
-        read_reach(dir, &own_targets(config, store), store)
+        read_notes(dir, &own_targets(config, store), store).iter().map(|(_, reach)| reach.sequence).max()
+    }
+
+    /// Checks that the log of an open store is the one that its targets know: that none of them has seen it go on differently.
+    ///
+    /// # Errors
+    /// [`Error::LogDamaged`] with the target.
+    pub fn check_same(dir: &Path, config: &Config, log: &Log) -> Result<()> {
+        let notes = read_notes(dir, &own_targets(config, log.store()), log.store());
+        let own = log::read_reach(dir, log.store()).map(|reach| reach.record);
+        for (folder, reach) in notes {
+            // As a rule, all were written at the same time, and the log need not be read.
+            if Some(reach.record) != own && !log.continues(reach.record)? {
+                return Err(Error::LogDamaged(describe_diverged(log, &folder)));
+            }
+        }
+        Ok(())
     }
 
     /// Follows the store's own log, which may continue in the copies. Only if it does not reach far enough, starts from the
     /// newest whole snapshot of a copy. A copy may be longer and still older: its target was away when the log continued
     /// differently after a power cut.
-    fn find_end(&mut self, log: &Log) -> Result<()> {
-        let folders = self.folders(log);
+    fn find_end(&mut self, log: &Log, notes: &[(PathBuf, Reach)]) -> Result<()> {
+        let folders: Vec<PathBuf> = self.folders(log).into_iter().map(Path::to_path_buf).collect();
+        let folders: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
         let mut ends = Vec::new();
         for start in &folders {
             let (snapshot, from) = newest_snapshot(start, log.store())?;
-            let end = log.replay_from(&folders, from, |_, _, _| Ok::<_, Error>(()))?.sequence;
+            let mut missing: Vec<_> = notes.iter().filter(|(_, reach)| reach.record.0 > from.sequence).collect();
+            let found = log.replay_from(&folders, from, |record, _, _| {
+                missing.retain(|(_, reach)| reach.record != (record.tail.sequence, record.tail.checksum));
+                Ok::<_, Error>(())
+            });
+            let diverged = missing.first().map(|(folder, _)| folder.clone());
             let snapshot = snapshot.map(|sequence| (start.to_path_buf(), sequence));
-            if self.reach.is_some_and(|reach| end >= reach) {
+            let end = found?.sequence;
+            if self.reach.is_some_and(|reach| end >= reach) && diverged.is_none() {
                 (self.end, self.snapshot) = (end, snapshot);
                 return Ok(());
             }
-            ends.push((end, snapshot));
+            ends.push((end, snapshot, diverged));
         }
         // Takes the first of those that reach the furthest, because `max_by_key` takes the last.
-        if let Some((end, snapshot)) = ends.into_iter().rev().max_by_key(|(end, _)| *end) {
+        if let Some((end, snapshot, diverged)) = ends.into_iter().rev().max_by_key(|(end, ..)| *end) {
             (self.end, self.snapshot) = (end, snapshot);
+            self.diverged = diverged.filter(|_| self.reach.is_some_and(|reach| end >= reach));
         }
         Ok(())
     }
 
     fn folders<'a>(&'a self, log: &'a Log) -> Vec<&'a Path> {
         std::iter::once(log.folder()).chain(self.copies.iter().map(PathBuf::as_path)).collect()
+    }
+
+    /// Fails if a target has seen the log go on differently.
+    pub fn check_whole(&self, log: &Log) -> Result<()> {
+        match &self.diverged {
+            Some(folder) => Err(Error::LogDamaged(describe_diverged(log, folder))),
+            None => Ok(()),
+        }
     }
 
     /// Fails if commits are missing. `was_cut_off` says that the machine may have lost power since the log was last made
@@ -127,8 +167,20 @@ impl Survey {
     }
 }
 
-fn read_reach(dir: &Path, targets: &[PathBuf], store: u64) -> Option<u64> {
-    targets.iter().map(PathBuf::as_path).chain([dir]).filter_map(|folder| log::read_reach(folder, store)).max()
+/// Returns the notes about how far the log must reach, each with its folder.
+fn read_notes(dir: &Path, targets: &[PathBuf], store: u64) -> Vec<(PathBuf, Reach)> {
+    let folders = targets.iter().map(PathBuf::as_path).chain([dir]);
+    folders.filter_map(|folder| Some((folder.to_path_buf(), log::read_reach(folder, store)?))).collect()
+}
+
+fn describe_diverged(log: &Log, folder: &Path) -> String {
+    format!(
+        "it goes on differently than {} has seen it: the store's directory is an older copy, which was used while that target was away. \
+         Bring back the newer directory. If there is none, move {} elsewhere: then `terrace rebuild` takes the log of the target, and what \
+         was done with the older copy is lost",
+        folder.display(),
+        log.folder().display()
+    )
 }
 
 /// The beginning of a log without a snapshot.

@@ -5,10 +5,10 @@ mod refused;
 mod snapshot;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use terrace_catalog::log::Tail;
+use terrace_catalog::log::{self, Reach, Tail};
 use terrace_catalog::{Catalog, Edit};
 
 use crate::Result;
@@ -111,9 +111,10 @@ impl Journal {
         if sequence > synced + 1 || synced == 0 && sequence > 0 {
             self.catalog.commit(Edit::Synced { sequence }.into())?;
             // The mark itself, so that a recovery finds it. If it is lost, recovery only verifies more commits.
-            self.catalog.log().sync(self.catalog.tail()?)?;
+            let tail = self.catalog.tail()?;
+            self.catalog.log().sync(tail)?;
             self.copy_log(true)?;
-            self.write_reach(sequence);
+            self.write_reach(sequence, tail);
         }
         Ok(())
     }
@@ -131,16 +132,44 @@ impl Journal {
         Ok(segments.into_iter().filter(|(_, live)| live.sequence > synced).map(|(id, _)| id).collect())
     }
 
-    /// Notes in the store's directory, and on the persistent directory targets, that the log is durable up to a commit.
-    fn write_reach(&self, sequence: u64) {
-        let own = std::iter::once(self.dir.as_path());
+    /// Notes in the store's directory, and on the persistent directory targets, that the log is durable up to a commit, and to the
+    /// record at `tail`.
+    fn write_reach(&self, sequence: u64, tail: Tail) {
+        let store = self.catalog.log().store();
+        let reach = Reach { sequence, record: (tail.sequence, tail.checksum) };
         // Never write to a directory that is not the target, such as a mount point.
         let there = self.persistent_directories().filter(|device| device.target.ready().is_ok());
-        let folders = own.chain(there.map(|device| device.path.as_path()));
-        for folder in folders {
+        let there = there.filter(|device| self.has_this_log(device));
+        let there: Vec<&Path> = there.map(|device| device.path.as_path()).collect();
+        // The directory's own note first: if a target's is later, the directory is an older copy.
+        for folder in std::iter::once(self.dir.as_path()).chain(there) {
             // The error may be ignored: an older note asks for less, and stays true.
-            if let Err(error) = terrace_catalog::log::write_reach(folder, self.catalog.log().store(), sequence) {
+            if let Err(error) = log::write_reach(folder, store, reach) {
                 tracing::debug!(folder = %folder.display(), %error, "could not note how far the log is durable");
+            }
+        }
+    }
+
+    /// Returns whether a target has seen this log, and no other: it may have been used with a newer copy of the store's directory. Then it
+    /// is set aside, with what it holds.
+    fn has_this_log(&self, device: &Device) -> bool {
+        let (log, note) = (self.catalog.log(), |folder: &Path| log::read_reach(folder, self.catalog.log().store()));
+        let Some(theirs) = note(&device.path) else { return true };
+        if note(&self.dir).is_some_and(|own| own.record == theirs.record) {
+            return true;
+        }
+        let failed = |reason: String| device.failed(&io::Error::new(io::ErrorKind::NotConnected, reason));
+        match log.continues(theirs.record) {
+            Ok(true) => true,
+            Ok(false) => {
+                failed(
+                    "it was used with a newer copy of the store's directory; close the store, and open it again".into(),
+                );
+                false
+            }
+            Err(error) => {
+                failed(error.to_string());
+                false
             }
         }
     }
@@ -187,6 +216,9 @@ impl Journal {
         }
         // Never write to a directory that is not the target, such as a mount point.
         device.target.ready()?;
+        if !self.has_this_log(device) {
+            return Ok(());
+        }
         log.copy_to(&folder, tail, durable)
     }
 

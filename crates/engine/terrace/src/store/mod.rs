@@ -139,7 +139,7 @@ impl Store {
         change::check_apart(dir, &config)?;
         targets::probe(config.tiers.iter())?;
         home::write_file(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
-        terrace_catalog::log::write_reach(dir, id, 0).map_err(Error::io(context("writing into")))?;
+        terrace_catalog::log::write_reach(dir, id, Default::default()).map_err(Error::io(context("writing into")))?;
         let made = home::write_file(&dir.join("store"), format!("format {FORMAT_VERSION}\nid {id:016x}\n").as_bytes());
         // Other processes find a store from now on, and the opener below must be alone.
         drop(alone);

@@ -161,6 +161,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     let had_records = !catalog.is_new()?;
     if opening == Opening::Usual && had_records {
         check_log_end(&catalog, reach)?;
+        Survey::check_same(dir, &config, catalog.log())?;
     }
     catalog.change_nothing_before(trust.end());
     let engine = Engine::new(dir, Held { rules, trust, sole, lock }, catalog)?;
@@ -208,7 +209,9 @@ fn forget_distrusted_catalog(dir: &Path, lock: &Locked, config: &Config, log: &L
     // Another opener may have done it while this one waited.
     if !is_trusted()? {
         let was_cut_off = boot::read_mark(dir)?.was_cut_off();
-        Survey::new(dir, config, log)?.check(was_cut_off).map_err(advise_rebuild)?;
+        let survey = Survey::new(dir, config, log)?;
+        survey.check_whole(log)?;
+        survey.check(was_cut_off).map_err(advise_rebuild)?;
         boot::forget_catalog(dir)?;
         boot::mark_opened(dir, config)?;
     }

@@ -23,6 +23,8 @@ struct Evidence {
     survey: Survey,
     /// The last commit in the existing catalog, if that can be trusted.
     catalog: Option<u64>,
+    /// The error, if a target has seen the log go on differently.
+    diverged: Option<Error>,
     mark: Mark,
     lock: StoreLock,
 }
@@ -38,6 +40,7 @@ impl Evidence {
         check_unused(dir, id, &config)?;
         let log = Log::open(&dir.join("log"), id)?;
         let survey = Survey::new(dir, &config, &log)?;
+        let diverged = survey.check_whole(&log).err();
         let mark = boot::read_mark(dir)?;
         let mut catalog = None;
         if mark.is_trusted() && boot::has_catalog(dir) {
@@ -48,7 +51,7 @@ impl Evidence {
                 Err(error) => tracing::warn!(%error, "the catalog is damaged, and is rebuilt from the log"),
             }
         }
-        Ok(Evidence { survey, catalog, mark, lock })
+        Ok(Evidence { survey, diverged, catalog, mark, lock })
     }
 
     /// Returns the last commit that is known to have existed.
@@ -64,9 +67,9 @@ impl Evidence {
         self.survey.check(self.mark.was_cut_off())
     }
 
-    /// Returns whether the catalog has all commits, and the log has not.
+    /// Returns whether the catalog has all commits, and the log has not. That of an older copy of the directory has others.
     fn catalog_is_best(&self) -> bool {
-        self.catalog.is_some_and(|end| end >= self.needed() && end > self.survey.end)
+        !self.survey.is_directory_older && self.catalog.is_some_and(|end| end >= self.needed() && end > self.survey.end)
     }
 
     /// Opens the store with a new catalog, made from the log.
@@ -91,7 +94,10 @@ impl Store {
     /// # Errors
     /// [`Error::LogDamaged`] if commits are missing. Then nothing is changed, and [`Store::salvage`] is the next step.
     pub fn rebuild(dir: &Path) -> Result<Store> {
-        let evidence = Evidence::gather(dir)?;
+        let mut evidence = Evidence::gather(dir)?;
+        if let Some(diverged) = evidence.diverged.take() {
+            return Err(diverged);
+        }
         if evidence.catalog_is_best() {
             let sequence = evidence.needed() + SKIPPED_SEQUENCES;
             let store = evidence.open_from_catalog(dir)?;

@@ -37,7 +37,7 @@ pub struct SharedNode {
     server: ClientServer,
     /// Whether the catalog may lack frames that a loss of power has taken.
     was_cut_off: bool,
-    /// What the log was last told of this node: the last commit, and what its processes read.
+    /// The last commit of this node and the objects that its processes read, as the log was last told of them.
     reported: Mutex<(u64, Vec<(u64, u64)>)>,
     /// Held as long as the node runs: that of the only node, and that of the store.
     _locks: (Locked, StoreLock),

@@ -1,7 +1,8 @@
 //! How far the log must reach: a small file in the store's directory and on each persistent target.
 //!
 //! It names a commit up to which the log was durable once. A log that ends before this commit is damaged, or a part of it is
-//! lost. Later commits may be missing after a power cut. See `docs/format.md`.
+//! lost. Later commits may be missing after a power cut. It also names a record of the log: a log without it goes on differently, as that of
+//! an older copy of the store's directory. See `docs/format.md`.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,8 +13,18 @@ use terrace_format::REACH_FILE;
 use terrace_system::read_regular;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Notes in `folder` that the log of `store` is durable up to commit `sequence`.
-pub fn write_reach(folder: &Path, store: u64, sequence: u64) -> io::Result<()> {
+/// How far a log must reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// The log was durable up to this commit.
+    pub sequence: u64,
+    /// The last commit and the checksum of a record that is in the log, durably. Each record is bound to the one before it, so a log
+    /// without this record is another one. Zeros: none is known.
+    pub record: (u64, u64),
+}
+
+/// Notes in `folder` how far the log of `store` must reach.
+pub fn write_reach(folder: &Path, store: u64, reach: Reach) -> io::Result<()> {
     let path = folder.join(REACH_FILE);
     let is_new = !path.exists();
     // A pipe by this name is not waited for.
@@ -22,7 +33,7 @@ pub fn write_reach(folder: &Path, store: u64, sequence: u64) -> io::Result<()> {
         OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).custom_flags(flags).open(&path)?;
     // One write of less than a sector, in place: a power cut leaves the old text or the new one. It need not be synced: an
     // old text asks for less, and stays true.
-    file.write_all_at(text(store, sequence).as_bytes(), 0)?;
+    file.write_all_at(text(store, reach).as_bytes(), 0)?;
     if is_new {
         // An empty or missing file would ask for nothing at all.
         file.sync_data()?;
@@ -31,16 +42,31 @@ pub fn write_reach(folder: &Path, store: u64, sequence: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the commit that the file in `folder` names. `None` if there is no file, or it is damaged or another store's.
-pub fn read_reach(folder: &Path, store: u64) -> Option<u64> {
+/// Reads the file in `folder`. `None` if there is none, or it is damaged or another store's.
+pub fn read_reach(folder: &Path, store: u64) -> Option<Reach> {
     let found = String::from_utf8(read_regular(&folder.join(REACH_FILE)).ok()?).ok()?;
-    let number = found.lines().find_map(|line| line.strip_prefix("reach "))?;
-    let sequence = u64::from_str_radix(number, 16).ok()?;
-    (found == text(store, sequence)).then_some(sequence)
+    let field = |name: &str| found.lines().find_map(|line| line.strip_prefix(name));
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let sequence = number(field("reach ")?)?;
+    let record = field("record ").and_then(|record| record.split_once(' '));
+    let record = record.and_then(|(commit, checksum)| Some((number(commit)?, number(checksum)?)));
+    let reach = Reach { sequence, record: record.unwrap_or_default() };
+    // Older versions named no record.
+    let is_whole =
+        found == text(store, reach) || record.is_none() && found == with_checksum(store, short(store, reach));
+    is_whole.then_some(reach)
 }
 
-fn text(store: u64, sequence: u64) -> String {
-    let body = format!("store {store:016x}\nreach {sequence:016x}\n");
+fn short(store: u64, reach: Reach) -> String {
+    format!("store {store:016x}\nreach {:016x}\n", reach.sequence)
+}
+
+fn text(store: u64, reach: Reach) -> String {
+    let (commit, checksum) = reach.record;
+    with_checksum(store, format!("{}record {commit:016x} {checksum:016x}\n", short(store, reach)))
+}
+
+fn with_checksum(store: u64, body: String) -> String {
     let checksum = xxh3_64_with_seed(body.as_bytes(), store);
     format!("{body}checksum {checksum:016x}\n")
 }
@@ -55,9 +81,10 @@ mod tests {
     fn a_damaged_or_foreign_reach_is_none() {
         let dir = tempfile::tempdir().expect("a folder");
         assert_eq!(read_reach(dir.path(), 7), None);
-        write_reach(dir.path(), 7, 300).expect("writes");
-        write_reach(dir.path(), 7, 41).expect("writes");
-        assert_eq!((read_reach(dir.path(), 7), read_reach(dir.path(), 8)), (Some(41), None));
+        let reach = |sequence| Reach { sequence, record: (sequence + 1, 99) };
+        write_reach(dir.path(), 7, reach(300)).expect("writes");
+        write_reach(dir.path(), 7, reach(41)).expect("writes");
+        assert_eq!((read_reach(dir.path(), 7), read_reach(dir.path(), 8)), (Some(reach(41)), None));
         let whole = fs::read(dir.path().join(REACH_FILE)).expect("reads");
         for at in 0..whole.len() {
             let mut flipped = whole.clone();
@@ -67,5 +94,13 @@ mod tests {
             fs::write(dir.path().join(REACH_FILE), &whole[..at]).expect("writes");
             assert_eq!(read_reach(dir.path(), 7), None, "cut at {at}");
         }
+    }
+
+    #[test]
+    fn a_reach_without_a_record_is_read() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let reach = Reach { sequence: 5, record: (0, 0) };
+        fs::write(dir.path().join(REACH_FILE), with_checksum(7, short(7, reach))).expect("writes");
+        assert_eq!(read_reach(dir.path(), 7), Some(reach));
     }
 }

@@ -1,0 +1,250 @@
+//! Three nodes that share a store, in processes of their own: each reads what another one acknowledged, although nodes are killed.
+
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+#[path = "../../../storage/order/tests/etcd/cluster.rs"]
+#[allow(dead_code)]
+mod cluster;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use cluster::{Cluster, MEMBER_COUNT};
+use terrace_testkit::{Random, skip, wait_until};
+
+const NODE_NAMES: [&str; 3] = ["a", "b", "c"];
+const MAX_OBJECT_BYTES: u64 = 3 << 20;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |value| value.parse().unwrap())
+}
+
+/// A node's process. It is killed when this is dropped.
+struct Node(Child);
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.0.kill().and_then(|()| self.0.wait()).unwrap();
+    }
+}
+
+/// A store of three nodes below one folder.
+struct Shared {
+    folder: tempfile::TempDir,
+    etcd: Cluster,
+    nodes: Vec<Option<Node>>,
+}
+
+impl Shared {
+    /// Makes the store, and starts its nodes. None if the test must be skipped.
+    fn start(test: &str) -> Option<Shared> {
+        let etcd = match Cluster::start(&[]) {
+            Ok(etcd) => etcd,
+            Err(missing) => {
+                skip(test, &missing);
+                return None;
+            }
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut shared = Shared { folder, etcd, nodes: NODE_NAMES.map(|_| None).into() };
+        let secret = shared.path("secret");
+        fs::write(&secret, "the-secret-of-this-test").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        let ports = free_ports();
+        let targets = NODE_NAMES.iter().zip(&ports);
+        let targets: String = targets
+            .map(|(name, port)| format!("{{ path = \"http://127.0.0.1:{port}/disk\", node = \"{name}\" }},"))
+            .collect();
+        let config = format!(
+            "[store]\nreplicas = {{ min = 2, max = 3, default = 2 }}\n[[tier]]\nname = 'disk'\nkind = 'node'\n\
+             options = {{ secret = '{}' }}\ntargets = [{targets}]\n",
+            secret.display()
+        );
+        fs::write(shared.path("shared.toml"), config).unwrap();
+        for (name, port) in NODE_NAMES.iter().zip(&ports) {
+            let disk = shared.path(&format!("{name}-disk"));
+            let text = format!(
+                "listen = '127.0.0.1:{port}'\nsecret = '{}'\n[[target]]\nname = 'disk'\npath = '{}'\n",
+                secret.display(),
+                disk.display()
+            );
+            fs::write(shared.path(&format!("{name}-targets.toml")), text).unwrap();
+        }
+        let servers: Vec<String> = shared.etcd.ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let log = format!("etcd://{}", servers.join(","));
+        let (config, snapshots) = (shared.path("shared.toml"), shared.path("snapshots"));
+        let mut init = shared.command(0, &["init", "--json", "--cluster", &log, "--name", "a"]);
+        let made = init.arg("--config").arg(config).arg("--snapshots").arg(&snapshots).output().unwrap();
+        let made: serde_json::Value = serde_json::from_str(&told(&made)).unwrap();
+        let log = made["log"].as_str().unwrap();
+        for (at, name) in NODE_NAMES.iter().enumerate() {
+            let join = ["--join", log, "--name", name, "--snapshots", snapshots.to_str().unwrap()];
+            shared.start_node(at, if at == 0 { &[] } else { &join });
+        }
+        for at in 0..NODE_NAMES.len() {
+            shared.wait_for_node(at);
+        }
+        Some(shared)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A command of a process on a node's machine.
+    fn command(&self, at: usize, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
+        command.args(arguments).env("TERRACE_STORE", self.path(NODE_NAMES[at])).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, at: usize, arguments: &[&str]) -> Output {
+        self.command(at, arguments).output().unwrap()
+    }
+
+    fn start_node(&mut self, at: usize, more: &[&str]) {
+        let mut command = self.command(at, &["node", "--no-listen", "--targets"]);
+        command.arg(self.path(&format!("{}-targets.toml", NODE_NAMES[at]))).args(more);
+        let log = fs::File::options().create(true).append(true).open(self.path("nodes.log")).unwrap();
+        self.nodes[at] = Some(Node(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()));
+    }
+
+    /// Waits until the processes of a node's machine can use the store.
+    fn wait_for_node(&mut self, at: usize) {
+        wait_until("a node serves", || {
+            let ended = self.nodes[at].as_mut().and_then(|node| node.0.try_wait().unwrap());
+            let said = || fs::read_to_string(self.path("nodes.log")).unwrap();
+            assert!(ended.is_none(), "node {} has ended:\n{}", NODE_NAMES[at], said());
+            self.run(at, &["status", "--json"]).status.success()
+        });
+    }
+
+    fn is_running(&self, at: usize) -> bool {
+        self.nodes[at].is_some()
+    }
+
+    /// Puts an object on a node, and returns whether that was acknowledged.
+    fn put(&self, at: usize, key: &str, bytes: &[u8]) -> bool {
+        let file = self.path("to-put");
+        fs::write(&file, bytes).unwrap();
+        let put = self.command(at, &["put", "--ack", "replicated"]).arg(&file).arg(key).output().unwrap();
+        put.status.success()
+    }
+
+    fn get(&self, at: usize, key: &str) -> Vec<u8> {
+        let got = self.run(at, &["cat", key]);
+        assert!(got.status.success(), "{key} on {}: {}", NODE_NAMES[at], String::from_utf8_lossy(&got.stderr));
+        got.stdout
+    }
+}
+
+fn told(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn free_ports() -> Vec<u16> {
+    let listeners: Vec<_> = NODE_NAMES.iter().map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
+    listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+}
+
+#[test]
+fn what_one_node_acknowledged_is_there_on_the_others() {
+    let Some(mut shared) = Shared::start("a store of three nodes") else { return };
+    let bytes: Vec<u8> = Random::new(1).bytes(2_500_000);
+    for round in 0..6 {
+        let (writer, reader) = (round % 3, (round + 1) % 3);
+        let key = format!("runs/{round}");
+        assert!(shared.put(writer, &key, &bytes[round..]));
+        assert!(shared.get(reader, &key) == bytes[round..], "the writer's call has returned");
+    }
+    told(&shared.run(2, &["mv", "runs/0", "renamed"]));
+    told(&shared.run(1, &["rm", "runs/1"]));
+    let listed = told(&shared.run(0, &["ls"]));
+    assert_eq!(listed.lines().collect::<Vec<_>>(), ["renamed", "runs/2", "runs/3", "runs/4", "runs/5"]);
+    // Each has two replicas on different nodes, and `locate` names these.
+    let located: serde_json::Value =
+        serde_json::from_str(&told(&shared.run(1, &["locate", "renamed", "--json"]))).unwrap();
+    for extent in located["extents"].as_array().unwrap() {
+        let nodes: Vec<&str> =
+            extent["replicas"].as_array().unwrap().iter().filter_map(|r| r["node"].as_str()).collect();
+        assert!(nodes.len() == 2 && nodes[0] != nodes[1], "{extent}");
+    }
+    // A command without a node is told what to do.
+    shared.nodes[2] = None;
+    let refused = shared.run(2, &["ls"]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("terrace node"), "{message}");
+    // Operations on one machine's files are refused.
+    let refused = shared.run(0, &["rebuild"]);
+    assert!(!refused.status.success(), "{}", String::from_utf8_lossy(&refused.stdout));
+}
+
+/// `TERRACE_NODE_KILLS` is the number of kills.
+#[test]
+fn killed_nodes_and_servers_lose_nothing_that_was_replicated() {
+    let Some(mut shared) = Shared::start("a store whose nodes are killed") else { return };
+    let (seed, kills) = (number("TERRACE_SEED", 1), number("TERRACE_NODE_KILLS", 5));
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let mut kept: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    // Puts that were not acknowledged. They may have been carried out, even after later ones.
+    let mut open: Vec<(String, Vec<u8>)> = Vec::new();
+    let (mut acknowledged, mut refused) = (0, 0);
+    for round in 0..kills {
+        let victim = random.below(3) as usize;
+        if random.once_in(3) {
+            let member = random.below(MEMBER_COUNT as u64) as usize;
+            shared.etcd.kill(member);
+            shared.etcd.start_again();
+        } else {
+            shared.nodes[victim] = None;
+        }
+        for _ in 0..4 {
+            let at = random.below(3) as usize;
+            if !shared.is_running(at) {
+                continue;
+            }
+            let key = format!("k{}", random.below(12));
+            let length = random.below(MAX_OBJECT_BYTES) as usize;
+            let bytes = random.bytes(length);
+            if shared.put(at, &key, &bytes) {
+                kept.insert(key, bytes);
+                acknowledged += 1;
+            } else {
+                open.push((key, bytes));
+                refused += 1;
+            }
+        }
+        let at = (0..3).find(|at| shared.is_running(*at)).unwrap();
+        for (key, bytes) in &kept {
+            let got = shared.get(at, key);
+            assert!(
+                got == *bytes || open.contains(&(key.clone(), got)),
+                "round {round}, seed {seed}: {key} on {}",
+                NODE_NAMES[at]
+            );
+        }
+        if !shared.is_running(victim) {
+            thread::sleep(Duration::from_millis(random.below(500)));
+            shared.start_node(victim, &[]);
+            shared.wait_for_node(victim);
+        }
+    }
+    println!("{kills} kills, {acknowledged} puts acknowledged, {refused} not");
+    assert!(acknowledged > 0);
+    told(&shared.run(0, &["sync"]));
+    for (at, name) in NODE_NAMES.iter().enumerate() {
+        for (key, bytes) in &kept {
+            let got = shared.get(at, key);
+            assert!(got == *bytes || open.contains(&(key.clone(), got)), "seed {seed}: {key} on {name}");
+        }
+    }
+    told(&shared.run(1, &["scrub"]));
+}
