@@ -72,7 +72,7 @@ python: target/python/installed ## the Python package as a wheel, target/wheels
 	@ls target/wheels/*.whl
 
 python-installed: target/python/installed
-	$(CARGO) build --bins
+	$(CARGO) build --bins $(FEATURES)
 	rm -rf target/wheels/dev
 	$(MATURIN) --profile dev --quiet --out target/wheels/dev
 	$(WHEEL) target/wheels/dev/*.whl
@@ -114,17 +114,18 @@ mpi-test: mpi-installed ## dumps of real MPI ranks; clippy for what needs MPI
 	$(CARGO) clippy $(MPI) --all-targets -- -D warnings
 	timeout 600 $(CARGO) test $(MPI)
 
-ORDER_IN_ETCD = -p terrace-order -p terrace-member --features terrace-order/etcd,terrace-member/etcd
-etcd-test: packages etcd ## a log that nodes share, on three members of etcd; clippy for what needs its client
-	$(CARGO) clippy $(ORDER_IN_ETCD) --all-targets -- -D warnings
-	timeout 600 $(CARGO) test $(ORDER_IN_ETCD)
+IN_ETCD = --features terrace-cli/cluster,terrace-order/etcd,terrace-member/etcd
+etcd-test: packages etcd ## stores that nodes share, whose log three members of etcd keep
+	timeout 600 $(CARGO) test --workspace $(IN_ETCD) --test etcd --test cluster
 
-test: needed-by-tests servers tools ## every test, the long ones at a tenth of their counts; the demo
-	$(CARGO) build --bins --examples
-	$(CARGO) test --workspace
+# The same features for all builds, so that things compile once.
+test: export FEATURES = $(IN_ETCD)
+test: needed-by-tests servers tools etcd ## every test, the long ones at a tenth of their counts; the demo
+	$(CARGO) build --bins --examples $(FEATURES)
+	$(CARGO) test --workspace $(FEATURES)
+	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
 	$(MAKE) python-test
 	$(MAKE) mpi-test
-	$(MAKE) etcd-test
 	demo/run > /dev/null
 
 GOLDEN := TERRACE_WRITE_GOLDEN=1 TERRACE_LOG_FILE=1024 TERRACE_STAGE_BYTES=65536
@@ -193,7 +194,7 @@ soak: python-installed memcheck deny etcd ## the long counts: kills, faults, pow
 	TERRACE_POWER=1000 $(CARGO) test -p terrace-stream --test power -- --nocapture
 	TERRACE_REMOVALS=1000 $(CARGO) test -p terrace-stream --test dropped -- --nocapture
 	TERRACE_RUNS=3000 $(CARGO) test -p terrace-order --test simulation -- --nocapture
-	TERRACE_FAULTS=200 TERRACE_COUNTS=3000 $(CARGO) test $(ORDER_IN_ETCD) --test etcd -- --nocapture
+	TERRACE_FAULTS=200 TERRACE_COUNTS=3000 TERRACE_NODE_KILLS=300 $(CARGO) test --workspace $(IN_ETCD) --test etcd --test cluster -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	$(PYTEST) -s tests/test_zarr_types.py
 	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py

@@ -110,18 +110,20 @@ impl Shared {
 
     fn start_node(&mut self, at: usize, more: &[&str]) {
         let mut command = self.command(at, &["node", "--no-listen", "--targets"]);
-        command.arg(self.path(&format!("{}-targets.toml", NODE_NAMES[at]))).args(more);
+        command.arg(self.path(&format!("{}-targets.toml", NODE_NAMES[at]))).args(more).env("TERRACE_LOG", "info");
         let log = fs::File::options().create(true).append(true).open(self.path("nodes.log")).unwrap();
         self.nodes[at] = Some(Node(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()));
     }
 
-    /// Waits until the processes of a node's machine can use the store.
+    /// Waits until the processes of a node's machine can use the store, and reach all targets.
     fn wait_for_node(&mut self, at: usize) {
         wait_until("a node serves", || {
             let ended = self.nodes[at].as_mut().and_then(|node| node.0.try_wait().unwrap());
             let said = || fs::read_to_string(self.path("nodes.log")).unwrap();
             assert!(ended.is_none(), "node {} has ended:\n{}", NODE_NAMES[at], said());
-            self.run(at, &["status", "--json"]).status.success()
+            let status = self.run(at, &["status", "--json"]);
+            // The socket is there before the node's target is.
+            status.status.success() && String::from_utf8_lossy(&status.stdout).contains("\"state\":\"ok\"")
         });
     }
 
@@ -129,16 +131,25 @@ impl Shared {
         self.nodes[at].is_some()
     }
 
-    /// Puts an object on a node, and returns whether that was acknowledged.
-    fn put(&self, at: usize, key: &str, bytes: &[u8]) -> bool {
-        let file = self.path("to-put");
+    /// Begins to put an object on a node's machine.
+    fn begin_put(&self, at: usize, key: &str, bytes: &[u8]) -> Child {
+        let file = self.path(&format!("{}-to-put", NODE_NAMES[at]));
         fs::write(&file, bytes).unwrap();
-        let put = self.command(at, &["put", "--ack", "replicated"]).arg(&file).arg(key).output().unwrap();
-        put.status.success()
+        let mut put = self.command(at, &["put", "--ack", "replicated"]);
+        put.arg(&file).arg(key).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Puts an object, and returns whether that was acknowledged.
+    fn put(&self, at: usize, key: &str, bytes: &[u8]) -> bool {
+        self.begin_put(at, key, bytes).wait().unwrap().success()
     }
 
     fn get(&self, at: usize, key: &str) -> Vec<u8> {
         let got = self.run(at, &["cat", key]);
+        if !got.status.success() {
+            println!("{}", String::from_utf8_lossy(&self.run(at, &["locate", key]).stdout));
+            println!("{}", fs::read_to_string(self.path("nodes.log")).unwrap());
+        }
         assert!(got.status.success(), "{key} on {}: {}", NODE_NAMES[at], String::from_utf8_lossy(&got.stderr));
         got.stdout
     }
@@ -198,7 +209,16 @@ fn killed_nodes_and_servers_lose_nothing_that_was_replicated() {
     let mut open: Vec<(String, Vec<u8>)> = Vec::new();
     let (mut acknowledged, mut refused) = (0, 0);
     for round in 0..kills {
+        // Each node's machine puts an object, and one node or one server is killed meanwhile.
         let victim = random.below(3) as usize;
+        let writers: Vec<_> = (0..NODE_NAMES.len())
+            .map(|at| {
+                let (key, length) = (format!("k{at}-{}", random.below(6)), random.below(MAX_OBJECT_BYTES) as usize);
+                let bytes = random.bytes(length);
+                (shared.begin_put(at, &key, &bytes), key, bytes)
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(random.below(400)));
         if random.once_in(3) {
             let member = random.below(MEMBER_COUNT as u64) as usize;
             shared.etcd.kill(member);
@@ -206,15 +226,13 @@ fn killed_nodes_and_servers_lose_nothing_that_was_replicated() {
         } else {
             shared.nodes[victim] = None;
         }
-        for _ in 0..4 {
-            let at = random.below(3) as usize;
-            if !shared.is_running(at) {
-                continue;
+        for (mut put, key, bytes) in writers {
+            // Its node may be the dead one. It would wait for another one.
+            if !shared.is_running(victim) && key.starts_with(&format!("k{victim}")) && put.try_wait().unwrap().is_none()
+            {
+                put.kill().unwrap();
             }
-            let key = format!("k{}", random.below(12));
-            let length = random.below(MAX_OBJECT_BYTES) as usize;
-            let bytes = random.bytes(length);
-            if shared.put(at, &key, &bytes) {
+            if put.wait().unwrap().success() {
                 kept.insert(key, bytes);
                 acknowledged += 1;
             } else {

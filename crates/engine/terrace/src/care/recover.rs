@@ -23,20 +23,22 @@ struct Emptied<'a> {
     device: &'a Device,
     /// The frames that a service lists. None for a directory, which is asked for each frame.
     left: Option<HashSet<Place>>,
+    /// The last commit before they were listed. Frames of later ones may be there and not be listed.
+    listed_at: u64,
 }
 
 impl Emptied<'_> {
     /// Lists the frames of a service. None if the listing fails: the target then stays noted as empty.
-    fn look(device: &Device) -> Option<Emptied<'_>> {
+    fn look(device: &Device, listed_at: u64) -> Option<Emptied<'_>> {
         if !device.capabilities.remote {
-            return Some(Emptied { device, left: None });
+            return Some(Emptied { device, left: None, listed_at });
         }
         let mut left = HashSet::new();
         let scanned = device.target.scan(&mut |place, _| {
             left.insert(place);
         });
         match scanned {
-            Ok(()) => Some(Emptied { device, left: Some(left) }),
+            Ok(()) => Some(Emptied { device, left: Some(left), listed_at }),
             Err(error) => {
                 device.failed(&error);
                 None
@@ -78,7 +80,7 @@ impl Care {
 
     /// Returns the targets that were found empty, and whose lost replicas are not yet marked as pending.
     fn emptied(&self) -> impl Iterator<Item = &Device> {
-        self.tiers.devices.iter().filter(|device| device.target.is_new())
+        self.tiers.devices.iter().filter(|device| self.tiers.is_tended(device) && device.target.is_new())
     }
 
     /// Checks all targets, even those that are known to be away, and marks the replicas on emptied ones as pending. Returns
@@ -107,7 +109,8 @@ impl Care {
     /// Marks missing replicas as pending: those on emptied targets, and those of the `doubts`. After a restart of the
     /// machine it also checks the replicas on volatile directories, whose files may exist and be empty.
     fn owe_what_is_gone(&self, doubts: &HashSet<FrameId>, is_restarted: bool) -> Result<()> {
-        let emptied: Vec<Emptied<'_>> = self.emptied().filter_map(Emptied::look).collect();
+        let last = self.catalog.tail()?.sequence;
+        let emptied: Vec<Emptied<'_>> = self.emptied().filter_map(|device| Emptied::look(device, last)).collect();
         let is_volatile =
             |device: &&Device| is_restarted && !device.capabilities.remote && !self.tiers.tier(device).persistent;
         let volatile: Vec<&Device> = self.tiers.devices.iter().filter(is_volatile).collect();
@@ -122,6 +125,7 @@ impl Care {
                 let is_gone_from = |emptied: &Emptied<'_>| match &emptied.left {
                     // Asking a service for each frame is slow. So only frames that have no replica elsewhere are asked for.
                     Some(left) if left.contains(&replica.place) => false,
+                    Some(_) if self.is_newer(replica, emptied.listed_at) => is_gone(),
                     Some(_) => extent.replicas.iter().any(|other| on_emptied(other).is_none()) || is_gone(),
                     None => is_gone(),
                 };
@@ -136,6 +140,13 @@ impl Care {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a commit after `sequence` may have named the frame of a replica.
+    fn is_newer(&self, replica: &Replica, sequence: u64) -> bool {
+        let known = self.catalog.segment(replica.target, replica.place.segment);
+        // If it cannot be read, the frame is asked for.
+        known.map_or(true, |segment| segment.is_some_and(|live| live.sequence > sequence))
     }
 
     fn held_something<'a>(&self, mut devices: impl Iterator<Item = &'a Device>) -> Result<bool> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use terrace_catalog::TargetId;
 use terrace_plan::snapshot::TierSet;
@@ -37,6 +37,8 @@ pub struct Tiers {
     pub tiers: Vec<Tier>,
     /// All their targets, in the tiers' order.
     pub devices: Vec<Device>,
+    /// The node whose targets this process compares with the catalog. None: all targets. Set before other threads use the store.
+    tended: OnceLock<String>,
     /// The index in `devices` of the target with each number.
     index: Vec<Option<usize>>,
 }
@@ -68,7 +70,18 @@ impl Tiers {
         for (at, device) in devices.iter().enumerate() {
             index[usize::from(device.id)] = Some(at);
         }
-        Ok(Tiers { tiers, devices, index })
+        Ok(Tiers { tiers, devices, tended: OnceLock::new(), index })
+    }
+
+    /// Leaves it to the other nodes that share the store to compare their targets with the catalog.
+    pub fn tend_only(&self, node: &str) {
+        // The first one stays.
+        let _ = self.tended.set(node.to_owned());
+    }
+
+    /// Returns whether this process compares a target with the catalog.
+    pub fn is_tended(&self, device: &Device) -> bool {
+        self.tended.get().is_none_or(|node| device.node.as_ref() == Some(node))
     }
 
     /// Returns the index of a target in `devices`.

@@ -99,6 +99,7 @@ fn made_once() {
 /// Opens a store whose log several nodes share. `catalog` is that of the node, in its process; other processes read it, and ask the node
 /// for changes.
 fn open_shared(dir: &Path, id: u64, catalog: Option<Arc<Catalog>>) -> Result<Engine> {
+    let is_node = catalog.is_some();
     let lock = lock_store(dir)?;
     boot::shared(dir, &lock)?;
     let catalog = match catalog {
@@ -112,10 +113,13 @@ fn open_shared(dir: &Path, id: u64, catalog: Option<Arc<Catalog>>) -> Result<Eng
     };
     catalog.catch_up()?;
     let (rules, trust, sole) = (Rules::read(dir)?, Trust::open(dir), take_sole(dir)?);
-    if let Some(cluster) = Cluster::read(dir)? {
-        note_others_made(dir, &rules.now(), &cluster)?;
+    let cluster = Cluster::read(dir)?;
+    if let Some(cluster) = &cluster {
+        note_others_made(dir, &rules.now(), cluster)?;
     }
     let engine = Engine::new(dir, Held { rules, trust, sole, lock }, catalog)?;
+    // Other processes than the node compare no target.
+    engine.tiers.tend_only(cluster.as_ref().filter(|_| is_node).map_or("", |cluster| &cluster.node));
     engine.locks.let_move(false);
     engine.mover.rules_begin();
     Ok(engine)
