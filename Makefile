@@ -3,7 +3,7 @@ CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := build
-.PHONY: needed needed-by-tests build demo test golden lint deny soak memcheck bench bench-quick bench-full measured install servers etcd etcd-test packages tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
+.PHONY: needed needed-by-tests build demo demo-cluster test golden lint deny soak memcheck bench bench-quick bench-full measured install servers etcd etcd-test packages tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
 
 needed:
 	@command -v $(CARGO) > /dev/null || { echo "Rust is missing: https://rustup.rs installs it, and takes the version of rust-toolchain.toml"; exit 1; }
@@ -146,6 +146,10 @@ deny: target/tools/bin/cargo-deny ## licences, origins and duplicates of the cra
 demo: needed ## what Terrace does, on made files or on those in DATA
 	$(CARGO) build --bins --examples
 	@demo/run $(DATA)
+
+demo-cluster: packages etcd ## one store on three nodes: writes on one, reads on another, kills one
+	$(CARGO) build --bins --examples $(IN_ETCD)
+	@demo/cluster
 
 install: needed ## the binary, into cargo's bin directory; with PREFIX: there, with the C library
 ifndef PREFIX

@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use cluster::{Cluster, MEMBER_COUNT};
+use terrace_testkit::guide::Guide;
 use terrace_testkit::{Random, skip, wait_until};
 
 const NODE_NAMES: [&str; 3] = ["a", "b", "c"];
@@ -195,6 +196,46 @@ fn what_one_node_acknowledged_is_there_on_the_others() {
     // Operations on one machine's files are refused.
     let refused = shared.run(0, &["rebuild"]);
     assert!(!refused.status.success(), "{}", String::from_utf8_lossy(&refused.stdout));
+}
+
+#[test]
+fn the_guide_to_clusters_works_as_it_says() {
+    let etcd = match Cluster::start(&[]) {
+        Ok(etcd) => etcd,
+        Err(missing) => return skip("the guide to clusters", &missing),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let below = |path: &str| folder.path().join(path).display().to_string();
+    for made in ["etc", "mnt", "srv", "runs"] {
+        fs::create_dir(below(made)).unwrap();
+    }
+    fs::write(below("etc/secret"), "the-secret-of-this-test").unwrap();
+    fs::set_permissions(below("etc/secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    for name in ["a.h5", "b.h5"] {
+        fs::write(folder.path().join("runs").join(name), Random::new(3).bytes(1_200_000)).unwrap();
+    }
+    let (ports, servers) = (free_ports(), etcd.ports().into_iter().map(|port| format!("127.0.0.1:{port}")));
+    let mut replaced = vec![
+        ("/etc/terrace", below("etc")),
+        ("/mnt/", below("mnt/")),
+        ("/srv/", below("srv/")),
+        ("etcd://127.0.0.1:2379", format!("etcd://{}", servers.collect::<Vec<_>>().join(","))),
+        ("s,/mnt/a/,/mnt/b/,", "s,/a/nvme,/b/nvme,".to_owned()),
+        ("s,/mnt/a/,/mnt/c/,", "s,/a/nvme,/c/nvme,".to_owned()),
+        ("s/5701/5702/", format!("s/{}/{}/", ports[0], ports[1])),
+        ("s/5701/5703/", format!("s/{}/{}/", ports[0], ports[2])),
+    ];
+    for (shown, port) in ["127.0.0.1:5701", "127.0.0.1:5702", "127.0.0.1:5703"].into_iter().zip(&ports) {
+        replaced.push((shown, format!("127.0.0.1:{port}")));
+    }
+    for (shown, port) in
+        ["http://127.0.0.1:5701", "http://127.0.0.1:5702", "http://127.0.0.1:5703"].into_iter().zip(&ports)
+    {
+        replaced.push((shown, format!("http://127.0.0.1:{port}")));
+    }
+    let programs = Path::new(env!("CARGO_BIN_EXE_terrace")).parent().unwrap();
+    let ran = Guide { name: "cluster.md", folder: folder.path(), programs, replaced: &replaced, before: &|_| {} }.run();
+    assert!(ran > 12, "only {ran} commands were found");
 }
 
 /// `TERRACE_NODE_KILLS` is the number of kills.

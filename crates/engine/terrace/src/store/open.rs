@@ -100,17 +100,18 @@ fn made_once() {
 /// for changes.
 fn open_shared(dir: &Path, id: u64, catalog: Option<Arc<Catalog>>) -> Result<Engine> {
     let is_node = catalog.is_some();
-    let lock = lock_store(dir)?;
-    boot::shared(dir, &lock)?;
-    let catalog = match catalog {
-        Some(catalog) => catalog,
+    let (catalog, lock) = match catalog {
+        Some(catalog) => (catalog, lock_store(dir)?),
         None => {
+            // Before the lock: a node that is just starting may need it alone.
             let client = Client::connect(dir, id, LOG_PATIENCE).map_err(of_log)?;
+            let lock = lock_store(dir)?;
             let catalog = Arc::new(Catalog::open(&dir.join("catalog"), Log::open(&dir.join("log"), id)?)?);
             catalog.share(Box::new(client));
-            catalog
+            (catalog, lock)
         }
     };
+    boot::shared(dir, &lock)?;
     catalog.catch_up()?;
     let (rules, trust, sole) = (Rules::read(dir)?, Trust::open(dir), take_sole(dir)?);
     let cluster = Cluster::read(dir)?;

@@ -57,7 +57,7 @@ impl SharedNode {
         let lock = lock_store(dir)?;
         let mark = boot::read_mark(dir)?;
         if !mark.is_trusted() {
-            boot::alone(dir, &lock)?;
+            boot::alone_unless(dir, &lock, || Ok(false))?;
             // The log has all of it.
             boot::forget_catalog(dir)?;
         }
