@@ -24,10 +24,7 @@ impl FromStr for LogAddress {
 
     fn from_str(text: &str) -> Result<LogAddress, String> {
         let wrong = || format!("{text:?} is no address of a log; write etcd://HOST:PORT,HOST:PORT/STORE");
-        let (scheme, rest) = match text.strip_prefix("etcds://") {
-            Some(rest) => ("https", rest),
-            None => ("http", text.strip_prefix("etcd://").ok_or_else(wrong)?),
-        };
+        let rest = text.strip_prefix("etcd://").ok_or_else(wrong)?;
         let (hosts, store) = rest.split_once('/').unwrap_or((rest, ""));
         let is_host = |host: &str| host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         if !hosts.split(',').all(is_host) {
@@ -37,7 +34,7 @@ impl FromStr for LogAddress {
             "" => None,
             id => Some(u64::from_str_radix(id, 16).map_err(|_| wrong())?),
         };
-        Ok(LogAddress { servers: hosts.split(',').map(|host| format!("{scheme}://{host}")).collect(), store })
+        Ok(LogAddress { servers: hosts.split(',').map(|host| format!("http://{host}")).collect(), store })
     }
 }
 
@@ -46,8 +43,7 @@ impl LogAddress {
     fn of(cluster: &Cluster, store: u64) -> String {
         let hosts: Vec<&str> =
             cluster.servers.iter().filter_map(|server| server.split_once("://")).map(|(_, host)| host).collect();
-        let scheme = if cluster.servers.iter().any(|server| server.starts_with("https")) { "etcds" } else { "etcd" };
-        format!("{scheme}://{}/{store:016x}", hosts.join(","))
+        format!("etcd://{}/{store:016x}", hosts.join(","))
     }
 }
 

@@ -228,11 +228,15 @@ impl Catalog {
         self.tail_in(&env, &txn)
     }
 
-    /// The last commit that a sync mark covers; with a shared log, the last one up to which all persistent targets are synced.
+    /// The last commit that a sync mark covers; with a shared log, the last one up to which the persistent targets of all nodes that are
+    /// there are synced.
     pub fn synced(&self) -> Result<u64> {
         if self.is_shared() {
-            let served = self.all_served()?.into_iter().filter(|(_, served)| served.persistent);
-            return Ok(served.map(|(_, served)| served.synced).min().unwrap_or(0));
+            let live = self.members()?;
+            let is_there = |incarnation| live.iter().any(|(known, _)| *known == incarnation);
+            let served = self.all_served()?.into_iter().map(|(_, served)| served);
+            let synced = served.filter(|served| served.persistent && is_there(served.incarnation)).map(|s| s.synced);
+            return Ok(synced.min().unwrap_or(0));
         }
         let env = self.env()?;
         let txn = env.read_txn()?;

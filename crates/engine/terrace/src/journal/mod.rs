@@ -7,6 +7,8 @@ mod snapshot;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use terrace_catalog::log::{self, Reach, Tail};
 use terrace_catalog::{Catalog, Edit};
@@ -17,6 +19,10 @@ use crate::home::{find_remounted, refuse};
 
 /// Copies of the log are kept on this many persistent targets.
 const LOG_COPIES: usize = 3;
+
+/// How long a sync waits for the marks of other nodes, which make one about once a second.
+const MAX_MARK_WAIT: Duration = Duration::from_secs(3);
+const MARK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Makes commits durable, with the frames that they name, and keeps copies of the log.
 pub struct Journal {
@@ -77,6 +83,16 @@ impl Journal {
         Ok(())
     }
 
+    /// Waits for a moment until all nodes have noted in the shared log that their targets are synced. The bytes are, even if a node does
+    /// not say so in time.
+    fn wait_for_marks(&self, sequence: u64) -> Result<()> {
+        let until = Instant::now() + MAX_MARK_WAIT;
+        while self.catalog.synced()? < sequence && Instant::now() < until {
+            thread::sleep(MARK_POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
     /// Syncs the segments of a target to which commits after `synced` have added frames.
     pub fn sync_target(&self, device: &Device, synced: u64) -> io::Result<()> {
         let dirty = self.dirty_segments(device, synced).map_err(|e| io::Error::other(e.to_string()))?;
@@ -99,7 +115,9 @@ impl Journal {
     /// the marked commits any more.
     pub fn mark_synced(&self) -> Result<()> {
         if self.catalog.is_shared() {
-            return self.sync_shared();
+            let sequence = self.catalog.tail()?.sequence;
+            self.sync_shared()?;
+            return self.wait_for_marks(sequence);
         }
         let sequence = self.last_lasting()?;
         self.sync_files()?;
