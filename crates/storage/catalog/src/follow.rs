@@ -58,6 +58,20 @@ impl Catalog {
         self.read_record(&keys::outcome(session, number), "the outcome of a change")
     }
 
+    /// Returns the sessions that have begun and not ended.
+    pub fn sessions(&self) -> Result<Vec<u64>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let keys = env.records.prefix_iter(&txn, &[keys::SESSION_LETTER])?;
+        let mut sessions: Vec<u64> = Vec::new();
+        for entry in keys {
+            sessions.extend(keys::number(entry?.0, 1));
+        }
+        // The outcomes of a session follow it.
+        sessions.dedup();
+        Ok(sessions)
+    }
+
     /// Carries out the records that come after those carried out before, the first of them at `slot`, in one transaction. Returns
     /// the verdicts of the steps of each record.
     ///

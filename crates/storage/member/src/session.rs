@@ -11,7 +11,7 @@ use crate::error::{MemberError, Result};
 use crate::state::{BEGIN_NUMBER, END_NUMBER, Outcome, Shared, State};
 
 /// The bits of a session's number below the short number of the incarnation that began it.
-const SESSION_COUNTER_BITS: u32 = 40;
+pub const SESSION_COUNTER_BITS: u32 = 40;
 
 /// The changes of one client. They are carried out in the order in which they are asked for.
 pub struct Session {

@@ -78,6 +78,8 @@ pub struct State {
     pub outcomes: HashMap<(u64, u64), Option<Outcome>>,
     /// The targets that this node serves.
     pub targets: Vec<OwnTarget>,
+    /// Sessions of incarnations that are over, as the keeper first saw them.
+    pub orphans: HashMap<u64, Instant>,
     /// A commit for the floor, and the time when all nodes had it.
     pub next_floor: Option<(Instant, u64)>,
     /// How far the catalog has followed the log.
