@@ -198,7 +198,7 @@ soak: python-installed memcheck deny etcd ## the long counts: kills, faults, pow
 	TERRACE_POWER=1000 $(CARGO) test -p terrace-stream --test power -- --nocapture
 	TERRACE_REMOVALS=1000 $(CARGO) test -p terrace-stream --test dropped -- --nocapture
 	TERRACE_RUNS=3000 $(CARGO) test -p terrace-order --test simulation -- --nocapture
-	TERRACE_FAULTS=200 TERRACE_COUNTS=3000 TERRACE_NODE_KILLS=300 $(CARGO) test --workspace $(IN_ETCD) --test etcd --test cluster -- --nocapture
+	TERRACE_FAULTS=200 TERRACE_COUNTS=3000 TERRACE_NODE_KILLS=100 $(CARGO) test --workspace $(IN_ETCD) --test etcd --test cluster -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	$(PYTEST) -s tests/test_zarr_types.py
 	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py

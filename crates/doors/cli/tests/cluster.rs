@@ -254,7 +254,7 @@ fn killed_nodes_and_servers_lose_nothing_that_was_replicated() {
         let victim = random.below(3) as usize;
         let writers: Vec<_> = (0..NODE_NAMES.len())
             .map(|at| {
-                let (key, length) = (format!("k{at}-{}", random.below(6)), random.below(MAX_OBJECT_BYTES) as usize);
+                let (key, length) = (format!("k{at}-{}", random.below(20)), random.below(MAX_OBJECT_BYTES) as usize);
                 let bytes = random.bytes(length);
                 (shared.begin_put(at, &key, &bytes), key, bytes)
             })
@@ -282,13 +282,9 @@ fn killed_nodes_and_servers_lose_nothing_that_was_replicated() {
             }
         }
         let at = (0..3).find(|at| shared.is_running(*at)).unwrap();
-        for (key, bytes) in &kept {
-            let got = shared.get(at, key);
-            assert!(
-                got == *bytes || open.contains(&(key.clone(), got)),
-                "round {round}, seed {seed}: {key} on {}",
-                NODE_NAMES[at]
-            );
+        // An object whose put was not acknowledged may have its only replica on the dead node.
+        for (key, bytes) in kept.iter().filter(|(key, _)| open.iter().all(|(unsure, _)| unsure != *key)) {
+            assert!(shared.get(at, key) == *bytes, "round {round}, seed {seed}: {key} on {}", NODE_NAMES[at]);
         }
         if !shared.is_running(victim) {
             thread::sleep(Duration::from_millis(random.below(500)));
