@@ -92,7 +92,11 @@ pub fn join(dir: &Path, log: &LogAddress, part: &NodePart) -> Result<()> {
         .context("the address names no store; write etcd://HOST:PORT/STORE as `terrace init --cluster` printed it")?;
     let cluster = part.with(log)?;
     match Cluster::read(dir)? {
-        None => Ok(Store::init_node(dir, id, &cluster)?),
+        None => {
+            // A wrong address must not leave a directory behind.
+            open_log(&cluster, id)?;
+            Ok(Store::init_node(dir, id, &cluster)?)
+        }
         Some(known) if known == cluster => Ok(()),
         Some(_) => bail!("{} belongs to another node or log; name another directory", path_name(dir)),
     }

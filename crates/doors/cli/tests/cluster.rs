@@ -40,6 +40,8 @@ struct Shared {
     folder: tempfile::TempDir,
     etcd: Cluster,
     nodes: Vec<Option<Node>>,
+    /// The address of its log.
+    log: String,
 }
 
 impl Shared {
@@ -53,7 +55,7 @@ impl Shared {
             }
         };
         let folder = tempfile::tempdir().unwrap();
-        let mut shared = Shared { folder, etcd, nodes: NODE_NAMES.map(|_| None).into() };
+        let mut shared = Shared { folder, etcd, nodes: NODE_NAMES.map(|_| None).into(), log: String::new() };
         let secret = shared.path("secret");
         fs::write(&secret, "the-secret-of-this-test").unwrap();
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
@@ -84,6 +86,7 @@ impl Shared {
         let made = init.arg("--config").arg(config).arg("--snapshots").arg(&snapshots).output().unwrap();
         let made: serde_json::Value = serde_json::from_str(&told(&made)).unwrap();
         let log = made["log"].as_str().unwrap();
+        shared.log = log.to_owned();
         for (at, name) in NODE_NAMES.iter().enumerate() {
             let join = ["--join", log, "--name", name, "--snapshots", snapshots.to_str().unwrap()];
             shared.start_node(at, if at == 0 { &[] } else { &join });
@@ -193,9 +196,30 @@ fn what_one_node_acknowledged_is_there_on_the_others() {
     let refused = shared.run(2, &["ls"]);
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && message.contains("terrace node"), "{message}");
-    // Operations on one machine's files are refused.
-    let refused = shared.run(0, &["rebuild"]);
-    assert!(!refused.status.success(), "{}", String::from_utf8_lossy(&refused.stdout));
+    // What would harm the other nodes is refused, also where no node runs.
+    for (at, arguments) in [
+        (0, ["rebuild", "--salvage"].as_slice()),
+        (0, &["prune", "--force"]),
+        (2, &["destroy", "--force"]),
+        (2, &["tiers", "renew", "disk"]),
+        (0, &["drain", "disk"]),
+    ] {
+        let refused = shared.run(at, arguments);
+        assert!(!refused.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&refused.stdout));
+    }
+    assert!(shared.get(0, "renamed") == bytes && shared.get(1, "renamed") == bytes);
+    // The last node's target is empty when it comes back.
+    fs::remove_dir_all(shared.path("c-disk")).unwrap();
+    fs::remove_dir_all(shared.path("c")).unwrap();
+    let (log, snapshots) = (shared.log.clone(), shared.path("snapshots"));
+    shared.start_node(2, &["--join", &log, "--name", "c", "--snapshots", snapshots.to_str().unwrap()]);
+    shared.wait_for_node(2);
+    for at in 0..NODE_NAMES.len() {
+        let put = shared.command(at, &["put", "--ack", "durable"]).arg(shared.path("a-to-put")).arg("again").output();
+        told(&put.unwrap());
+    }
+    told(&shared.run(2, &["repair"]));
+    assert!(shared.get(2, "runs/5") == bytes[5..]);
 }
 
 #[test]
@@ -206,7 +230,7 @@ fn the_guide_to_clusters_works_as_it_says() {
     };
     let folder = tempfile::tempdir().unwrap();
     let below = |path: &str| folder.path().join(path).display().to_string();
-    for made in ["etc", "mnt", "srv", "runs"] {
+    for made in ["etc", "mnt", "mnt/pfs", "srv", "runs"] {
         fs::create_dir(below(made)).unwrap();
     }
     fs::write(below("etc/secret"), "the-secret-of-this-test").unwrap();

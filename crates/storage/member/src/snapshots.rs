@@ -15,10 +15,13 @@ use crate::error::{MemberError, Result};
 pub struct SnapshotFolder(PathBuf);
 
 impl SnapshotFolder {
-    /// Uses this folder, which is created if it is missing.
+    /// Uses this folder. It is created if it is missing, but the one that it lies in must be there: a folder of a file system that is not
+    /// mounted would be another one on each node.
     pub fn new(folder: &Path) -> io::Result<SnapshotFolder> {
-        fs::create_dir_all(folder)?;
-        Ok(SnapshotFolder(folder.to_owned()))
+        match fs::create_dir(folder) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+            _ => Ok(SnapshotFolder(folder.to_owned())),
+        }
     }
 
     /// Writes a snapshot of a node's catalog, durably, instead of its last one, and returns its description for the log.

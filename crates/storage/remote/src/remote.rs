@@ -47,8 +47,11 @@ pub struct Remote {
 
 /// The known state of the contents. They get another incarnation when frames that were not synced may be gone.
 struct Contents {
-    /// Holds the incarnation that the catalog was last compared with.
-    file: PathBuf,
+    /// Holds the incarnation that the catalog was last compared with. None if another node compares it: then the first one that this process
+    /// meets counts, so that frames of this process that are gone fail its syncs.
+    file: Option<PathBuf>,
+    /// That first one, if there is no file; 0 for none. Relaxed, as below.
+    first: AtomicU64,
     /// The incarnation in the node's last answer, and the one of the last whole scan; 0 for none. Relaxed: each stands alone.
     seen: AtomicU64,
     scanned: AtomicU64,
@@ -56,11 +59,18 @@ struct Contents {
 
 impl Contents {
     fn trusted(&self) -> Option<u64> {
-        u64::from_str_radix(fs::read_to_string(&self.file).ok()?.trim(), 16).ok()
+        match &self.file {
+            Some(file) => u64::from_str_radix(fs::read_to_string(file).ok()?.trim(), 16).ok(),
+            None => Some(self.first.load(Ordering::Relaxed)).filter(|first| *first != 0),
+        }
     }
 
     fn trust(&self, incarnation: u64) -> io::Result<()> {
-        match replace_durably(&self.file, format!("{incarnation:016x}\n")) {
+        let Some(file) = &self.file else {
+            self.first.store(incarnation, Ordering::Relaxed);
+            return Ok(());
+        };
+        match replace_durably(file, format!("{incarnation:016x}\n")) {
             // Another thread, which replaces the file by way of the same one, was faster.
             Err(_) if self.trusted() == Some(incarnation) => Ok(()),
             replaced => replaced,
@@ -107,7 +117,12 @@ impl Remote {
             buffers: Buffers::default(),
             used: owner.used(),
             emptied: owner.emptied(),
-            contents: Contents { file: file("incarnation"), seen: AtomicU64::new(0), scanned: AtomicU64::new(0) },
+            contents: Contents {
+                file: (!owner.is_made_elsewhere()).then(|| file("incarnation")),
+                first: AtomicU64::new(0),
+                seen: AtomicU64::new(0),
+                scanned: AtomicU64::new(0),
+            },
             known: AtomicBool::new(false),
         })
     }
@@ -346,7 +361,10 @@ impl Target for Remote {
 
     fn forget_new(&self) -> io::Result<()> {
         // Only what was scanned was compared with the catalog.
-        let scanned = self.contents.scanned.swap(0, Ordering::Relaxed);
+        let mut scanned = self.contents.scanned.swap(0, Ordering::Relaxed);
+        if self.contents.file.is_none() {
+            scanned = self.contents.seen.load(Ordering::Relaxed);
+        }
         if scanned != 0 && self.contents.are_doubtful() {
             self.contents.trust(scanned)?;
         }

@@ -47,6 +47,9 @@ pub struct TargetOwner {
     pub ids: Arc<dyn Ids>,
 }
 
+/// The content of that file for a target that another node makes.
+const MADE_ELSEWHERE: &[u8] = b"by another node\n";
+
 /// The file in a store's directory that says that a target was made.
 pub fn made_note(dir: &Path, number: u16) -> PathBuf {
     dir.join(format!("target-{number}"))
@@ -78,6 +81,16 @@ impl TargetOwner {
     /// the marker, and the target would be unavailable.
     pub fn note_made(&self) -> io::Result<()> {
         if self.was_made() { Ok(()) } else { File::create(self.made_note())?.sync_all() }
+    }
+
+    /// Notes that another node that shares the store makes the target, and compares it with the catalog.
+    pub fn note_made_elsewhere(dir: &Path, number: u16) -> io::Result<()> {
+        std::fs::write(made_note(dir, number), MADE_ELSEWHERE)
+    }
+
+    /// Returns whether another node that shares the store makes the target, and compares it with the catalog.
+    pub fn is_made_elsewhere(&self) -> bool {
+        std::fs::read(self.made_note()).is_ok_and(|text| text == MADE_ELSEWHERE)
     }
 
     /// Forgets that the target was made. Call it just before the marker is removed: a target that was made and has no

@@ -75,7 +75,10 @@ impl Cluster {
 /// Refuses an operation that would change the store's directory only on this machine.
 pub fn refuse_if_shared(dir: &Path) -> Result<()> {
     match Cluster::read(dir)? {
-        Some(_) => Err(refuse(dir, "several nodes share this store, and this operation cannot be done on one of them")),
+        Some(_) => Err(refuse(
+            dir,
+            "several nodes share this store, and this operation could harm the others; it is for stores of one machine",
+        )),
         None => Ok(()),
     }
 }

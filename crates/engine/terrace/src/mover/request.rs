@@ -86,6 +86,11 @@ impl Mover {
     /// Carries out [`Store::drain`](crate::Store::drain).
     pub fn drain(&self, tier: &str) -> Result<Moved> {
         let level = self.tiers.level(tier)?;
+        if self.tiers.tiers.len() == 1 {
+            return Err(Error::Config(format!(
+                "{tier} is the only tier, so nothing can move off it; add another one first"
+            )));
+        }
         self.move_each(b"", |key, object, extent, edits, moved| {
             let leaves = |target: TargetId| self.tiers.device(target).is_ok_and(|d| d.tier == level);
             let (mut left, mut chosen) = (extent.clone(), Vec::new());

@@ -79,6 +79,7 @@ impl Store {
     /// [`Error::Config`] if there is no such tier; [`Error::Io`] if a target cannot be created, for example because its
     /// place has another marker. Then the tier is unchanged.
     pub fn renew_tier(dir: &Path, name: &str) -> Result<Store> {
+        refuse_if_shared(dir)?;
         check_identity(dir)?;
         let lock = lock_store(dir)?;
         boot::alone(dir, &lock)?;

@@ -18,7 +18,7 @@ use crate::care::Discard;
 use crate::config::{Config, TargetConfig, TierConfig};
 use crate::home::{
     DESTROYED_LINE, FORMAT_VERSION, MOUNTS_FILE, boot, check_id, describe_copy, find_original, lock_store, read_config,
-    read_state, refuse, write_file,
+    read_state, refuse, refuse_if_shared, write_file,
 };
 use crate::report::{RemainState, Remains, TargetRemains};
 use crate::{Error, Result, key};
@@ -80,6 +80,7 @@ impl Store {
     /// If the file `store` holds a wrong id. Without `force`, if the store holds objects, if they cannot be counted, or if a target is
     /// away. Then nothing is changed.
     pub fn destroy(dir: &Path, force: bool) -> Result<Remains> {
+        refuse_if_shared(dir)?;
         let (id, is_begun) = read_state(dir)?;
         let dir = &fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
         let mut remains = match is_begun {

@@ -1,7 +1,7 @@
 //! Opens a store. The threads of a process share one opening.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Weak};
 
@@ -13,6 +13,7 @@ use terrace_predict::Predictor;
 use terrace_system::fail;
 use terrace_system::reserve::Reserve;
 use terrace_system::{Locked, remove_leftovers};
+use terrace_tier::TargetOwner;
 
 use super::engine::{Engine, Held};
 use super::shared_node::{LOG_PATIENCE, SharedNode, of_log};
@@ -131,8 +132,8 @@ fn open_shared(dir: &Path, id: u64, catalog: Option<Arc<Catalog>>) -> Result<Eng
 fn note_others_made(dir: &Path, config: &Config, cluster: &Cluster) -> Result<()> {
     let targets = config.tiers.iter().flat_map(|tier| &tier.targets);
     for target in targets.filter(|target| target.node.as_ref() != Some(&cluster.node)) {
-        let note = terrace_tier::made_note(dir, target.number.unwrap_or_default());
-        File::create(&note).map_err(Error::io(format!("making {}", note.display())))?;
+        let noted = TargetOwner::note_made_elsewhere(dir, target.number.unwrap_or_default());
+        noted.map_err(Error::io(format!("writing into {}", dir.display())))?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::destroy::check_unused;
 use super::open::Opening;
 use crate::care::Survey;
 use crate::home::boot::{self, Mark};
-use crate::home::{StoreLock, check_identity, lock_store, read_config};
+use crate::home::{StoreLock, check_identity, lock_store, read_config, refuse_if_shared};
 use crate::report::Salvaged;
 use crate::{Error, Result};
 
@@ -32,6 +32,7 @@ struct Evidence {
 impl Evidence {
     /// Gathers the evidence. No other process may have the store open.
     fn gather(dir: &Path) -> Result<Evidence> {
+        refuse_if_shared(dir)?;
         let id = check_identity(dir)?;
         let lock = lock_store(dir)?;
         boot::alone(dir, &lock)?;
@@ -115,6 +116,7 @@ impl Store {
     /// # Errors
     /// [`Error::TooMuch`] if that is much, unless `force`.
     pub fn prune(&self, force: bool) -> Result<u64> {
+        refuse_if_shared(&self.engine.dir)?;
         self.alone(|engine| engine.care.sweep(force))
     }
 

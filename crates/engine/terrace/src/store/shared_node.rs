@@ -140,6 +140,12 @@ impl SharedNode {
         for target in self.own(store) {
             self.sync(store, target)?;
         }
+        // Their own nodes have compared them. This process acknowledges nothing, so it may go on with what is there now.
+        for device in store.engine.tiers.devices.iter().filter(|device| !store.engine.tiers.is_tended(device)) {
+            if device.target.is_new() {
+                device.target.forget_new().map_err(Error::io(format!("looking at {}", device.path.display())))?;
+            }
+        }
         Ok(())
     }
 

@@ -190,6 +190,13 @@ impl Client {
 
     fn error_of(&self, broken: Broken) -> MemberError {
         match broken {
+            Broken::Connection(cause) if cause.kind() == io::ErrorKind::WouldBlock => MemberError::NoNode {
+                path: self.address.shown(),
+                cause: io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "it takes connections, but does not answer in time; is it stopped?",
+                ),
+            },
             Broken::Connection(cause) => MemberError::NoNode { path: self.address.shown(), cause },
             Broken::Failed(Failure::Silent) => MemberError::Silent { waited: self.patience },
             Broken::Failed(Failure::Unknown { reason }) => MemberError::Undecided { reason },
