@@ -116,7 +116,7 @@ mpi-test: mpi-installed ## dumps of real MPI ranks; clippy for what needs MPI
 
 IN_ETCD = --features terrace-cli/cluster,terrace-order/etcd,terrace-member/etcd
 etcd-test: packages etcd ## stores that nodes share, whose log three members of etcd keep
-	timeout 600 $(CARGO) test --workspace $(IN_ETCD) --test etcd --test cluster
+	timeout 600 $(CARGO) test --workspace $(IN_ETCD) --test etcd --test cluster --test cluster_access
 
 # The same features for all builds, so that things compile once.
 test: export FEATURES = $(IN_ETCD)

@@ -36,6 +36,8 @@ pub enum Expect {
     /// In addition to the replica on the task's target, the frame has a synced one on a persistent target that a live node serves. Only
     /// the index of a shared log knows this; elsewhere it never holds.
     KeepsSynced { task: Task, key: Vec<u8> },
+    /// No frame of any object is on the target, and none is to be made there.
+    Unused(TargetId),
 }
 
 /// An extent with its pending replicas.
@@ -168,6 +170,9 @@ pub enum Edit {
         want: u8,
         extents: Vec<NewExtent>,
     },
+    /// Takes a target out of the store for good. What was freed there is forgotten, and from now on nothing is put there. A change must
+    /// expect it to be unused.
+    Retire { target: TargetId },
 }
 
 impl Edit {

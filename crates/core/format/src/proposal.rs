@@ -84,6 +84,27 @@ pub enum Step {
         /// The last of these commits.
         sequence: u64,
     },
+    /// A piece of a client's change that does not fit into a record. It is kept until the change is whole, or its session ends.
+    Piece {
+        /// The client's session.
+        session: u64,
+        /// The number of the change in the session.
+        number: u64,
+        /// The number of the piece, from 0.
+        piece: u32,
+        /// Its bytes.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// A client's change, whose encoded form the pieces before it are together.
+    Whole {
+        /// The client's session.
+        session: u64,
+        /// The number of the change in the session.
+        number: u64,
+        /// How many pieces there are.
+        pieces: u32,
+    },
 }
 
 /// Why bytes are no proposal that this version can carry out.
@@ -100,6 +121,28 @@ pub enum ProposalError {
 }
 
 impl Step {
+    /// Returns the steps that carry out a client's change: one, or several if it takes more than `most` bytes in a record. The last one
+    /// decides.
+    pub fn change(session: u64, number: u64, change: &Change, most: usize) -> Vec<Step> {
+        let step = Step::Change { session, number, change: change.clone() };
+        if step.encoded_len() <= most {
+            return vec![step];
+        }
+        // Encoding into memory fails for types without a known length only, and there are none.
+        let bytes = postcard::to_stdvec(change).unwrap_or_default();
+        let mut steps: Vec<Step> = (0..)
+            .zip(bytes.chunks(most.max(1)))
+            .map(|(piece, bytes)| Step::Piece { session, number, piece, bytes: bytes.to_vec() })
+            .collect();
+        steps.push(Step::Whole { session, number, pieces: steps.len() as u32 });
+        steps
+    }
+
+    /// Joins the pieces of a change. None if they are not those of a change that this version knows.
+    pub fn join(pieces: &[u8]) -> Option<Change> {
+        postcard::from_bytes(pieces).ok()
+    }
+
     /// Returns the number of bytes that it takes in a record.
     pub fn encoded_len(&self) -> usize {
         postcard::experimental::serialized_size(self).unwrap_or(usize::MAX)
@@ -170,6 +213,26 @@ mod tests {
             assert_eq!(Proposal::decode(&damaged, 1), Err(ProposalError::Damaged), "byte {at}");
             assert_eq!(Proposal::decode(&record[..at], 1), Err(ProposalError::Damaged), "{at} bytes");
         }
+    }
+
+    #[test]
+    fn a_change_of_several_steps_is_joined_again() {
+        let edits: Vec<Edit> = (0..100).map(|n| Edit::Remove { key: format!("key {n}").into_bytes() }).collect();
+        let change = Change { expect: Vec::new(), edits };
+        assert_eq!(
+            Step::change(9, 1, &change, usize::MAX),
+            [Step::Change { session: 9, number: 1, change: change.clone() }]
+        );
+        let steps = Step::change(9, 1, &change, 100);
+        let (last, pieces) = steps.split_last().expect("steps");
+        assert_eq!(last, &Step::Whole { session: 9, number: 1, pieces: pieces.len() as u32 });
+        let bytes = pieces.iter().flat_map(|piece| match piece {
+            Step::Piece { bytes, .. } => bytes.clone(),
+            step => unreachable!("{step:?}"),
+        });
+        let bytes: Vec<u8> = bytes.collect();
+        assert_eq!(Step::join(&bytes), Some(change));
+        assert_eq!(Step::join(&bytes[..bytes.len() - 1]), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use globset::{Glob, GlobMatcher};
 use terrace::WhatIf;
 use terrace_dump::flags::RestoreFlags;
 
+use crate::cluster;
 use crate::dataset::Dataset;
 use crate::dump::Dump;
 use crate::flush::Flush;
@@ -76,7 +77,18 @@ pub enum Command {
     /// Example: terrace node --listen 127.0.0.1:5641
     ///
     /// Example: terrace node --join etcd://10.0.0.1:2379/0123456789abcdef --name b
+    ///
+    /// Example: terrace node remove c
     Node(Node),
+    /// Show the nodes that share the store, or make their log again after it was lost.
+    ///
+    /// Example: terrace cluster status
+    ///
+    /// Example: terrace cluster recover --store /srv/a
+    Cluster {
+        #[command(subcommand)]
+        asked: cluster::Asked,
+    },
     /// Show how safe the data is, and what to do about it.
     ///
     /// Prints safe, working (the store needs only time), warning (you should act) or damaged, and the reasons. Exits with 0

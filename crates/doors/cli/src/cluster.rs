@@ -1,17 +1,22 @@
 //! Stores that several nodes share, and the address of their log.
 
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde_json::json;
-use terrace::{Cluster, Config, SharedNode, Store};
-use terrace_order::Order;
+use terrace::report::NodeTarget;
+use terrace::{Access, Cluster, Config, Consistency, SharedNode, Store};
+use terrace_order::{LogIdentity, OfferedSnapshot, Order, OrderError};
 
-use crate::output::{Show, path_name};
+use crate::output::{Show, count, name, path_name, size};
 
-/// The address of a log: `etcd://HOST:PORT,.../STORE`.
+#[cfg(not(feature = "cluster"))]
+const WITHOUT_CLUSTERS: &str =
+    "this terrace was built without shared stores; build one with `cargo build --features cluster`";
+
+/// The address of a log: `etcd://HOST:PORT,.../STORE`, or `etcds://` with TLS.
 #[derive(Clone)]
 pub struct LogAddress {
     servers: Vec<String>,
@@ -23,8 +28,13 @@ impl FromStr for LogAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<LogAddress, String> {
-        let wrong = || format!("{text:?} is no address of a log; write etcd://HOST:PORT,HOST:PORT/STORE");
-        let rest = text.strip_prefix("etcd://").ok_or_else(wrong)?;
+        let wrong =
+            || format!("{text:?} is no address of a log; write etcd://HOST:PORT,HOST:PORT/STORE, or etcds:// with TLS");
+        let secure = text.strip_prefix("etcds://");
+        let (scheme, rest) = match secure {
+            Some(rest) => ("https", rest),
+            None => ("http", text.strip_prefix("etcd://").ok_or_else(wrong)?),
+        };
         let (hosts, store) = rest.split_once('/').unwrap_or((rest, ""));
         let is_host = |host: &str| host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         if !hosts.split(',').all(is_host) {
@@ -34,7 +44,7 @@ impl FromStr for LogAddress {
             "" => None,
             id => Some(u64::from_str_radix(id, 16).map_err(|_| wrong())?),
         };
-        Ok(LogAddress { servers: hosts.split(',').map(|host| format!("http://{host}")).collect(), store })
+        Ok(LogAddress { servers: hosts.split(',').map(|host| format!("{scheme}://{host}")).collect(), store })
     }
 }
 
@@ -43,7 +53,8 @@ impl LogAddress {
     fn of(cluster: &Cluster, store: u64) -> String {
         let hosts: Vec<&str> =
             cluster.servers.iter().filter_map(|server| server.split_once("://")).map(|(_, host)| host).collect();
-        format!("etcd://{}/{store:016x}", hosts.join(","))
+        let is_secure = cluster.servers.iter().any(|server| server.starts_with("https://"));
+        format!("{}://{}/{store:016x}", if is_secure { "etcds" } else { "etcd" }, hosts.join(","))
     }
 }
 
@@ -56,13 +67,83 @@ pub struct NodePart {
     /// A folder that all nodes see, for snapshots of the catalog, for --join and --cluster. Without one, the log only grows.
     #[arg(long, value_name = "FOLDER")]
     snapshots: Option<PathBuf>,
+    /// Certificates of authorities, in PEM, by which the servers of an etcds:// address are checked.
+    #[arg(long, value_name = "FILE")]
+    etcd_ca: Option<PathBuf>,
+    /// This machine's certificate for etcd, in PEM.
+    #[arg(long, value_name = "FILE", requires = "etcd_key")]
+    etcd_certificate: Option<PathBuf>,
+    /// The key of that certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "etcd_certificate")]
+    etcd_key: Option<PathBuf>,
+    /// The name of a user of etcd.
+    #[arg(long, value_name = "NAME", requires = "etcd_password")]
+    etcd_user: Option<String>,
+    /// The file with that user's password.
+    #[arg(long, value_name = "FILE", requires = "etcd_user")]
+    etcd_password: Option<PathBuf>,
 }
 
 impl NodePart {
     fn with(&self, log: &LogAddress) -> Result<Cluster> {
         let node = self.name.clone().context("the node has no name; give --name NAME")?;
-        Ok(Cluster { servers: log.servers.clone(), node, snapshots: self.snapshots.clone() })
+        let whole =
+            |path: &Option<PathBuf>| path.as_deref().map(path::absolute).transpose().context("the working directory");
+        let access = Access {
+            authorities: whole(&self.etcd_ca)?,
+            certificate: whole(&self.etcd_certificate)?,
+            key: whole(&self.etcd_key)?,
+            user: self.etcd_user.clone(),
+            password: whole(&self.etcd_password)?,
+        };
+        let (servers, snapshots) = (log.servers.clone(), whole(&self.snapshots)?);
+        Ok(Cluster { servers, node, snapshots, consistency: Consistency::default(), access })
     }
+}
+
+/// What can be asked about the nodes of a store.
+#[derive(Subcommand)]
+pub enum Asked {
+    /// Show each node, whether it is there, and what its targets hold.
+    Status,
+    /// Make the shared log again from this machine's catalog, after etcd has lost it or was restored from an older copy.
+    ///
+    /// End all nodes first, and run this on the machine whose node has most records. A node that has more refuses to follow. The other
+    /// nodes then start as usual.
+    Recover,
+}
+
+/// Shows the nodes that share a store. Returns false if one of them is away.
+pub fn status(store: &Store, show: Show) -> Result<bool> {
+    let nodes = store.nodes()?;
+    if nodes.is_empty() {
+        bail!("this store belongs to one machine; `terrace init --cluster` makes one that several share");
+    }
+    let (last, _) = store.commits()?;
+    let mut words = Vec::new();
+    for node in &nodes {
+        let state = if node.is_there { "there" } else { "away" };
+        words.push(format!("{}  {state}, at commit {} of {last}", name(node.name.as_bytes()), node.reported));
+        for NodeTarget { tier, path, frames, bytes, synced, is_doubtful, .. } in &node.targets {
+            let doubt = if *is_doubtful { ", being verified after a loss of power" } else { "" };
+            let held = format!("{} ({})", count(*frames, "replica"), size(*bytes));
+            words.push(format!("  {tier}  {path}  {held}, synced up to commit {synced}{doubt}"));
+        }
+    }
+    show.result(&json!({"commit": last, "nodes": nodes}), &words.join("\n"))?;
+    Ok(nodes.iter().all(|node| node.is_there || node.targets.is_empty()))
+}
+
+/// Makes the log of a store again.
+pub fn recover(dir: &Path, show: Show) -> Result<bool> {
+    let store = Store::read_id(dir)?;
+    let cluster = Cluster::read(dir)?.context("this store belongs to one machine, and has no shared log")?;
+    let make = log_maker(&cluster, store)?;
+    let records = SharedNode::recover(dir, make)?;
+    let words =
+        format!("the shared log is made again, with {} of the lost one; start the nodes", count(records, "record"));
+    show.result(&json!({"records": records}), &words)?;
+    Ok(true)
 }
 
 /// Makes a store that several nodes share: its log, and the directory of its first node.
@@ -97,7 +178,8 @@ pub fn join(dir: &Path, log: &LogAddress, part: &NodePart) -> Result<()> {
             open_log(&cluster, id)?;
             Ok(Store::init_node(dir, id, &cluster)?)
         }
-        Some(known) if known == cluster => Ok(()),
+        // The user may have asked for another consistency since.
+        Some(known) if known == Cluster { consistency: known.consistency, ..cluster } => Ok(()),
         Some(_) => bail!("{} belongs to another node or log; name another directory", path_name(dir)),
     }
 }
@@ -111,18 +193,39 @@ pub fn start(dir: &Path) -> Result<Option<SharedNode>> {
 
 #[cfg(feature = "cluster")]
 fn make_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + Sync>> {
-    terrace_order::Etcd::make(&options(cluster, store))?;
+    terrace_order::Etcd::make(&options(cluster, store)?)?;
     open_log(cluster, store)
+}
+
+/// Returns what makes a log again from a snapshot.
+#[cfg(feature = "cluster")]
+fn log_maker(
+    cluster: &Cluster,
+    store: u64,
+) -> Result<impl FnOnce(LogIdentity, &OfferedSnapshot) -> Result<(), OrderError> + use<>> {
+    let options = options(cluster, store)?;
+    Ok(move |identity, snapshot: &OfferedSnapshot| terrace_order::Etcd::make_again(&options, identity, snapshot))
 }
 
 #[cfg(feature = "cluster")]
 fn open_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + Sync>> {
-    Ok(Box::new(terrace_order::Etcd::open(options(cluster, store))?))
+    Ok(Box::new(terrace_order::Etcd::open(options(cluster, store)?)?))
 }
 
 #[cfg(feature = "cluster")]
-fn options(cluster: &Cluster, store: u64) -> terrace_order::EtcdOptions {
-    terrace_order::EtcdOptions::new(cluster.servers.clone(), store, &cluster.node)
+fn options(cluster: &Cluster, store: u64) -> Result<terrace_order::EtcdOptions> {
+    let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("reading {}", path_name(path)));
+    let Access { authorities, certificate, key, user, password } = &cluster.access;
+    let mut options = terrace_order::EtcdOptions::new(cluster.servers.clone(), store, &cluster.node);
+    options.access.authorities = authorities.as_ref().map(read).transpose()?;
+    if let (Some(certificate), Some(key)) = (certificate, key) {
+        options.access.identity = Some((read(certificate)?, read(key)?));
+    }
+    if let (Some(user), Some(password)) = (user, password) {
+        let password = String::from_utf8(read(password)?).context("the password of etcd's user")?;
+        options.access.user = Some((user.clone(), password.trim_end_matches('\n').to_owned()));
+    }
+    Ok(options)
 }
 
 #[cfg(not(feature = "cluster"))]
@@ -130,5 +233,10 @@ use open_log as make_log;
 
 #[cfg(not(feature = "cluster"))]
 fn open_log(_: &Cluster, _: u64) -> Result<Box<dyn Order + Send + Sync>> {
-    bail!("this terrace was built without shared stores; build one with `cargo build --features cluster`")
+    bail!(WITHOUT_CLUSTERS)
+}
+
+#[cfg(not(feature = "cluster"))]
+fn log_maker(_: &Cluster, _: u64) -> Result<fn(LogIdentity, &OfferedSnapshot) -> Result<(), OrderError>> {
+    bail!(WITHOUT_CLUSTERS)
 }

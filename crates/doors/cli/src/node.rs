@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, Subcommand};
 use signal_hook::iterator::Signals;
 use terrace::config::Time;
 use terrace::{SharedNode, Store};
@@ -13,11 +13,14 @@ use terrace_node::Targets;
 use crate::cluster::{self, LogAddress, NodePart};
 use crate::globals::Globals;
 use crate::interrupt::{catch_signals, say, wait_for_signal};
-use crate::opening;
 use crate::output::Show;
+use crate::{moves, opening};
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Node {
+    #[command(subcommand)]
+    pub change: Option<NodeChange>,
     /// Listen on this address; port 0 chooses a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5641")]
     listen: SocketAddr,
@@ -41,6 +44,42 @@ pub struct Node {
     join: Option<LogAddress>,
     #[command(flatten)]
     part: NodePart,
+}
+
+/// What is done with one of the nodes that share a store, on any of them.
+#[derive(Subcommand)]
+pub enum NodeChange {
+    /// Move everything off a node's targets, so that the node can be stopped.
+    ///
+    /// What a node that is away holds is made again from other replicas. A node that runs still gets new replicas.
+    Drain {
+        /// The node.
+        name: String,
+    },
+    /// Take a node out of the store for good, with its targets. Its files stay where they are.
+    ///
+    /// The node is drained first. If it is away and holds bytes that are nowhere else, nothing is done.
+    Remove {
+        /// The node.
+        name: String,
+        /// Lose what only that node holds.
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// Moves data off a node, or takes it out of the store.
+pub fn change(store: &Store, change: &NodeChange, show: Show) -> Result<bool> {
+    match change {
+        NodeChange::Drain { name } => moves::moved(&store.drain_node(name)?, show),
+        NodeChange::Remove { name, force } => {
+            let moved = store.remove_node(name, *force)?;
+            // What had to stay was lost, as was asked for.
+            moves::moved(&moved, show)?;
+            show.line(&format!("node {name} is not part of the store any more"))?;
+            Ok(true)
+        }
+    }
 }
 
 pub fn node(globals: &Globals, wanted: &Node) -> Result<()> {

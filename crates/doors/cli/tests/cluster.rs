@@ -6,7 +6,7 @@
 #[allow(dead_code)]
 mod cluster;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
@@ -16,8 +16,10 @@ use std::thread;
 use std::time::Duration;
 
 use cluster::{Cluster, MEMBER_COUNT};
+use terrace::Ack;
+use terrace_stream::{Request, Stream};
 use terrace_testkit::guide::Guide;
-use terrace_testkit::{Random, skip, wait_until};
+use terrace_testkit::{Random, Redis, skip, wait_until};
 
 const NODE_NAMES: [&str; 3] = ["a", "b", "c"];
 const MAX_OBJECT_BYTES: u64 = 3 << 20;
@@ -47,6 +49,11 @@ struct Shared {
 impl Shared {
     /// Makes the store, and starts its nodes. None if the test must be skipped.
     fn start(test: &str) -> Option<Shared> {
+        Shared::start_with(test, "")
+    }
+
+    /// Makes the store with more tiers below those of the nodes.
+    fn start_with(test: &str, more_tiers: &str) -> Option<Shared> {
         let etcd = match Cluster::start(&[]) {
             Ok(etcd) => etcd,
             Err(missing) => {
@@ -65,8 +72,8 @@ impl Shared {
             .map(|(name, port)| format!("{{ path = \"http://127.0.0.1:{port}/disk\", node = \"{name}\" }},"))
             .collect();
         let config = format!(
-            "[store]\nreplicas = {{ min = 2, max = 3, default = 2 }}\n[[tier]]\nname = 'disk'\nkind = 'node'\n\
-             options = {{ secret = '{}' }}\ntargets = [{targets}]\n",
+            "[store]\nreplicas = {{ min = 1, max = 3, default = 2 }}\n[[tier]]\nname = 'disk'\nkind = 'node'\n\
+             options = {{ secret = '{}' }}\ntargets = [{targets}]\n{more_tiers}",
             secret.display()
         );
         fs::write(shared.path("shared.toml"), config).unwrap();
@@ -113,8 +120,17 @@ impl Shared {
     }
 
     fn start_node(&mut self, at: usize, more: &[&str]) {
+        self.start_node_under(at, more, &[]);
+    }
+
+    /// Starts a node with these settings in its environment.
+    fn start_node_under(&mut self, at: usize, more: &[&str], settings: &[(&str, &str)]) {
         let mut command = self.command(at, &["node", "--no-listen", "--targets"]);
-        command.arg(self.path(&format!("{}-targets.toml", NODE_NAMES[at]))).args(more).env("TERRACE_LOG", "info");
+        command
+            .arg(self.path(&format!("{}-targets.toml", NODE_NAMES[at])))
+            .args(more)
+            .env("TERRACE_LOG", "info")
+            .envs(settings.iter().copied());
         let log = fs::File::options().create(true).append(true).open(self.path("nodes.log")).unwrap();
         self.nodes[at] = Some(Node(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()));
     }
@@ -159,6 +175,15 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// What `terrace cluster status` says of a node.
+    fn status_of(&self, at: usize, name: &str) -> serde_json::Value {
+        let status = self.run(at, &["cluster", "status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        status["nodes"].as_array().unwrap().iter().find(|node| node["name"] == name).cloned().unwrap_or_default()
+    }
+}
+
 fn told(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -179,6 +204,16 @@ fn what_one_node_acknowledged_is_there_on_the_others() {
         assert!(shared.put(writer, &key, &bytes[round..]));
         assert!(shared.get(reader, &key) == bytes[round..], "the writer's call has returned");
     }
+    // So it is for programs that have the store open.
+    let stores = [0, 1].map(|at| terrace::Store::open(&shared.path(NODE_NAMES[at])).unwrap());
+    for number in 0..40_usize {
+        let (text, options) = (number.to_string(), terrace::PutOptions::default());
+        stores[number % 2].put_bytes(b"number", text.as_bytes(), &options).unwrap();
+        assert_eq!(stores[(number + 1) % 2].get(b"number").unwrap(), text.as_bytes());
+    }
+    stores[0].remove(b"number").unwrap();
+    assert!(stores[1].stat(b"number").is_err());
+    drop(stores);
     told(&shared.run(2, &["mv", "runs/0", "renamed"]));
     told(&shared.run(1, &["rm", "runs/1"]));
     let listed = told(&shared.run(0, &["ls"]));
@@ -191,6 +226,12 @@ fn what_one_node_acknowledged_is_there_on_the_others() {
             extent["replicas"].as_array().unwrap().iter().filter_map(|r| r["node"].as_str()).collect();
         assert!(nodes.len() == 2 && nodes[0] != nodes[1], "{extent}");
     }
+    // Another process with the name of a node is refused.
+    let mut second = shared.command(1, &["node", "--no-listen", "--join", &shared.log, "--name", "a"]);
+    second.env("TERRACE_STORE", shared.path("second-a")).env("TERRACE_TAKEN_MILLISECONDS", "1000");
+    let refused = second.output().unwrap();
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("node a has joined"), "{message}");
     // A command without a node is told what to do.
     shared.nodes[2] = None;
     let refused = shared.run(2, &["ls"]);
@@ -220,6 +261,231 @@ fn what_one_node_acknowledged_is_there_on_the_others() {
     }
     told(&shared.run(2, &["repair"]));
     assert!(shared.get(2, "runs/5") == bytes[5..]);
+}
+
+/// A bucket is one tier for all nodes: each writes blobs of its own, and all read and remove them.
+#[test]
+fn all_nodes_use_the_tier_of_a_service() {
+    let Some(redis) = Redis::start() else { return };
+    let bucket = format!(
+        "[[tier]]\nname = 'bucket'\nkind = 'object'\nservice = 'redis'\noptions = {{ endpoint = '{}' }}\n",
+        redis.endpoint()
+    );
+    let Some(mut shared) = Shared::start_with("a tier of a service", &bucket) else { return };
+    let contents: Vec<Vec<u8>> = (0..6).map(|n| Random::new(n).bytes(300_000 + n as usize)).collect();
+    for (n, bytes) in contents.iter().enumerate() {
+        let (at, key) = (n % 3, format!("k{n}"));
+        assert!(shared.put(at, &key, bytes));
+        told(&shared.run(at, &["stage", &key, "--tier", "bucket"]));
+        told(&shared.run((n + 1) % 3, &["evict", &key, "--tier", "disk"]));
+    }
+    told(&shared.run(0, &["sync"]));
+    told(&shared.run(1, &["scrub"]));
+    let located = told(&shared.run(2, &["locate", "k0", "--json"]));
+    assert!(located.contains("bucket") && !located.contains("\"disk\""), "{located}");
+    // No bytes are on these.
+    shared.nodes[0] = None;
+    shared.nodes[1] = None;
+    for (n, bytes) in contents.iter().enumerate() {
+        assert!(shared.get(2, &format!("k{n}")) == *bytes);
+    }
+}
+
+/// Programs on two nodes append to one stream, and a third node runs it until it dies; then another one does. Each request arrives once.
+#[test]
+fn a_stream_of_several_nodes_is_delivered_once() {
+    let Some(mut shared) = Shared::start("a stream of several nodes") else { return };
+    const REQUEST_COUNT: u64 = 150;
+    let out = shared.path("out");
+    let run_on = |shared: &Shared, at: usize, stdin: Stdio| {
+        let mut run = shared.command(at, &["flush", "-", "--stream", "s", "--to"]);
+        run.arg(&out).stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    // It runs as long as its standard input is open.
+    let mut first = Node(run_on(&shared, 2, Stdio::piped()));
+    let is_running = |shared: &Shared| {
+        let streams = shared.run(0, &["flush", "--json"]);
+        String::from_utf8_lossy(&streams.stdout).contains("\"running\":true")
+    };
+    thread::scope(|scope| {
+        let appending: Vec<_> = (0..2)
+            .map(|at| {
+                let store = terrace::Store::open(&shared.path(NODE_NAMES[at])).unwrap();
+                scope.spawn(move || {
+                    let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
+                    let mut producer = stream.producer(NODE_NAMES[at]).unwrap();
+                    for number in 0..REQUEST_COUNT {
+                        let line = format!("{number}\n");
+                        producer.send(Request::append(format!("of-{}", NODE_NAMES[at]), line.clone())).unwrap();
+                        producer.send(Request::append("of-both", line)).unwrap();
+                    }
+                })
+            })
+            .collect();
+        wait_until("the stream runs", || is_running(&shared));
+        let refused = run_on(&shared, 1, Stdio::null()).wait_with_output().unwrap();
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && message.contains("run"), "{message}");
+        appending.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    // What is not delivered yet is delivered by another node, once this one's lease is over.
+    first.0.kill().unwrap();
+    shared.nodes[2] = None;
+    wait_until("another node runs the stream", || run_on(&shared, 1, Stdio::null()).wait().unwrap().success());
+    let lines = |name: &str| -> Vec<u64> {
+        let text = fs::read_to_string(out.join(name)).unwrap();
+        text.lines().map(|line| line.parse().unwrap()).collect()
+    };
+    let all: Vec<u64> = (0..REQUEST_COUNT).collect();
+    assert!(lines("of-a") == all && lines("of-b") == all, "in order, each once");
+    let mut both = lines("of-both");
+    both.sort_unstable();
+    let twice: Vec<u64> = all.iter().flat_map(|number| [*number, *number]).collect();
+    assert_eq!(both, twice);
+}
+
+/// A loss of power takes what a node had not synced. Its frames are counted as synced only once the node has looked which are left:
+/// otherwise others could drop the last good replica.
+#[test]
+fn a_node_that_lost_power_finds_its_lost_replicas() {
+    let Some(mut shared) = Shared::start("a node that loses power") else { return };
+    let segments = |shared: &Shared| -> BTreeSet<PathBuf> {
+        let folder = fs::read_dir(shared.path("c-disk/segments")).into_iter().flatten();
+        folder.map(|entry| entry.unwrap().path()).collect()
+    };
+    // This one syncs nothing after its start.
+    shared.nodes[2] = None;
+    shared.start_node_under(2, &[], &[("TERRACE_TEND_MILLISECONDS", "10000000")]);
+    shared.wait_for_node(2);
+    let old = segments(&shared);
+    let contents: Vec<Vec<u8>> = (0..9).map(|n| Random::new(n).bytes(700_000 + n as usize)).collect();
+    let file = shared.path("c-to-put");
+    for (n, bytes) in contents.iter().enumerate() {
+        fs::write(&file, bytes).unwrap();
+        let mut put = shared.command(n % 3, &["put", "--ack", "replicated", "--replicas", "3"]);
+        told(&put.arg(&file).arg(format!("k{n}")).output().unwrap());
+    }
+    shared.nodes[2] = None;
+    let lost: Vec<PathBuf> = segments(&shared).difference(&old).cloned().collect();
+    assert!(!lost.is_empty(), "no replica is on the node");
+    for segment in &lost {
+        let file = fs::File::options().write(true).open(segment).unwrap();
+        let length = file.metadata().unwrap().len();
+        file.set_len(length / 3).unwrap();
+        file.set_len(length).unwrap();
+    }
+    let before = shared.status_of(0, "c")["targets"][0]["incarnation"].as_u64().unwrap();
+    // Other processes of its machine would be of this boot, so none runs.
+    shared.start_node_under(2, &[], &[("TERRACE_BOOT_ID", "another")]);
+    wait_until("the node knows what it has lost", || {
+        let target = &shared.status_of(0, "c")["targets"][0];
+        target["incarnation"].as_u64().is_some_and(|now| now > before) && target["doubtful"] == false
+    });
+    told(&shared.run(0, &["sync"]));
+    // Every replica is good, without a repair.
+    told(&shared.run(1, &["scrub"]));
+    for (n, bytes) in contents.iter().enumerate() {
+        assert!(shared.get(1, &format!("k{n}")) == *bytes);
+    }
+}
+
+/// A node that does not come back takes no object with it, and stops nobody: what it held is made elsewhere, and it can be removed.
+#[test]
+fn a_dead_node_is_replaced_and_removed() {
+    let Some(mut shared) = Shared::start("a node that is removed") else { return };
+    let contents: Vec<Vec<u8>> = (0..9).map(|n| Random::new(n).bytes(500_000 + n as usize)).collect();
+    // The nodes that are there get the replicas.
+    shared.nodes[0] = None;
+    for (n, bytes) in contents.iter().enumerate() {
+        assert!(shared.put(1 + n % 2, &format!("k{n}"), bytes));
+    }
+    shared.nodes[1] = None;
+    let only = shared.path("only");
+    fs::write(&only, &contents[0]).unwrap();
+    told(&shared.command(2, &["put", "--replicas", "1"]).arg(&only).arg("only").output().unwrap());
+    for at in 0..2 {
+        shared.start_node_under(at, &[], &[("TERRACE_REBUILD_AFTER_SECONDS", "2")]);
+    }
+    (0..2).for_each(|at| shared.wait_for_node(at));
+    let place: serde_json::Value = serde_json::from_str(&told(&shared.run(0, &["locate", "only", "--json"]))).unwrap();
+    assert_eq!(place["extents"][0]["replicas"][0]["node"], "c", "{place}");
+    shared.nodes[2] = None;
+    // Before anybody knows that it does not come back.
+    let durable = shared.command(0, &["put", "--ack", "durable"]).arg(&only).arg("durable").output().unwrap();
+    told(&durable);
+    wait_until("other nodes have made the replicas of the dead one", || {
+        shared.status_of(1, "c")["targets"][0]["frames"] == 1
+    });
+    let refused = shared.run(1, &["node", "remove", "c"]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("only replicas of 1 objects"), "{message}");
+    let unknown = shared.run(1, &["node", "remove", "d"]);
+    assert!(!unknown.status.success() && String::from_utf8_lossy(&unknown.stderr).contains("a, b, c"));
+    told(&shared.run(1, &["node", "remove", "c", "--force"]));
+    for at in 0..2 {
+        for (n, bytes) in contents.iter().enumerate() {
+            assert!(shared.get(at, &format!("k{n}")) == *bytes);
+        }
+        assert!(shared.get(at, "durable") == contents[0]);
+    }
+    assert!(!shared.run(0, &["cat", "only"]).status.success());
+    told(&shared.run(0, &["rm", "only"]));
+    assert!(shared.status_of(0, "c").is_null(), "{}", shared.status_of(0, "c"));
+    told(&shared.run(1, &["scrub"]));
+    told(&shared.run(0, &["sync"]));
+    told(&shared.run(0, &["health", "--wait", "safe"]));
+    // It can still use the store, without a target of its own.
+    shared.start_node(2, &[]);
+    wait_until("the removed node follows the log", || shared.run(2, &["ls"]).status.success());
+    assert!(shared.put(2, "later", &contents[1]) && shared.get(0, "later") == contents[1]);
+    let located = told(&shared.run(0, &["locate", "later", "--json"]));
+    assert!(!located.contains("\"c\""), "{located}");
+}
+
+/// etcd has lost everything. The log is made again from what a node has of it; a node that has more does not follow.
+#[test]
+fn a_log_that_etcd_has_lost_is_made_again_from_a_node() {
+    let Some(mut shared) = Shared::start("a log that is lost") else { return };
+    let contents: Vec<Vec<u8>> = (0..6).map(|n| Random::new(n).bytes(300_000 + n as usize)).collect();
+    for (n, bytes) in contents.iter().enumerate() {
+        assert!(shared.put(n % 3, &format!("k{n}"), bytes));
+    }
+    let here = shared.run(0, &["cluster", "recover"]);
+    assert!(!here.status.success(), "the node runs");
+    // The last node misses what comes now.
+    shared.nodes[2] = None;
+    assert!(shared.put(0, "late", &contents[0]));
+    told(&shared.run(0, &["sync"]));
+    told(&shared.run(1, &["ls"]));
+    shared.nodes[0] = None;
+    shared.nodes[1] = None;
+    let refused = shared.run(0, &["cluster", "recover"]);
+    assert!(!refused.status.success(), "the log is there");
+    shared.etcd.replace_data(None);
+    let lost = shared.run(0, &["node", "--no-listen"]);
+    let message = String::from_utf8_lossy(&lost.stderr).into_owned();
+    assert!(!lost.status.success() && message.contains("no shared log"), "{message}");
+    told(&shared.run(2, &["cluster", "recover"]));
+    let ahead = shared.run(0, &["node", "--no-listen"]);
+    let message = String::from_utf8_lossy(&ahead.stderr).into_owned();
+    assert!(!ahead.status.success() && message.contains("cluster recover"), "{message}");
+    let refused = shared.run(0, &["cluster", "recover"]);
+    assert!(!refused.status.success(), "it was made again from another node");
+    shared.etcd.replace_data(None);
+    told(&shared.run(0, &["cluster", "recover"]));
+    for at in 0..3 {
+        shared.start_node(at, &[]);
+    }
+    for at in 0..3 {
+        shared.wait_for_node(at);
+        for (n, bytes) in contents.iter().enumerate() {
+            assert!(shared.get(at, &format!("k{n}")) == *bytes);
+        }
+        assert!(shared.get(at, "late") == contents[0]);
+        assert!(shared.put(at, &format!("after-{at}"), &contents[at]));
+    }
+    told(&shared.run(1, &["sync"]));
+    told(&shared.run(2, &["scrub"]));
 }
 
 #[test]

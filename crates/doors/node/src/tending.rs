@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use terrace::{Error, SharedNode};
+use terrace::{Error, SharedNode, fail};
 
 use crate::held::Held;
 use crate::upkeep::Stop;
@@ -52,6 +52,8 @@ impl Tending {
 }
 
 fn tend(node: &SharedNode, held: &Held, stop: &Stop) -> Result<(), Error> {
+    // A test leaves frames unsynced.
+    let rest = Duration::from_millis(fail::limit("TERRACE_TEND_MILLISECONDS", TEND_INTERVAL.as_millis() as u64));
     let mut offered = Instant::now();
     loop {
         if let Some(store) = &*held.read()
@@ -66,7 +68,7 @@ fn tend(node: &SharedNode, held: &Held, stop: &Stop) -> Result<(), Error> {
                 tracing::warn!(%error, "no snapshot was left for other nodes; this is tried again");
             }
         }
-        if !stop.wait(TEND_INTERVAL) {
+        if !stop.wait(rest) {
             return Ok(());
         }
     }

@@ -120,11 +120,28 @@ pub enum Error {
         /// The trouble, and what to do.
         reason: String,
     },
+    /// The node of a target has begun again since bytes were written to it, and may have lost them. Nothing was changed.
+    #[error("the node that holds the written bytes has begun again, and may have lost them; write them again")]
+    Stale,
     /// Nobody knows whether a change was carried out, because the node or the shared log did not answer.
     #[error("it is not known whether the change was carried out: {reason}; look whether it was before you repeat it")]
     UnknownOutcome {
         /// The trouble.
         reason: String,
+    },
+    /// A node that is to leave the store holds bytes that are nowhere else, and does not answer.
+    #[error(
+        "node {node:?} does not answer and holds the only replicas of {objects} objects ({bytes} bytes), such as {first:?}; start it again, or lose them with --force"
+    )]
+    OnlyReplicas {
+        /// The node's name.
+        node: String,
+        /// The number of objects with such bytes.
+        objects: u64,
+        /// The number of bytes.
+        bytes: u64,
+        /// One of the objects.
+        first: String,
     },
     /// A record of the commit log or the catalog does not decode.
     #[error("{what} is damaged: {reason}; `terrace rebuild` makes a new catalog from the log")]
@@ -226,7 +243,7 @@ impl From<terrace_catalog::Error> for Error {
             Cause::Io { context, cause } => Error::Io { context, cause },
             Cause::SharedLog { reason } => Error::SharedLog { reason },
             Cause::UnknownOutcome { reason } => Error::UnknownOutcome { reason },
-            Cause::Stale => Error::SharedLog { reason: error.to_string() },
+            Cause::Stale => Error::Stale,
         }
     }
 }

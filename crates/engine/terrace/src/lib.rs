@@ -37,7 +37,7 @@ mod write;
 pub use config::{Ack, Config};
 pub use error::{Error, Result};
 pub use files::Files;
-pub use home::{Cluster, Trusted};
+pub use home::{Access, Cluster, Consistency, Trusted};
 pub use made::{NewFile, NewFolder, remove_unfinished_parts};
 pub use place::{Planned, PutOptions, element_of};
 pub use store::SharedNode;

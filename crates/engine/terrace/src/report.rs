@@ -130,6 +130,48 @@ pub enum TierState {
     Away,
 }
 
+/// One of the nodes that share a store: `terrace cluster status`.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NodeState {
+    /// Its name.
+    pub name: String,
+    /// Whether it follows the store's log. A node that was killed is there until its lease ends.
+    #[serde(rename = "there")]
+    pub is_there: bool,
+    /// The last commit that its catalog had when it last said so.
+    pub reported: u64,
+    /// Its targets, in the tiers' order.
+    pub targets: Vec<NodeTarget>,
+}
+
+impl NodeState {
+    pub(crate) fn away(name: &str) -> NodeState {
+        NodeState { name: name.to_owned(), is_there: false, reported: 0, targets: Vec::new() }
+    }
+}
+
+/// One target of a [`NodeState`].
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NodeTarget {
+    /// The tier's name.
+    pub tier: String,
+    /// The target's address.
+    pub path: String,
+    /// The number of replicas on it.
+    pub frames: u64,
+    /// Their size in bytes, with headers.
+    pub bytes: u64,
+    /// The number of the node's start since which it serves the target; 0 if it never has.
+    pub incarnation: u32,
+    /// All its frames that commits up to this one name are synced.
+    pub synced: u64,
+    /// Whether frames that were not synced may be gone, because its machine has lost power. The node is looking.
+    #[serde(rename = "doubtful")]
+    pub is_doubtful: bool,
+}
+
 /// The result of a scrub or repair. Counts are of replicas.
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,6 +234,14 @@ pub struct Moved {
 }
 
 impl Moved {
+    /// Adds what another move has done. What it has kept counts alone: it was looked at again.
+    pub(crate) fn add(&mut self, next: &Moved) {
+        self.made += next.made;
+        self.dropped += next.dropped;
+        self.thinned += next.thinned;
+        (self.kept, self.kept_from_memory) = (next.kept, next.kept_from_memory);
+    }
+
     /// Counts an extent that had `before` replicas, made or pending, and now has `after`.
     pub(crate) fn count_thinned(&mut self, before: usize, after: usize, wanted: u8) {
         self.thinned += u64::from(after < before && after < usize::from(wanted));
@@ -338,6 +388,10 @@ pub enum FindingCode {
     Miscounted,
     /// The last scrub found extents without a good replica.
     Lost,
+    /// A node of a shared store does not follow the log.
+    NodeAway,
+    /// A node of a shared store looks for the frames that a loss of power has taken.
+    TargetDoubtful,
 }
 
 impl fmt::Display for FindingCode {
@@ -355,6 +409,8 @@ impl fmt::Display for FindingCode {
             FindingCode::OneCopy => "ONE_COPY",
             FindingCode::Miscounted => "MISCOUNTED",
             FindingCode::Lost => "LOST",
+            FindingCode::NodeAway => "NODE_AWAY",
+            FindingCode::TargetDoubtful => "TARGET_DOUBTFUL",
         })
     }
 }

@@ -67,6 +67,7 @@ fn edits() -> Vec<Edit> {
         Edit::Void { sequence, edits: vec![0, 200] },
         Edit::Clear { key: key(), start: 4, end: 1 << 20, mtime },
         Edit::Share { object, key: key(), from: b"b".to_vec(), want, extents: shared() },
+        Edit::Retire { target },
     ];
     // A new edit must be added above, too.
     for edit in &all {
@@ -76,7 +77,7 @@ fn edits() -> Vec<Edit> {
             Edit::Made { .. } | Edit::Owe { .. } | Edit::Forgive { .. } | Edit::Lost { .. } => {}
             Edit::Freed { .. } | Edit::Discarded { .. } | Edit::Synced { .. } | Edit::Merge { .. } => {}
             Edit::Want { .. } | Edit::Followed { .. } | Edit::Void { .. } | Edit::Clear { .. } => {}
-            Edit::Share { .. } => {}
+            Edit::Share { .. } | Edit::Retire { .. } => {}
         }
     }
     all

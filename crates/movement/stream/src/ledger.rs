@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rustix_futex_sync::Mutex;
-use terrace::{Attributes, Store};
+use terrace::{Attributes, Batch, Store};
 
+use crate::claim::Claim;
 use crate::entry::Position;
 use crate::request::{Name, escape, unescape};
 use crate::{Error, Result};
@@ -83,14 +84,25 @@ impl Mark {
 pub struct Ledger {
     store: Store,
     folder: Vec<u8>,
+    /// What each commit expects to hold still.
+    claim: Option<Claim>,
     /// The marks as this process last read or wrote them. A leaf: the store is not called under it.
     known: Mutex<HashMap<Name, Option<Mark>>>,
 }
 
 impl Ledger {
     /// Creates a ledger whose records lie below `folder`.
-    pub fn new(store: &Store, folder: Vec<u8>) -> Ledger {
-        Ledger { store: store.clone(), folder, known: Mutex::default() }
+    pub(crate) fn new(store: &Store, folder: Vec<u8>, claim: Option<Claim>) -> Ledger {
+        Ledger { store: store.clone(), folder, claim, known: Mutex::default() }
+    }
+
+    /// Begins a batch that is committed only as long as this process may change the stream's progress.
+    pub(crate) fn batch(&self) -> Batch<'_> {
+        let mut batch = self.store.batch();
+        if let Some(claim) = &self.claim {
+            claim.guard(&mut batch);
+        }
+        batch
     }
 
     fn key(&self, destination: &[u8]) -> Vec<u8> {
@@ -124,7 +136,7 @@ impl Ledger {
     pub fn commit(&self, destination: &Name, mark: Mark) -> Result<()> {
         let key = self.key(destination);
         let is_new = self.mark(destination)?.is_none();
-        let mut batch = self.store.batch();
+        let mut batch = self.batch();
         match is_new {
             true => drop(batch.make(&key, 0, mark.attributes())?),
             false => batch.set_attributes(&key, mark.attributes()),
@@ -148,7 +160,10 @@ impl Ledger {
         if self.mark(destination)?.is_none() {
             return Ok(());
         }
-        self.store.remove(&self.key(destination))?;
+        let key = self.key(destination);
+        let mut batch = self.batch();
+        batch.remove(&key);
+        batch.commit()?;
         self.known.lock().insert(destination.clone(), None);
         Ok(())
     }

@@ -27,6 +27,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod claim;
 mod control;
 mod deliver;
 pub mod destinations;

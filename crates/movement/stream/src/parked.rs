@@ -29,8 +29,9 @@ impl Stream {
     /// does.
     pub fn retry(&self, destinations: &[Name]) -> Result<bool> {
         match self.lock() {
-            Ok(_lock) => {
-                destinations.iter().try_for_each(|destination| self.ledger().unpark(destination))?;
+            Ok(exclusive) => {
+                let ledger = self.ledger_of(&exclusive);
+                destinations.iter().try_for_each(|destination| ledger.unpark(destination))?;
                 Ok(false)
             }
             Err(Error::Running(_)) => {
@@ -62,8 +63,8 @@ impl Stream {
     /// # Errors
     /// [`Error::Running`] where a process runs the stream.
     pub fn drop_waiting(&self, destinations: &[Name]) -> Result<BTreeMap<Name, Dropped>> {
-        let _lock = self.lock()?;
-        let ledger = self.ledger();
+        let exclusive = self.lock()?;
+        let ledger = self.ledger_of(&exclusive);
         let mut dropped: BTreeMap<Name, Dropped> =
             destinations.iter().map(|name| (name.clone(), Dropped::default())).collect();
         let mut last: BTreeMap<Name, Position> = BTreeMap::new();
@@ -98,8 +99,8 @@ impl Stream {
     /// # Errors
     /// [`Error::Running`] where a process runs the stream.
     pub fn forget(&self, destinations: &[Name]) -> Result<()> {
-        let _lock = self.lock()?;
-        let ledger = self.ledger();
+        let exclusive = self.lock()?;
+        let ledger = self.ledger_of(&exclusive);
         for destination in destinations {
             let mark = ledger.mark(destination)?.unwrap_or_default();
             ledger.set(destination, Mark { watermark: None, cut: None, parked: None, ..mark })?;

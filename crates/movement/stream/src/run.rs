@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
-use terrace::Locked;
 use terrace_pipeline::{DestinationOf, Ended, Pulled, Settings, Source};
 
+use crate::claim::Exclusive;
 use crate::control::Control;
 use crate::deliver::Deliver;
 use crate::destinations::Destination;
@@ -39,7 +39,8 @@ pub struct Running {
     names: Vec<String>,
     sources: Vec<AnyRunningSource>,
     places: Places,
-    _lock: Locked,
+    /// Dropped last.
+    _exclusive: Exclusive,
 }
 
 enum AnyRunningSource {
@@ -63,18 +64,18 @@ impl Running {
         stream: &Stream,
         to: Arc<dyn Destination>,
         control: &Arc<Control>,
-        lock: Locked,
+        exclusive: Exclusive,
     ) -> Result<Running> {
         let running = Running {
             places: Places { from: Vec::new(), to: to.root().map(Path::to_owned) },
             stream: stream.clone(),
-            ledger: Arc::new(stream.ledger()),
+            ledger: Arc::new(stream.ledger_of(&exclusive)),
             owners: Arc::new(stream.owners()),
             control: control.clone(),
             destination: to,
             names: Vec::new(),
             sources: Vec::new(),
-            _lock: lock,
+            _exclusive: exclusive,
         };
         running.places.check_destination(stream.store())?;
         running.declare()?;

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use terrace::{Ack, Locked, Store};
 
+use crate::claim::{Exclusive, runs_elsewhere};
 use crate::ledger::{Ledger, Mark};
 use crate::log::{Accepted, LOG_SOURCE_NAME, Log, Page, Submitted};
 use crate::owners::Owners;
@@ -153,7 +154,16 @@ impl Stream {
         self.locks.join(format!("{}{kind}", self.name))
     }
 
-    pub(crate) fn lock(&self) -> Result<Locked> {
+    /// Takes the right to run the stream, or to change its progress.
+    ///
+    /// # Errors
+    /// [`Error::Running`] if another process has it.
+    pub(crate) fn lock(&self) -> Result<Exclusive> {
+        Exclusive::take(&self.store, &self.folder, &self.name, self.lock_here()?)
+    }
+
+    /// Locks the stream among the processes of this machine.
+    fn lock_here(&self) -> Result<Locked> {
         let path = self.locks.join(format!("{}.run", self.name));
         let context = || format!("locking {}", path.display());
         for _ in 0..MAX_LOCK_ATTEMPTS {
@@ -169,8 +179,8 @@ impl Stream {
 
     /// Whether a process runs the stream now.
     pub fn is_running(&self) -> Result<bool> {
-        match self.lock() {
-            Ok(_) => Ok(false),
+        match self.lock_here() {
+            Ok(_) => runs_elsewhere(&self.store, &self.folder),
             Err(Error::Running(_)) => Ok(true),
             Err(e) => Err(e),
         }
@@ -203,7 +213,12 @@ impl Stream {
 
     /// Returns the progress of its destinations.
     pub fn ledger(&self) -> Ledger {
-        Ledger::new(&self.store, format!("{}/to", self.folder).into_bytes())
+        Ledger::new(&self.store, format!("{}/to", self.folder).into_bytes(), None)
+    }
+
+    /// Returns the progress of its destinations, for the holder of the right to change it.
+    pub(crate) fn ledger_of(&self, exclusive: &Exclusive) -> Ledger {
+        Ledger::new(&self.store, format!("{}/to", self.folder).into_bytes(), exclusive.claim.clone())
     }
 
     pub(crate) fn owners(&self) -> Owners {

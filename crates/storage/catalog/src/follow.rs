@@ -151,29 +151,58 @@ impl Applier<'_, '_> {
                 Ok(Verdict::Done(self.sequence))
             }
             Step::End { session } => {
-                let prefix = keys::session(*session);
-                let kept: Vec<Vec<u8>> = self
-                    .records
-                    .prefix_iter(self.txn, &prefix)?
-                    .map(|entry| entry.map(|(key, _)| key.to_vec()))
-                    .collect::<Result<_, _>>()?;
-                for key in kept {
-                    self.records.delete(self.txn, &key)?;
+                for prefix in [keys::session(*session), keys::pieces(*session)] {
+                    let kept =
+                        self.records.prefix_iter(self.txn, &prefix)?.map(|entry| entry.map(|(key, _)| key.to_vec()));
+                    for key in kept.collect::<Result<Vec<_>, _>>()? {
+                        self.records.delete(self.txn, &key)?;
+                    }
                 }
                 Ok(Verdict::Done(self.sequence))
             }
-            Step::Change { session, number, change } => {
-                if let Some(verdict) = self.earlier_verdict(*session, *number)? {
-                    return Ok(verdict);
+            Step::Change { session, number, change } => match self.earlier_verdict(*session, *number)? {
+                Some(verdict) => Ok(verdict),
+                None => self.decide_for(*session, *number, change),
+            },
+            Step::Piece { session, number, piece, bytes } => match self.earlier_verdict(*session, *number)? {
+                Some(verdict) => Ok(verdict),
+                None => {
+                    self.records.put(self.txn, &keys::piece(*session, *number, *piece), bytes)?;
+                    Ok(Verdict::Done(self.sequence))
                 }
-                let verdict = self.decide(change)?;
-                self.put(&keys::outcome(*session, *number), &verdict)?;
-                if let Some(old) = number.checked_sub(MAX_KEPT_OUTCOMES) {
-                    self.records.delete(self.txn, &keys::outcome(*session, old))?;
+            },
+            Step::Whole { session, number, pieces } => match self.earlier_verdict(*session, *number)? {
+                Some(verdict) => Ok(verdict),
+                None => {
+                    let change = self.take_pieces(*session, *number, *pieces)?;
+                    self.decide_for(*session, *number, &change)
                 }
-                Ok(verdict)
-            }
+            },
         }
+    }
+
+    /// Decides a change that has not been decided before, and keeps the verdict.
+    fn decide_for(&mut self, session: u64, number: u64, change: &Change) -> Result<Verdict> {
+        let verdict = self.decide(change)?;
+        self.put(&keys::outcome(session, number), &verdict)?;
+        if let Some(old) = number.checked_sub(MAX_KEPT_OUTCOMES) {
+            self.records.delete(self.txn, &keys::outcome(session, old))?;
+        }
+        Ok(verdict)
+    }
+
+    /// Joins the pieces of a change, which are not needed any more.
+    fn take_pieces(&mut self, session: u64, number: u64, pieces: u32) -> Result<Change> {
+        let mut bytes = Vec::new();
+        for key in (0..pieces).map(|piece| keys::piece(session, number, piece)) {
+            bytes.extend_from_slice(self.records.get(self.txn, &key)?.unwrap_or_default());
+            self.records.delete(self.txn, &key)?;
+        }
+        // The node that proposed it has proposed all pieces before, in this order.
+        Step::join(&bytes).ok_or_else(|| Error::Damaged {
+            what: format!("change {number} of session {session:x}"),
+            reason: "its pieces make no change that this version knows".into(),
+        })
     }
 
     /// Returns the verdict of a change without carrying it out: it is repeated, or its session does not allow it.

@@ -17,6 +17,8 @@ pub const SHARED_LETTER: u8 = b'r';
 pub const SESSION_LETTER: u8 = b'c';
 pub const INCARNATION_LETTER: u8 = b'i';
 pub const SERVED_LETTER: u8 = b'g';
+pub const PIECE_LETTER: u8 = b'y';
+pub const RETIRED_LETTER: u8 = b'z';
 
 /// The log's tail.
 pub const TAIL_KEY: &[u8] = b"mt";
@@ -102,9 +104,31 @@ pub fn outcome(session_number: u64, number: u64) -> Key {
     out
 }
 
+/// The prefix of the pieces of a session's changes.
+pub fn pieces(session: u64) -> Key {
+    let mut out = with(PIECE_LETTER);
+    out.extend_from_slice(&session.to_be_bytes());
+    out
+}
+
+/// A piece of a change that does not fit into a record.
+pub fn piece(session: u64, number: u64, piece: u32) -> Key {
+    let mut out = pieces(session);
+    out.extend_from_slice(&number.to_be_bytes());
+    out.extend_from_slice(&piece.to_be_bytes());
+    out
+}
+
 /// A target that a node serves.
 pub fn served(target: TargetId) -> Key {
     let mut out = with(SERVED_LETTER);
+    out.extend_from_slice(&target.to_be_bytes());
+    out
+}
+
+/// A target that was taken out of the store.
+pub fn retired(target: TargetId) -> Key {
+    let mut out = with(RETIRED_LETTER);
     out.extend_from_slice(&target.to_be_bytes());
     out
 }
@@ -137,9 +161,15 @@ pub fn freed_place(key: &[u8]) -> Option<(u64, Place)> {
     Some((number(key, 3)?, Place { segment: number(key, 11)?, offset: number(key, 19)?, length: 0 }))
 }
 
-pub fn segment(target: TargetId, segment: u64) -> Key {
+/// The prefix of the segments of `target`.
+pub fn segments_on(target: TargetId) -> Key {
     let mut out = with(SEGMENT_LETTER);
     out.extend_from_slice(&target.to_be_bytes());
+    out
+}
+
+pub fn segment(target: TargetId, segment: u64) -> Key {
+    let mut out = segments_on(target);
     out.extend_from_slice(&segment.to_be_bytes());
     out
 }
@@ -210,6 +240,8 @@ mod tests {
             SESSION_LETTER,
             INCARNATION_LETTER,
             SERVED_LETTER,
+            PIECE_LETTER,
+            RETIRED_LETTER,
         ] {
             let row = format!("\n| `{}` | ", char::from(letter));
             assert_eq!(page.matches(&row).count(), 1, "{row}");

@@ -21,6 +21,7 @@ pub mod log;
 mod members;
 mod plain;
 mod query;
+mod retired;
 mod shared;
 mod shared_log;
 mod snapshot;

@@ -7,10 +7,10 @@ use heed::RoTxn;
 use serde::{Deserialize, Serialize};
 use terrace_format::{Change, Edit, PLAIN_SEGMENT_BIT, Place, Replica, TargetId, Task};
 
-use super::apply::Applier;
+use super::apply::{Applier, Live};
 use super::environment::Environment;
 use super::follow::Verdict;
-use super::{Catalog, decode, keys};
+use super::{Catalog, Records, decode, keys};
 use crate::Result;
 
 /// The numbers that an incarnation gives to objects, writes and segments begin with its short number, above this many bits of a counter.
@@ -78,19 +78,48 @@ impl Catalog {
     pub fn all_served(&self) -> Result<Vec<(TargetId, Served)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        let mut all = Vec::new();
-        for entry in env.records.prefix_iter(&txn, &[keys::SERVED_LETTER])? {
-            let (key, value) = entry?;
-            let target = key.get(1..3).and_then(|bytes| bytes.try_into().ok()).map_or(0, TargetId::from_be_bytes);
-            all.push((target, decode(value, "the record of a served target")?));
-        }
-        Ok(all)
+        served_in(env.records, &txn)
+    }
+
+    /// Returns the last commit up to which no loss of power takes a frame that is still needed on a persistent target, whether its node
+    /// is there or not.
+    pub fn settled(&self) -> Result<u64> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        settled_in(env.records, &txn)
     }
 
     /// Returns the last commit whose freed places may be given back.
     pub fn floor(&self) -> Result<u64> {
         Ok(self.read_record(keys::FLOOR_KEY, "the floor of a shared log")?.unwrap_or(0))
     }
+}
+
+/// Returns the targets that a node serves or served.
+fn served_in(records: Records, txn: &RoTxn<'_>) -> Result<Vec<(TargetId, Served)>> {
+    let mut all = Vec::new();
+    for entry in records.prefix_iter(txn, &[keys::SERVED_LETTER])? {
+        let (key, value) = entry?;
+        let target = key.get(1..3).and_then(|bytes| bytes.try_into().ok()).map_or(0, TargetId::from_be_bytes);
+        all.push((target, decode(value, "the record of a served target")?));
+    }
+    Ok(all)
+}
+
+/// See [`Catalog::settled`]. A target that holds no needed frame of a commit after its mark, such as one that was emptied because its
+/// node is away, limits nothing.
+fn settled_in(records: Records, txn: &RoTxn<'_>) -> Result<u64> {
+    let mut settled = u64::MAX;
+    for (target, served) in served_in(records, txn)?.into_iter().filter(|(_, served)| served.persistent) {
+        for entry in records.prefix_iter(txn, &keys::segments_on(target))? {
+            let live = Live::read(entry?.1)?;
+            if live.frames > 0 && live.sequence > served.synced {
+                settled = settled.min(served.synced);
+                break;
+            }
+        }
+    }
+    Ok(settled)
 }
 
 fn members_in(env: &Environment, txn: &RoTxn<'_>) -> Result<Vec<(u64, Member)>> {
@@ -162,7 +191,7 @@ impl Applier<'_, '_> {
         let short = self.member(incarnation)?.short;
         let before = self.served(target)?;
         // The one that joined later is the target's present node. Before it has joined, nobody knows its segments.
-        if short == 0 || before.is_some_and(|before| before.short > short) {
+        if short == 0 || before.is_some_and(|before| before.short > short) || self.is_retired(target)? {
             return Ok(Verdict::Refused);
         }
         let synced = before.map_or(0, |before| before.synced);
@@ -180,20 +209,15 @@ impl Applier<'_, '_> {
         Ok(Verdict::Done(self.sequence))
     }
 
-    /// Raises the floor, unless a live node is not that far, or a persistent target is not synced that far: then bytes that replace
-    /// freed ones could still be lost.
+    /// Raises the floor, unless a live node is not that far, or a persistent target has frames that are not synced: then bytes that
+    /// replace freed ones could still be lost.
     pub(super) fn raise_floor(&mut self, sequence: u64) -> Result<Verdict> {
         let mut limit = self.sequence;
         for entry in self.records.prefix_iter(self.txn, &[keys::INCARNATION_LETTER])? {
             let member: Member = decode(entry?.1, "the record of an incarnation")?;
             limit = limit.min(member.reported);
         }
-        for entry in self.records.prefix_iter(self.txn, &[keys::SERVED_LETTER])? {
-            let served: Served = decode(entry?.1, "the record of a served target")?;
-            if served.persistent {
-                limit = limit.min(served.synced);
-            }
-        }
+        limit = limit.min(settled_in(self.records, self.txn)?);
         let floor: u64 = self.record(keys::FLOOR_KEY, "the floor of a shared log")?.unwrap_or(0);
         if sequence > limit || sequence <= floor {
             return Ok(Verdict::Refused);
@@ -202,8 +226,9 @@ impl Applier<'_, '_> {
         Ok(Verdict::Done(self.sequence))
     }
 
-    /// Returns whether a change names a new frame of an incarnation that does not serve the frame's target any more.
-    pub(super) fn names_stale_frame(&self, change: &Change) -> Result<bool> {
+    /// Returns whether a change names a new frame of an incarnation that does not serve the frame's target any more, or of a target that
+    /// was taken out of the store.
+    pub(super) fn names_stale_frame(&mut self, change: &Change) -> Result<bool> {
         let mut replicas: Vec<&Replica> = Vec::new();
         for edit in &change.edits {
             match edit {
@@ -217,7 +242,8 @@ impl Applier<'_, '_> {
             }
         }
         for replica in replicas {
-            if self.served(replica.target)?.is_some_and(|served| u64::from(served.short) != short_of(replica.place)) {
+            let is_stale = |served: Served| u64::from(served.short) != short_of(replica.place);
+            if self.served(replica.target)?.is_some_and(is_stale) || self.is_retired(replica.target)? {
                 return Ok(true);
             }
         }

@@ -221,6 +221,13 @@ impl Catalog {
         env.records.get(&txn, key)?.map(|value| decode(value, name)).transpose()
     }
 
+    /// The extents of a staged object.
+    pub fn staged_extents(&self, object: u64) -> Result<Vec<Extent>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        extents::load(env.records, &txn, &super::apply::staged_object(object), 0, u64::MAX)
+    }
+
     /// The end of the log.
     pub fn tail(&self) -> Result<Tail> {
         let env = self.env()?;

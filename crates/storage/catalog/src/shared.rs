@@ -194,7 +194,7 @@ impl Applier<'_, '_> {
             self.put_shared(&name, &SharedFrame::new(name.object, extent.raw_len, want, extent.replicas.clone()))?;
             for &target in owed {
                 let owed = Owed { key: from.to_vec(), raw_len: extent.raw_len, then_drop: None, since: self.sequence };
-                self.put(&keys::owed(&Task { target, ..name }), &owed)?;
+                self.put_owed(&Task { target, ..name }, &owed)?;
             }
         }
         Ok(())

@@ -88,5 +88,6 @@ fn key_of(expect: &Expect) -> &[u8] {
         | Expect::KeepsOne { key, .. }
         | Expect::NoFrame(_, key)
         | Expect::KeepsSynced { key, .. } => key,
+        Expect::Unused(_) => &[],
     }
 }

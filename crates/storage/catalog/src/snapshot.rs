@@ -1,5 +1,6 @@
 //! Snapshots: the whole catalog at one commit, from which a rebuild starts. See `docs/format.md`.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,7 +12,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::environment::Environment;
 use super::follow::{Followed, followed_in};
-use super::{Catalog, decode, keys};
+use super::members::Served;
+use super::{Catalog, decode, encode, keys};
 use crate::log::Tail;
 use crate::{Error, Result};
 
@@ -26,18 +28,39 @@ impl Catalog {
     /// Writes every record, as of one commit, into a new file, and makes the file durable. Returns the log's end at that commit,
     /// and the last commit that a sync mark covers.
     pub fn write_snapshot(&self, path: &Path) -> Result<(Tail, u64)> {
-        self.write_all_records(path, |env, txn| Ok((self.tail_in(env, txn)?, self.synced_in(env, txn)?)))
+        let describe = |env: &Environment, txn: &RoTxn<'_>| Ok((self.tail_in(env, txn)?, self.synced_in(env, txn)?));
+        self.write_all_records(path, describe, |_, value| Ok(Some(Cow::Borrowed(value))))
     }
 
     /// Like [`Catalog::write_snapshot`], for other nodes of a shared log. Returns how far the snapshot has followed it.
     pub fn write_snapshot_for_others(&self, path: &Path) -> Result<Followed> {
-        self.write_all_records(path, followed_in)
+        self.write_all_records(path, followed_in, |_, value| Ok(Some(Cow::Borrowed(value))))
+    }
+
+    /// Like [`Catalog::write_snapshot_for_others`], with which a new log begins in the place of a lost one, as if this were its first
+    /// record, and left this `chain`. No node has joined that log, and no client is known there.
+    pub fn write_snapshot_for_new_log(&self, path: &Path, chain: u64) -> Result<Followed> {
+        let begin = |env: &Environment, txn: &RoTxn<'_>| Ok(Followed { slot: 1, chain, ..followed_in(env, txn)? });
+        self.write_all_records(path, begin, |key, value| match key.first() {
+            Some(&keys::INCARNATION_LETTER | &keys::SESSION_LETTER) => Ok(None),
+            // The new log gives numbers to incarnations from the beginning.
+            Some(&keys::SERVED_LETTER) => {
+                let served: Served = decode(value, "the record of a served target")?;
+                Ok(Some(Cow::Owned(encode(&Served { incarnation: 0, ..served })?)))
+            }
+            _ if key == keys::FOLLOWED_KEY => {
+                let followed: Followed = decode(value, "the place in the shared log")?;
+                Ok(Some(Cow::Owned(encode(&Followed { slot: 1, chain, ..followed })?)))
+            }
+            _ => Ok(Some(Cow::Borrowed(value))),
+        })
     }
 
     fn write_all_records<T>(
         &self,
         path: &Path,
         describe: impl FnOnce(&Environment, &RoTxn<'_>) -> Result<T>,
+        change: impl for<'v> Fn(&[u8], &'v [u8]) -> Result<Option<Cow<'v, [u8]>>>,
     ) -> Result<T> {
         let context = || format!("writing {}", path.display());
         let file = File::options().create(true).write(true).truncate(true).mode(0o600).open(path);
@@ -52,7 +75,9 @@ impl Catalog {
             if key.first() == Some(&keys::LEASE_LETTER) {
                 continue;
             }
-            chunks.add(key, value).map_err(Error::io(context()))?;
+            if let Some(value) = change(key, value)? {
+                chunks.add(key, &value).map_err(Error::io(context()))?;
+            }
         }
         chunks.end().map_err(Error::io(context()))?;
         let file = out.into_inner().map_err(|e| Error::io(context())(e.into_error()))?;

@@ -1,27 +1,36 @@
 //! The thread that appends.
 
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use terrace_format::Step;
 use terrace_order::{Answer, OrderError, Proposer};
+use terrace_system::fail;
 
 use crate::deliver::deliver;
 use crate::state::Shared;
 
 /// The pause before an append or a fence is tried again. The log's own calls wait much longer.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
+const TAKEN_PAUSE: Duration = Duration::from_millis(200);
+
+/// The time after which another process must have this node's name, in milliseconds. Longer than the lease of a process that has died.
+const MAX_TAKEN_MILLISECONDS: u64 = 30_000;
 
 /// Joins, and appends what clients ask for, until the member ends. A record that is under way then may come into the log.
 pub fn run(shared: &Shared) {
+    let patience = Duration::from_millis(fail::limit("TERRACE_TAKEN_MILLISECONDS", MAX_TAKEN_MILLISECONDS));
+    let mut taken_since = None;
     while !shared.state.lock().is_ended() {
         let has_joined = shared.state.lock().proposer.is_some();
         let done = if has_joined { append(shared) } else { join(shared) };
         match done {
-            Ok(()) => {}
-            // The outcome is unknown, or an earlier fence of this node has to end: the same again.
-            Err(OrderError::NoAnswer { .. } | OrderError::Taken { .. } | OrderError::Full { .. }) => {
-                thread::sleep(RETRY_PAUSE)
+            Ok(()) => taken_since = None,
+            // The outcome is unknown: the same again.
+            Err(OrderError::NoAnswer { .. } | OrderError::Full { .. }) => thread::sleep(RETRY_PAUSE),
+            // An earlier fence of this node has to end, or another process has its name.
+            Err(OrderError::Taken { .. }) if taken_since.get_or_insert_with(Instant::now).elapsed() < patience => {
+                thread::sleep(TAKEN_PAUSE)
             }
             Err(error) => shared.halt(&error),
         }

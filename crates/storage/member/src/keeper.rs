@@ -23,13 +23,7 @@ pub fn keep(shared: &Shared, grace: Duration) -> Result<bool> {
     let fences = shared.order.fences()?;
     let gone = members.iter().map(|(incarnation, _)| *incarnation).filter(|i| !fences.values().any(|fence| fence == i));
     let reported = members.iter().map(|(_, member)| member.reported);
-    let synced = shared
-        .catalog
-        .all_served()?
-        .into_iter()
-        .filter(|(_, served)| served.persistent)
-        .map(|(_, served)| served.synced);
-    let sequence = reported.chain(synced).min().unwrap_or(0);
+    let sequence = reported.min().unwrap_or(0).min(shared.catalog.settled()?);
     // One snapshot is enough: it is durable in a folder that all nodes see. Who is further behind loads it.
     if let Some(newest) = shared.order.snapshots()?.into_values().map(|snapshot| snapshot.slot).max() {
         shared.order.trim(newest)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use terrace_catalog::Verdict;
 use terrace_format::{Change, Step};
-use terrace_order::TooLarge;
+use terrace_order::steps_of;
 
 use crate::error::{MemberError, Result};
 use crate::state::{BEGIN_NUMBER, END_NUMBER, Outcome, Shared, State};
@@ -34,8 +34,8 @@ impl Session {
             let number = number.ok_or_else(silent)?;
             let session = Session { shared: shared.clone(), number, last: 0 };
             // If the fence went, the number is that of an incarnation that has ended. Another one is taken.
-            let begun =
-                session.ask(vec![(BEGIN_NUMBER, Step::Begin { session: number })], until)?.ok_or_else(silent)?;
+            let begin = vec![(BEGIN_NUMBER, vec![Step::Begin { session: number }])];
+            let begun = session.ask(begin, until)?.ok_or_else(silent)?;
             if begun.iter().all(|(_, outcome)| matches!(outcome, Outcome::Decided(_))) {
                 return Ok(session);
             }
@@ -55,8 +55,8 @@ impl Session {
     /// Asks for a change, and waits until it is in the log and in this node's catalog.
     ///
     /// # Errors
-    /// [`MemberError::Unknown`] after `patience`: then only [`Session::ask_again`] may follow. [`MemberError::TooLarge`] if it does not
-    /// fit into a record; nothing has happened then.
+    /// [`MemberError::Unknown`] after `patience`: then only [`Session::ask_again`] may follow. [`MemberError::TooLarge`] if it is too
+    /// large for the log; nothing has happened then.
     pub fn change(&mut self, change: &Change, patience: Duration) -> Result<Verdict> {
         self.last += 1;
         self.ask_again(change, patience)
@@ -80,12 +80,9 @@ impl Session {
         let (until, session) = (Instant::now() + patience, self.number);
         let mut verdicts: Vec<Option<Verdict>> = vec![None; changes.len()];
         loop {
-            let wanted: Vec<_> = (first..)
-                .zip(changes)
-                .zip(&verdicts)
-                .filter(|(_, verdict)| verdict.is_none())
-                .map(|((number, change), _)| (number, Step::Change { session, number, change: change.clone() }))
-                .collect();
+            let left = (first..).zip(changes).zip(&verdicts).filter(|(_, verdict)| verdict.is_none());
+            let steps = left.map(|((number, change), _)| Ok((number, steps_of(session, number, change)?)));
+            let wanted = steps.collect::<Result<Vec<_>>>()?;
             if wanted.is_empty() {
                 return Ok(verdicts.into_iter().flatten().collect());
             }
@@ -99,20 +96,21 @@ impl Session {
         }
     }
 
-    /// Proposes steps, by number, as soon as this node has joined, and waits for their outcomes. None if one has none in time.
-    fn ask(&self, steps: Vec<(u64, Step)>, until: Instant) -> Result<Option<Vec<(u64, Outcome)>>> {
+    /// Proposes the steps of each number as soon as this node has joined, and waits for the outcomes of the last ones. None if one has
+    /// none in time.
+    fn ask(&self, steps: Vec<(u64, Vec<Step>)>, until: Instant) -> Result<Option<Vec<(u64, Outcome)>>> {
         let numbers: Vec<u64> = steps.iter().map(|(number, _)| *number).collect();
-        if let Some(too_large) = steps.iter().find_map(|(_, step)| TooLarge::of(step)) {
-            return Err(too_large.into());
-        }
         let mut steps = Some(steps);
         // All under one lock: if the fence goes, the steps from one of them on are not in the log.
         let proposed = self.shared.wait(until, |state| {
             let proposer = state.proposer.as_mut()?;
-            for (number, step) in steps.take().into_iter().flatten() {
+            for (number, mut steps) in steps.take().into_iter().flatten() {
                 let whose = (self.number, number);
-                if let Err(error) = proposer.propose(Some(whose), step) {
-                    return Some(Err(error));
+                let last = steps.pop().map(|last| (Some(whose), last));
+                for (whose, step) in steps.into_iter().map(|step| (None, step)).chain(last) {
+                    if let Err(error) = proposer.propose(whose, step) {
+                        return Some(Err(error));
+                    }
                 }
                 state.outcomes.insert(whose, None);
             }

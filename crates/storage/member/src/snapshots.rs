@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use terrace_catalog::Catalog;
+use terrace_catalog::{Catalog, Followed};
 use terrace_order::OfferedSnapshot;
 
 use crate::error::{MemberError, Result};
@@ -29,10 +29,28 @@ impl SnapshotFolder {
     /// # Errors
     /// If the folder takes no file.
     pub fn write(&self, catalog: &Catalog, node: &str) -> Result<OfferedSnapshot> {
+        self.write_by(node, |new| {
+            let followed = catalog.write_snapshot_for_others(new)?;
+            Ok((format!("{node}-{:016x}", followed.slot), followed))
+        })
+    }
+
+    /// Writes the snapshot with which a new log begins in the place of a lost one, which left this chain.
+    ///
+    /// # Errors
+    /// As [`SnapshotFolder::write`].
+    pub fn write_for_new_log(&self, catalog: &Catalog, node: &str, chain: u64) -> Result<OfferedSnapshot> {
+        // No snapshot of the lost log has this name.
+        self.write_by(node, |new| Ok((format!("new-{chain:016x}"), catalog.write_snapshot_for_new_log(new, chain)?)))
+    }
+
+    fn write_by(
+        &self,
+        node: &str,
+        write: impl FnOnce(&Path) -> terrace_catalog::Result<(String, Followed)>,
+    ) -> Result<OfferedSnapshot> {
         let new = self.0.join(format!("{node}.new"));
-        let followed = catalog.write_snapshot_for_others(&new)?;
-        let (slot, chain) = (followed.slot, followed.chain);
-        let place = format!("{node}-{slot:016x}");
+        let (place, Followed { slot, chain, .. }) = write(&new)?;
         let path = self.0.join(&place);
         let put = || {
             fs::rename(&new, &path)?;

@@ -18,8 +18,8 @@ mod order;
 mod proposer;
 
 #[cfg(feature = "etcd")]
-pub use etcd::{Etcd, EtcdOptions};
+pub use etcd::{Etcd, EtcdAccess, EtcdOptions};
 #[cfg(any(test, feature = "model"))]
 pub use model::ModelOrder;
-pub use order::{OfferedSnapshot, Order, OrderError, Records};
-pub use proposer::{Answer, Append, Fate, Proposer, TooLarge};
+pub use order::{LogIdentity, LostLog, OfferedSnapshot, Order, OrderError, Records};
+pub use proposer::{Answer, Append, Fate, Proposer, TooLarge, steps_of};

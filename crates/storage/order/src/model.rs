@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix_futex_sync::{Condvar, Mutex};
 
-use crate::{Answer, Append, OfferedSnapshot, Order, OrderError, Records};
+use crate::{Answer, Append, LogIdentity, OfferedSnapshot, Order, OrderError, Records};
 
 /// A node's fence: its incarnation, and the number of records that this has appended.
 #[derive(Clone, Copy, PartialEq)]
@@ -153,6 +153,10 @@ impl Order for ModelOrder {
             log.keeper = has_fence(incarnation).then_some(incarnation);
         }
         Ok(log.keeper == Some(incarnation))
+    }
+
+    fn identity(&self) -> LogIdentity {
+        LogIdentity { number: 0, before: None }
     }
 
     fn leave(&self, incarnation: u64) -> Result<(), OrderError> {

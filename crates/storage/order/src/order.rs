@@ -52,6 +52,27 @@ pub trait Order {
 
     /// Removes this node's fence, so that the node may join again at once.
     fn leave(&self, incarnation: u64) -> Result<(), OrderError>;
+
+    /// Returns which of the store's logs this is.
+    fn identity(&self) -> LogIdentity;
+}
+
+/// Which of a store's logs a log is. A store has another one after its first was lost, and was made again from what a node had of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogIdentity {
+    /// A random number.
+    pub number: u64,
+    /// The log in whose place this one was made, if any.
+    pub before: Option<LostLog>,
+}
+
+/// A log that was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostLog {
+    /// Its random number.
+    pub number: u64,
+    /// The slot of its last record that is not lost.
+    pub slot: u64,
 }
 
 /// The records that follow a slot.
@@ -108,7 +129,7 @@ pub enum OrderError {
     },
     /// The log lacks records that it had.
     #[error(
-        "the shared log has lost records: {what}. Its servers were emptied, or restored from an older copy; stop all nodes, and restore the log from a node that has them"
+        "the shared log has lost records: {what}. Its servers were emptied, or restored from an older copy; stop all nodes, and run `terrace cluster recover` on the one that has most records"
     )]
     RanBack {
         /// The number that became smaller.

@@ -3,10 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use terrace_format::{Proposal, Step};
+use terrace_format::{Change, Proposal, Step};
 
 /// A record has at most this many bytes of steps. Logs limit the size of a record; etcd's limit is 1.5 MiB.
 const MAX_RECORD_BYTES: usize = 1 << 20;
+/// A longer change goes into the log in pieces.
+const MAX_CHANGE_BYTES: usize = 1 << 19;
+/// A change may have this many bytes: that of a rename of some hundred thousand keys. All nodes carry it out in one transaction.
+const MAX_WHOLE_BYTES: usize = 32 << 20;
 
 /// A record to append.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,18 +52,20 @@ pub enum Fate {
 
 /// A step that does not fit into a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a change of {bytes} bytes does not fit into a record of the shared log; split it")]
+#[error("a change of {bytes} bytes is too large for the shared log; split it")]
 pub struct TooLarge {
     /// The size of the encoded step.
     pub bytes: usize,
 }
 
-impl TooLarge {
-    /// Returns the error of a step that does not fit into a record. None if it fits.
-    pub fn of(step: &Step) -> Option<TooLarge> {
-        let bytes = step.encoded_len();
-        (bytes > MAX_RECORD_BYTES).then_some(TooLarge { bytes })
-    }
+/// Returns the steps that carry out a change, as [`Step::change`] does.
+///
+/// # Errors
+/// [`TooLarge`] if it cannot be one change.
+pub fn steps_of(session: u64, number: u64, change: &Change) -> Result<Vec<Step>, TooLarge> {
+    let steps = Step::change(session, number, change, MAX_CHANGE_BYTES);
+    let bytes = steps.iter().map(Step::encoded_len).sum();
+    if bytes > MAX_WHOLE_BYTES { Err(TooLarge { bytes }) } else { Ok(steps) }
 }
 
 /// Appends the steps of one incarnation of a node. One append is under way at a time: several would overtake each other. Steps that

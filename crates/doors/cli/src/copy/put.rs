@@ -2,6 +2,8 @@
 
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
@@ -17,6 +19,13 @@ use super::tree::{Changes, Item, Tree};
 use crate::arguments::{Ack, Put};
 use crate::errors::describe;
 use crate::output::{Show, complain, count, name, note, path_name, size};
+
+/// The number of objects that are put at the same time into a store that several nodes share. Each waits for the log, and the changes of
+/// all of them go into one record.
+const SHARED_PUT_THREADS: usize = 16;
+
+/// A file may meet a node that begins again this many times before its put fails.
+const MAX_STALE_WRITES: usize = 3;
 
 /// Fewer replicas than requested.
 struct Fewer {
@@ -52,8 +61,8 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
     } else {
         put_files(store, put, show, &mut done)?;
     }
-    if matches!(put.ack, Some(Ack::Durable)) && !put.dry_run && done.written > 0 {
-        // Once for all objects: each of them is durable, but `health` would not know.
+    if matches!(put.ack, Some(Ack::Durable)) && !put.dry_run && done.written > 0 && !store.is_shared() {
+        // Once for all objects: each of them is durable, but `health` would not know. Nodes that share a store note it by themselves.
         store.mark_placed()?;
     }
     let (late, in_time) = (done.late, done.late == 0 || put.ack.is_none());
@@ -73,6 +82,21 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
 }
 
 impl Done {
+    /// Adds what another thread has done.
+    fn add(&mut self, other: Done) {
+        let Done { written, unchanged, failed, bytes, would_write, fewer, over_budget: (objects, times), slow, late } =
+            other;
+        self.written += written;
+        self.unchanged += unchanged;
+        self.failed += failed;
+        self.bytes += bytes;
+        self.would_write.extend(would_write);
+        self.fewer = fewer.or(self.fewer.take());
+        self.over_budget = (self.over_budget.0 + objects, self.over_budget.1.max(times));
+        self.slow += slow;
+        self.late += late;
+    }
+
     fn add_written(&mut self, receipt: &Receipt) {
         self.written += 1;
         self.bytes += receipt.bytes;
@@ -204,21 +228,8 @@ fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()
     for (path, why) in &tree.skipped {
         note(&format!("{}: skipped, since {why}", path_name(path)));
     }
-    for (at, item) in tree.items.iter().enumerate() {
-        let is_last = at + 1 == tree.items.len();
-        bar.set_message(name(&item.key));
-        if let Err(e) = put_file(store, put, item, &bar, done) {
-            done.add_failed(&describe(&e), &bar);
-            // After waiting for space in vain, do not wait again for each of the other objects.
-            if !is_last && matches!(e.downcast_ref(), Some(terrace::Error::NoSpace { .. })) {
-                complain("the rest is not tried");
-                break;
-            }
-        } else if !is_last && done.late > 0 && put.ack.is_some() {
-            complain("the rest is not tried");
-            break;
-        }
-    }
+    let threads = if store.is_shared() && !put.dry_run { SHARED_PUT_THREADS } else { 1 };
+    put_items(store, put, &tree.items, threads, &bar, done);
     bar.finish_and_clear();
     tell_repaired(store)?;
     if done.unchanged > 0 && done.late == 0 && !put.dry_run && matches!(put.ack, Some(Ack::Replicated | Ack::Durable)) {
@@ -226,6 +237,48 @@ fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()
         store.sync()?;
     }
     Ok(())
+}
+
+/// Puts items with several threads. A directory comes after its entries, so with more than one thread it comes after all files.
+fn put_items(store: &Store, put: &Put, items: &[Item], threads: usize, bar: &ProgressBar, done: &mut Done) {
+    let (folders, files): (Vec<&Item>, Vec<&Item>) =
+        items.iter().partition(|item| threads > 1 && item.metadata.is_dir());
+    let ends = AtomicBool::new(false);
+    for (part, threads) in [(files, threads), (folders, 1)] {
+        let next = AtomicUsize::new(0);
+        let put_some = || {
+            let mut own = Done::default();
+            // Relaxed: each number is given out once, and an item too many does no harm.
+            while !ends.load(Ordering::Relaxed)
+                && let Some(item) = part.get(next.fetch_add(1, Ordering::Relaxed))
+            {
+                bar.set_message(name(&item.key));
+                let stops = match put_file(store, put, item, bar, &mut own) {
+                    Ok(()) => own.late > 0 && put.ack.is_some(),
+                    Err(e) => {
+                        own.add_failed(&describe(&e), bar);
+                        // After waiting for space in vain, do not wait again for each of the other objects.
+                        matches!(e.downcast_ref(), Some(terrace::Error::NoSpace { .. }))
+                    }
+                };
+                let is_last = next.load(Ordering::Relaxed) >= part.len();
+                if stops && !is_last && !ends.swap(true, Ordering::Relaxed) {
+                    complain("the rest is not tried");
+                }
+            }
+            own
+        };
+        if threads == 1 {
+            done.add(put_some());
+            continue;
+        }
+        thread::scope(|scope| {
+            let started: Vec<_> = (0..threads.min(part.len())).map(|_| scope.spawn(put_some)).collect();
+            for thread in started {
+                done.add(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+        });
+    }
 }
 
 fn put_file(store: &Store, put: &Put, item: &Item, bar: &ProgressBar, done: &mut Done) -> Result<()> {
@@ -242,8 +295,18 @@ fn put_file(store: &Store, put: &Put, item: &Item, bar: &ProgressBar, done: &mut
             return Ok(());
         }
         let changes = if put.snapshot { Changes::Allowed } else { Changes::Refused };
-        let source = ProgressReader { from: item.open(changes)?, bar };
-        let written = write(store, put, &item.key, source, Some(item.attributes.clone()), done);
+        let mut write = || -> Result<terrace::Result<()>> {
+            let source = ProgressReader { from: item.open(changes)?, bar };
+            Ok(write(store, put, &item.key, source, Some(item.attributes.clone()), done))
+        };
+        let mut written = write()?;
+        for _ in 0..MAX_STALE_WRITES {
+            // A node has begun again before the bytes on it were committed.
+            if !matches!(written, Err(terrace::Error::Stale)) {
+                break;
+            }
+            written = write()?;
+        }
         written.map_err(|e| anyhow::Error::from(e).context(path_name(&item.path)))?;
         if let Some(budget) = put.wishes.options().budget {
             done.check_budget(store, &item.key, budget)?;

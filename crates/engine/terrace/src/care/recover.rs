@@ -1,5 +1,6 @@
 //! Makes the catalog match the targets when a store is opened.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io;
 
@@ -140,6 +141,37 @@ impl Care {
             }
         }
         Ok(())
+    }
+
+    /// Reads the frames that commits after `synced` have named on a target of this node, whose machine may have lost power. Those that
+    /// are gone become pending.
+    ///
+    /// # Errors
+    /// If the target does not answer, so that it is not known whether frames are gone.
+    pub fn owe_unsynced(&self, device: &Device, synced: u64) -> Result<()> {
+        let segments = self.catalog.segments(device.id)?;
+        if segments.iter().all(|(_, live)| live.frames == 0 || live.sequence <= synced) {
+            return Ok(());
+        }
+        let trouble = RefCell::new(None);
+        self.owe_again(|object, extent, replica| {
+            if replica.target != device.id || trouble.borrow().is_some() || !self.is_newer(replica, synced) {
+                return false;
+            }
+            let mut raw = vec![0; extent.raw_len as usize];
+            match self.reader.read_replica(device, object, extent, replica, 0, &mut raw) {
+                Ok(()) => false,
+                Err(error) if bad(&error) => true,
+                Err(error) => {
+                    *trouble.borrow_mut() = Some(error);
+                    false
+                }
+            }
+        })?;
+        match trouble.into_inner() {
+            Some(error) => Err(Error::io(format!("reading {}", device.path.display()))(error)),
+            None => Ok(()),
+        }
     }
 
     /// Returns whether a commit after `sequence` may have named the frame of a replica.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use terrace_catalog::TargetId;
@@ -41,6 +41,8 @@ pub struct Device {
     /// The abilities of its kind.
     pub capabilities: Capabilities,
     pub(super) trouble: Trouble,
+    /// Whether it was taken out of the store. Relaxed: who reads it late finds a target that is away.
+    pub(super) is_retired: AtomicBool,
 }
 
 impl Device {
@@ -116,7 +118,12 @@ impl Device {
 
     /// Returns its last known state.
     pub fn state(&self) -> TierState {
-        self.trouble.state()
+        if self.is_retired() { TierState::Away } else { self.trouble.state() }
+    }
+
+    /// Returns whether the target was taken out of the store while this process had it open.
+    pub fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Relaxed) // see the field
     }
 
     /// Stops using the target for a while, if the error is one of the device and not of a single frame.

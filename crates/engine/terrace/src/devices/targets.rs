@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use terrace_catalog::TargetId;
@@ -88,6 +88,7 @@ impl Opener<'_> {
             quick: limits.is_none() && tier.timeout.is_none() && !capabilities.remote,
             capabilities,
             trouble: Trouble::default(),
+            is_retired: AtomicBool::new(false),
         };
         if let Some(e) = trouble {
             device.failed(&e);

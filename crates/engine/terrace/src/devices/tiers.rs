@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use terrace_catalog::TargetId;
+use terrace_catalog::{Catalog, TargetId};
 use terrace_plan::snapshot::TierSet;
 use terrace_tier::Ids;
 
@@ -84,6 +85,16 @@ impl Tiers {
         self.tended.get().is_none_or(|node| device.node.as_ref() == Some(node))
     }
 
+    /// Uses no targets any more that were taken out of the store since it was opened.
+    pub fn leave_retired(&self, catalog: &Catalog) -> Result<()> {
+        for device in self.devices.iter().filter(|device| !device.is_retired()) {
+            if catalog.is_retired(device.id)? {
+                device.is_retired.store(true, Ordering::Relaxed); // see the field
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the index of a target in `devices`.
     pub fn position(&self, id: TargetId) -> Option<usize> {
         self.index.get(usize::from(id)).copied().flatten()
@@ -116,7 +127,9 @@ impl Tiers {
         let lasts = |device: &Device| self.tier(device).persistent;
         let mut taken: Vec<&Device> = chosen.iter().filter_map(|id| self.device(*id).ok()).collect();
         for _ in 0..want {
-            let free = |d: &&Device| allowed.has(d.tier as u8) && taken.iter().all(|t| t.domain != d.domain);
+            let free = |d: &&Device| {
+                !d.is_retired() && allowed.has(d.tier as u8) && taken.iter().all(|t| t.domain != d.domain)
+            };
             let must_last = !volatile && taken.len() + 1 == chosen.len() + want && !taken.iter().any(|t| lasts(t));
             let mut all = self.devices.iter().filter(free);
             match if must_last { all.find(|d| lasts(d)) } else { all.next() } {

@@ -143,6 +143,7 @@ impl Files {
     /// Returns the attributes of a file, a directory or a symbolic link. The empty path is the root.
     pub fn stat(&self, path: &[u8]) -> FileResult<Stat> {
         path::check(path)?;
+        self.shared.store.catch_up()?;
         let found = self.shared.find(path)?.ok_or_else(|| self.shared.missing(path))?;
         self.shared.with_kept(found)
     }
@@ -150,6 +151,7 @@ impl Files {
     /// Returns up to `limit` names in a directory, from position `from` on (empty for the beginning), and the position of
     /// the next name, or none at the end. A directory that exists only as a prefix of keys may be out of order.
     pub fn list(&self, path: &[u8], from: &[u8], limit: usize) -> FileResult<(Vec<Entry>, Option<Vec<u8>>)> {
+        self.shared.store.catch_up()?;
         self.shared.directory(path)?;
         let (children, next) = self.shared.store.engine.catalog.children(path, from, limit)?;
         let entry = |child: Child| Entry {

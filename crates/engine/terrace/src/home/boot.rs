@@ -72,6 +72,11 @@ impl Mark {
         matches!(self, Mark::CutOff | Mark::Unfinished { was_cut_off: true })
     }
 
+    /// Returns whether the machine has not gone down since the store was last used, so that no written byte is lost.
+    pub fn is_of_this_boot(self) -> bool {
+        matches!(self, Mark::Clean | Mark::ThisBoot)
+    }
+
     /// Returns the mark for an open store. Only [`mark_in_use`] ends a pending mark.
     fn when_opened(self, has_catalog: bool) -> Mark {
         match self {
@@ -160,6 +165,11 @@ pub fn mark_opened(dir: &Path, config: &Config) -> Result<()> {
 /// openers do not repeat it.
 pub fn mark_in_use(dir: &Path) -> Result<()> {
     write_file(&dir.join(MARK_FILE), boot_and_incarnation(dir)?.as_bytes())
+}
+
+/// Notes that the targets of this node may have lost frames, and that the node has not found all of them. [`mark_in_use`] follows.
+pub fn mark_doubtful(dir: &Path) -> Result<()> {
+    write_file(&dir.join(MARK_FILE), Mark::Restarted.in_use(&boot_and_incarnation(dir)?).as_bytes())
 }
 
 /// Shares the store's lock with the other processes that have it open.

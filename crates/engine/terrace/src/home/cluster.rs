@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use terrace_system::read_regular;
 
 use super::{refuse, write_file};
-use crate::config::Config;
+use crate::config::{Config, TierConfig};
 use crate::{Error, Result};
 
 const CLUSTER_FILE: &str = "cluster.toml";
@@ -23,6 +23,57 @@ pub struct Cluster {
     /// A folder that all nodes see, for snapshots of the catalog. Without one, the log is never trimmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<PathBuf>,
+    /// What reads on this machine see.
+    #[serde(default, skip_serializing_if = "Consistency::is_usual")]
+    pub consistency: Consistency,
+    /// How the servers know this machine, if not everybody may use them.
+    #[serde(default, skip_serializing_if = "Access::is_open")]
+    pub access: Access,
+}
+
+/// What a read sees of the writes on other nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Consistency {
+    /// All that was acknowledged before it began. Each look at names asks the log how far it is.
+    #[default]
+    Newest,
+    /// What this machine has written, and of the others what it has followed: never less than before, and also while the log does not
+    /// answer.
+    Session,
+}
+
+impl Consistency {
+    fn is_usual(&self) -> bool {
+        *self == Consistency::Newest
+    }
+}
+
+/// The files by which a machine and the servers of a log know each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Access {
+    /// Certificates of authorities in PEM, by which the servers' own are checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authorities: Option<PathBuf>,
+    /// This machine's certificate in PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<PathBuf>,
+    /// Its key in PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+    /// The name of a user of the servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The file with the user's password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<PathBuf>,
+}
+
+impl Access {
+    fn is_open(&self) -> bool {
+        *self == Access::default()
+    }
 }
 
 impl Cluster {
@@ -51,24 +102,38 @@ impl Cluster {
         write_file(&dir.join(CLUSTER_FILE), text.as_bytes())
     }
 
-    /// Checks that nodes can share the targets of a configuration: a node serves each of them.
+    /// Checks that nodes can share the targets of a configuration: a node serves each of them, or they are on a service that all nodes
+    /// reach.
     ///
     /// # Errors
-    /// [`Error::Config`] with the first target that no node serves.
+    /// [`Error::Config`] with the first target that they cannot share.
     pub fn check(config: &Config) -> Result<()> {
         for (tier, target) in config.tiers.iter().flat_map(|tier| tier.targets.iter().map(move |target| (tier, target)))
         {
             let place = tier.place_name(target);
             let wrong =
                 |reason: &str| Error::Config(format!("tier {:?}, target {}: {reason}", tier.name, place.display()));
-            if !tier.kind.capabilities().remote || tier.service.is_some() {
-                return Err(wrong("nodes share targets of the kind \"node\" only; write kind = \"node\""));
+            if !tier.kind.capabilities().remote {
+                return Err(wrong(
+                    "the other nodes cannot reach it; write kind = \"node\" for what one node serves, or kind = \"object\" for a service",
+                ));
             }
-            if target.node.is_none() {
+            if Cluster::is_common(tier) {
+                if target.node.is_some() {
+                    return Err(wrong(
+                        "it is on a service that all nodes reach, and not on one of them; leave `node` out",
+                    ));
+                }
+            } else if target.node.is_none() {
                 return Err(wrong("its node is missing; write { path = \"...\", node = \"NAME\" }"));
             }
         }
         Ok(())
+    }
+
+    /// Returns whether all nodes reach the targets of a tier alike: each blob is written by one process, and is durable at once.
+    pub fn is_common(tier: &TierConfig) -> bool {
+        tier.service.is_some()
     }
 }
 

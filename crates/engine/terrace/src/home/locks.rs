@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use terrace_system::Locked;
 
@@ -14,25 +14,42 @@ const MOVER_LOCK: &str = "mover";
 /// The locks of the store in one directory.
 pub struct Locks {
     dir: PathBuf,
-    /// Whether this process may move replicas that it has not written. Relaxed: a process that learns a moment late that it may not
-    /// does no harm, because the catalog checks each of its changes.
-    may_move: AtomicBool,
+    /// The [`Duty`] of this process. Relaxed: a process that learns a moment late of another one does no harm, because the catalog checks
+    /// each of its changes.
+    duty: AtomicU8,
+}
+
+/// The replicas that a process may move although it has not written them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Duty {
+    /// None.
+    Nothing,
+    /// Those on the targets of this machine's node, which shares the store with others.
+    Own,
+    /// Those too, and whatever belongs to no node.
+    All,
 }
 
 impl Locks {
     /// Creates the locks of the store in `dir`.
     pub fn new(dir: &Path) -> Locks {
-        Locks { dir: dir.to_owned(), may_move: AtomicBool::new(true) }
+        Locks { dir: dir.to_owned(), duty: AtomicU8::new(Duty::All as u8) }
     }
 
-    /// Says whether this process may move replicas. Where several nodes share the store, only one node's process does.
-    pub fn let_move(&self, may_move: bool) {
-        self.may_move.store(may_move, Ordering::Relaxed); // see the field
+    /// Says which replicas this process may move. At first it may move all.
+    pub fn set_duty(&self, duty: Duty) {
+        self.duty.store(duty as u8, Ordering::Relaxed); // see the field
     }
 
     /// Returns whether this process may move replicas.
     pub fn may_move(&self) -> bool {
-        self.may_move.load(Ordering::Relaxed) // see the field
+        self.duty.load(Ordering::Relaxed) != Duty::Nothing as u8 // see the field
+    }
+
+    /// Returns whether this process does what is done once for the whole store.
+    pub fn may_move_all(&self) -> bool {
+        self.duty.load(Ordering::Relaxed) == Duty::All as u8 // see the field
     }
 
     /// Takes the mover's lock, or returns none if another process has it, or this process may not move replicas.

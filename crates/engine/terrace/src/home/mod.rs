@@ -7,6 +7,7 @@ mod filesystem;
 mod id_check;
 mod identity;
 mod incarnation;
+pub mod known_log;
 mod leases;
 mod lock;
 mod locks;
@@ -21,14 +22,14 @@ mod sole;
 mod trust;
 
 pub use appends::AppendTurns;
-pub use cluster::{Cluster, refuse_if_shared};
+pub use cluster::{Access, Cluster, Consistency, refuse_if_shared};
 pub use id_check::check_id;
 pub use identity::{
     DESTROYED_LINE, FORMAT_VERSION, has_log, holds_files, lost_identity, read_config, read_state, refuse, write_file,
 };
 pub use leases::Leases;
 pub use lock::{StoreLock, lock_new_store, lock_store};
-pub use locks::Locks;
+pub use locks::{Duty, Locks};
 pub use mounts_noted::{MOUNTS_FILE, find_remounted, note_mounts};
 pub use original::{check_identity, describe_copy, find_original, note_place};
 pub use place_check::check_place;

@@ -2,13 +2,12 @@
 //! limit its length.
 
 mod refused;
+mod shared;
 mod snapshot;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use terrace_catalog::log::{self, Reach, Tail};
 use terrace_catalog::{Catalog, Edit};
@@ -19,10 +18,6 @@ use crate::home::{find_remounted, refuse};
 
 /// Copies of the log are kept on this many persistent targets.
 const LOG_COPIES: usize = 3;
-
-/// How long a sync waits for the marks of other nodes, which make one about once a second.
-const MAX_MARK_WAIT: Duration = Duration::from_secs(3);
-const MARK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Makes commits durable, with the frames that they name, and keeps copies of the log.
 pub struct Journal {
@@ -39,7 +34,7 @@ impl Journal {
     /// A failure of a persistent target, whose bytes must not count as durable.
     pub fn sync_files(&self) -> Result<()> {
         if self.catalog.is_shared() {
-            return self.sync_shared();
+            return self.sync_shared(None);
         }
         let sequence = self.catalog.tail()?.sequence;
         let synced = self.catalog.synced()?;
@@ -71,32 +66,13 @@ impl Journal {
         self.copy_log(true)
     }
 
-    /// Syncs all persistent targets of all nodes, as far as their nodes have not done it since.
-    fn sync_shared(&self) -> Result<()> {
-        for device in self.tiers.devices.iter().filter(|device| self.tiers.tier(device).persistent) {
-            let synced = self.catalog.served(device.id)?.map_or(0, |served| served.synced);
-            self.sync_target(device, synced).map_err(|e| {
-                device.failed(&e);
-                crate::Error::io(format!("syncing {}", device.path.display()))(e)
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Waits for a moment until all nodes have noted in the shared log that their targets are synced. The bytes are, even if a node does
-    /// not say so in time.
-    fn wait_for_marks(&self, sequence: u64) -> Result<()> {
-        let until = Instant::now() + MAX_MARK_WAIT;
-        while self.catalog.synced()? < sequence && Instant::now() < until {
-            thread::sleep(MARK_POLL_INTERVAL);
-        }
-        Ok(())
-    }
-
-    /// Syncs the segments of a target to which commits after `synced` have added frames.
-    pub fn sync_target(&self, device: &Device, synced: u64) -> io::Result<()> {
-        let dirty = self.dirty_segments(device, synced).map_err(|e| io::Error::other(e.to_string()))?;
-        if dirty.is_empty() { Ok(()) } else { device.target.sync(&dirty) }
+    /// Makes these objects durable, with all commits up to their last ones. Where several nodes share the store, bytes of other objects on
+    /// a node that is away are not waited for.
+    ///
+    /// # Errors
+    /// As [`Journal::sync_files`].
+    pub fn sync_files_of(&self, objects: &[u64]) -> Result<()> {
+        if self.catalog.is_shared() { self.sync_shared(Some(objects)) } else { self.sync_files() }
     }
 
     /// Checks that no target's file system was mounted again since the store was opened: unsynced writes may be lost, and a sync of
@@ -115,9 +91,7 @@ impl Journal {
     /// the marked commits any more.
     pub fn mark_synced(&self) -> Result<()> {
         if self.catalog.is_shared() {
-            let sequence = self.catalog.tail()?.sequence;
-            self.sync_shared()?;
-            return self.wait_for_marks(sequence);
+            return self.mark_shared();
         }
         let sequence = self.last_lasting()?;
         self.sync_files()?;

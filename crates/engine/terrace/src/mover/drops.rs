@@ -14,9 +14,14 @@ impl Mover {
             return Ok(0);
         }
         let lasting = self.lasting_targets();
-        if edits.iter().any(|edit| matches!(edit, Edit::Lost { task, .. } if lasting.contains(&task.target))) {
+        let dropped = edits.iter().filter_map(|edit| match edit {
+            Edit::Lost { task, .. } if lasting.contains(&task.target) => Some(task.object),
+            _ => None,
+        });
+        let dropped: Vec<u64> = dropped.collect();
+        if !dropped.is_empty() {
             // The remaining replicas must be as durable as those that are dropped.
-            self.journal.sync_files()?;
+            self.journal.sync_files_of(&dropped)?;
         }
         // Changes without expectations share one commit, the first.
         let mut changes = vec![Change::default()];

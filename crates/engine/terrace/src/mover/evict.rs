@@ -35,7 +35,7 @@ impl Mover {
     /// writes.
     pub fn evict(&self) -> Result<()> {
         let last = self.tiers.tiers.len() - 1;
-        for device in self.tiers.devices.iter().filter(|device| device.tier < last) {
+        for device in self.tiers.devices.iter().filter(|device| device.tier < last && self.is_own(device)) {
             let mark = self.tiers.tier(device).high_watermark;
             let Ok(space) = device.space() else { continue };
             let mut excess = space.used.saturating_sub((space.capacity as f64 * mark) as u64);

@@ -28,6 +28,8 @@ const MAX_WAITING_BYTES: usize = 64 << 20;
 const MAX_PARALLEL_TARGETS: usize = 8;
 /// A pipeline starts threads only if writing takes at least this many seconds.
 const MIN_PIPELINE_SECONDS: f64 = 0.005;
+/// The number of pending replicas among which those of one node are searched for without a pipeline.
+const OWED_PER_SCAN: usize = 256;
 /// The time between two reports of progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -56,6 +58,8 @@ impl Move for ToMake {
 struct OwedSet<'a> {
     mover: &'a Mover,
     object: Option<u64>,
+    /// Whether those on targets of other nodes are left out.
+    is_own: bool,
     /// The last task that was pulled. Held while the next page is read, so that no task is pulled twice. Only catalog reads run
     /// under it.
     after: Mutex<Option<Task>>,
@@ -72,9 +76,10 @@ impl Source for OwedSet<'_> {
             return Ok(Pulled::Stop);
         }
         let mut after = self.after.lock(); // see the field
-        let tasks = self.mover.owed_next(self.object, *after)?;
+        let mut tasks = self.mover.owed_next(self.object, *after)?;
         let Some((last, _)) = tasks.last() else { return Ok(Pulled::End) };
         *after = Some(*last);
+        tasks.retain(|(task, _)| !self.is_own || self.mover.is_owed_here(task));
         Ok(Pulled::Moves(tasks.into_iter().map(|(task, owed)| ToMake(task, owed)).collect()))
     }
 
@@ -152,8 +157,28 @@ impl Mover {
         if first.len() < OWED_PER_LOOK && !self.is_pipeline_worth_it(&first) {
             return self.make(&first, at_once);
         }
-        let source = OwedSet { mover: self, object, after: Mutex::default(), end: Instant::now() + MARK_INTERVAL };
-        self.flow(source, at_once)
+        let end = Instant::now() + MARK_INTERVAL;
+        self.flow(OwedSet { mover: self, object, is_own: false, after: Mutex::default(), end }, at_once)
+    }
+
+    /// Makes the pending replicas that are for this process, as [`Mover::make_all`] makes all: nodes that share a store each make those of
+    /// their own targets.
+    pub(super) fn make_own(&self) -> Result<usize> {
+        if !self.catalog.is_shared() {
+            return self.make_all(None, false);
+        }
+        let mut tasks = self.catalog.owed(None, OWED_PER_SCAN)?;
+        let is_all = tasks.len() < OWED_PER_SCAN;
+        tasks.retain(|(task, _)| self.is_owed_here(task));
+        if is_all && !self.is_pipeline_worth_it(&tasks) {
+            return self.make(&tasks, false);
+        }
+        let end = Instant::now() + MARK_INTERVAL;
+        self.flow(OwedSet { mover: self, object: None, is_own: true, after: Mutex::default(), end }, false)
+    }
+
+    fn is_owed_here(&self, task: &Task) -> bool {
+        self.tiers.device(task.target).is_ok_and(|device| self.is_own(device))
     }
 
     /// Makes these pending replicas, as far as the targets allow. Returns the number of tasks that are no longer pending.

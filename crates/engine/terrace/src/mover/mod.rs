@@ -5,8 +5,10 @@
 //! and also makes replicas that dead processes have left. Large sets go through the pipeline of `terrace-pipeline`
 //! (`flow.rs`).
 
+mod away;
 mod claimed;
 mod compact;
+mod drain;
 mod drops;
 mod evict;
 pub(crate) mod expiry;
@@ -35,7 +37,7 @@ use terrace_codec::Encoding;
 use terrace_plan::policy::Policy;
 
 use crate::Result;
-use crate::devices::Tiers;
+use crate::devices::{Device, Tiers};
 use crate::home::{Leases, Locks};
 use crate::journal::Journal;
 use crate::place::Planning;
@@ -91,6 +93,8 @@ pub(crate) struct State {
     unplanned: Mutex<Vec<(Vec<u8>, Policy)>>,
     /// Held while these objects are replanned.
     following: Mutex<()>,
+    /// Nodes of a shared store that are away. Only the background thread takes it.
+    away: Mutex<away::AwayNodes>,
     /// The encodings planned for pending replicas. Another process that makes these replicas chooses encodings itself.
     encodings: Mutex<HashMap<Task, Encoding>>,
     /// The background thread. Held while it is started, and while it is joined: the thread itself never takes this lock,
@@ -221,13 +225,16 @@ impl Mover {
     /// One round of the background thread.
     fn move_some(&self) -> Result<usize> {
         self.planning.rules.renew();
+        if self.catalog.is_shared() {
+            self.tiers.leave_retired(&self.catalog)?;
+        }
         self.planning.hotness.fold_in_time();
         self.forget_made();
         let mut done = self.repair_suspects()? + self.follow_policies()?;
         self.tell_repaired_in_time();
         let Some(_lock) = self.locks.mover_at_once()? else { return Ok(done) };
         // Removed before eviction, which then sees the space that they took.
-        let expired = self.remove_expired(MAX_EXPIRED_PER_ROUND);
+        let expired = if self.locks.may_move_all() { self.remove_expired(MAX_EXPIRED_PER_ROUND) } else { Ok(0) };
         let moved = self.move_alone();
         // Done even after an error, so that a power cut destroys only recent commits, and space is freed.
         self.mark_in_time()?;
@@ -239,12 +246,22 @@ impl Mover {
 
     /// The work that only one process at a time does.
     fn move_alone(&self) -> Result<usize> {
-        let done = self.make_all(None, false)? + self.follow_rules()?;
+        let done = self.make_own()?;
+        if !self.locks.may_move_all() {
+            return self.evict().map(|()| done);
+        }
+        let done = done + self.follow_rules()? + self.rebuild_away()?;
         self.follow_all()?;
         self.evict()?;
         self.promote_in_time()?;
         self.compact_in_time()?;
         Ok(done)
+    }
+
+    /// Returns whether this process moves replicas to and from a target: no other node does.
+    fn is_own(&self, device: &Device) -> bool {
+        let is_common = device.node.is_none() && self.locks.may_move_all();
+        !self.catalog.is_shared() || self.tiers.is_tended(device) || is_common
     }
 
     /// Makes a sync mark if the last one is old. This limits the commits that a power cut can destroy.

@@ -1,4 +1,4 @@
-//! Moves that a user asks for: onto a tier, off a tier, and off a tier that will be removed.
+//! Moves that a user asks for: onto a tier, and off a tier.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use terrace_catalog::{Edit, Extent, Object, Owed, Replica, TargetId, Task, frames};
 use terrace_plan::snapshot::TierSet;
 
+use super::drain::Departing;
 use super::evict::drop_replica;
 use super::{MAX_WAIT, Mover};
-use crate::read::task_of;
 use crate::report::Moved;
 use crate::{Error, Result};
 
@@ -44,6 +44,7 @@ impl Mover {
     /// Carries out [`Store::evict`](crate::Store::evict).
     pub fn evict_prefix(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         let level = self.tiers.level(tier)?;
+        let departing = Departing::tier(&self.tiers, level);
         self.move_each(prefix, |key, object, extent, edits, moved| {
             let (on, off): (Vec<&Replica>, Vec<&Replica>) =
                 extent.replicas.iter().partition(|r| self.tiers.device(r.target).is_ok_and(|d| d.tier == level));
@@ -53,7 +54,7 @@ impl Mover {
             let owed = self.catalog.owed_to(&task_at(object.id, extent, 0))?;
             for replica in on {
                 if !off.iter().any(|r| volatile || self.outlives(r)) {
-                    self.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
+                    self.move_off(key, object.id, &mut left, &mut chosen, replica, &departing, edits, moved)?;
                     continue;
                 }
                 let enough =
@@ -83,32 +84,6 @@ impl Mover {
         })
     }
 
-    /// Carries out [`Store::drain`](crate::Store::drain).
-    pub fn drain(&self, tier: &str) -> Result<Moved> {
-        let level = self.tiers.level(tier)?;
-        if self.tiers.tiers.len() == 1 {
-            return Err(Error::Config(format!(
-                "{tier} is the only tier, so nothing can move off it; add another one first"
-            )));
-        }
-        self.move_each(b"", |key, object, extent, edits, moved| {
-            let leaves = |target: TargetId| self.tiers.device(target).is_ok_and(|d| d.tier == level);
-            let (mut left, mut chosen) = (extent.clone(), Vec::new());
-            for replica in extent.replicas.iter().filter(|r| leaves(r.target)) {
-                self.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
-            }
-            let (off, stay): (Vec<TargetId>, Vec<TargetId>) =
-                self.catalog.owed_to(&task_at(object.id, extent, 0))?.into_iter().partition(|target| leaves(*target));
-            let before = extent.replicas.len() + off.len() + stay.len();
-            chosen.extend(stay);
-            for target in off {
-                self.move_owed_off(key, object.id, &left, &mut chosen, target, tier, edits, moved);
-            }
-            moved.count_thinned(before, left.replicas.len() + chosen.len(), object.want);
-            Ok(())
-        })
-    }
-
     /// Commits the edits that `plan` returns for each extent, and makes the replicas that they make pending. A batch holds
     /// many objects, because each batch waits for one sync.
     pub(super) fn move_each(
@@ -132,8 +107,10 @@ impl Mover {
             Ok::<_, Error>(true)
         })?;
         moved.kept += self.carry_out(edits)?;
-        self.journal.mark_synced()?;
-        self.reap(Duration::from_secs(30))?;
+        if !self.catalog.is_shared() {
+            self.journal.mark_synced()?;
+            self.reap(Duration::from_secs(30))?;
+        }
         Ok(moved)
     }
 }
@@ -171,91 +148,6 @@ fn owed_by(edit: &Edit) -> Option<(Task, Owed)> {
             Some((*task, owed))
         }
         _ => None,
-    }
-}
-
-impl Mover {
-    /// Adds the edits that move a replica to another tier: a new replica is made there first, and then this one is dropped.
-    /// `left` is the extent without the replicas that leave, and `chosen` holds the targets to which they move.
-    #[allow(clippy::too_many_arguments)]
-    fn move_off(
-        &self,
-        key: &[u8],
-        object: u64,
-        left: &mut Extent,
-        chosen: &mut Vec<TargetId>,
-        replica: &Replica,
-        tier: &str,
-        edits: &mut Vec<Edit>,
-        moved: &mut Moved,
-    ) -> Result<()> {
-        let others = TierSet::of((0..self.tiers.tiers.len()).filter(|level| self.tiers.tiers[*level].name != tier));
-        let owed = self.catalog.owed_to(&task_of(object, left, replica))?;
-        let stay = || left.replicas.iter().filter(|r| *r != replica);
-        let beside: Vec<TargetId> = stay().map(|r| r.target).chain(owed).chain(chosen.iter().copied()).collect();
-        let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
-        let outlives = chosen.iter().any(|target| persistent(*target)) || stay().any(|r| self.outlives(r));
-        let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
-        let placer = self.placer_for(object, key);
-        let place = placer.place_moved(others, left, &beside, volatile);
-        // A move must not make the extent volatile.
-        if let Some(target) = place.filter(|target| volatile || outlives || persistent(*target)) {
-            edits.push(owe(key, task_at(object, left, target), left, Some(replica.target)));
-            left.replicas.retain(|r| r != replica);
-            chosen.push(target);
-            moved.made += 1;
-            moved.dropped += 1;
-        } else if outlives || volatile && stay().next().is_some() {
-            edits.push(drop_replica(key, object, left, replica));
-            left.replicas.retain(|r| r != replica);
-            moved.dropped += 1;
-        } else {
-            moved.kept += 1;
-            let is_in_memory = beside.iter().any(|target| !persistent(*target));
-            let may_be = || placer.place_on(others, left, &beside, true).is_some();
-            moved.kept_from_memory += u64::from(is_in_memory || may_be());
-        }
-        Ok(())
-    }
-
-    /// Moves a pending replica to another tier. It stays pending on its target if that is the object's only way to a
-    /// persistent tier: otherwise an object in memory would stay there only.
-    #[allow(clippy::too_many_arguments)]
-    fn move_owed_off(
-        &self,
-        key: &[u8],
-        object: u64,
-        left: &Extent,
-        chosen: &mut Vec<TargetId>,
-        from: TargetId,
-        tier: &str,
-        edits: &mut Vec<Edit>,
-        moved: &mut Moved,
-    ) {
-        let others = TierSet::of((0..self.tiers.tiers.len()).filter(|level| self.tiers.tiers[*level].name != tier));
-        let beside: Vec<TargetId> = left.replicas.iter().map(|r| r.target).chain(chosen.iter().copied()).collect();
-        let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
-        let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
-        let outlives = volatile || !persistent(from) || beside.iter().any(|target| persistent(*target));
-        let placer = self.placer_for(object, key);
-        let place = placer.place_moved(others, left, &beside, volatile);
-        let place = place.filter(|target| outlives || persistent(*target));
-        if place.is_none() && !outlives {
-            moved.kept += 1;
-            let is_in_memory = beside.iter().any(|target| !persistent(*target));
-            let may_be = || placer.place_on(others, left, &beside, true).is_some();
-            moved.kept_from_memory += u64::from(is_in_memory || may_be());
-            return;
-        }
-        let task = task_at(object, left, from);
-        match place {
-            Some(target) => {
-                edits.extend(owe_instead(key, task, target, left.raw_len, None));
-                chosen.push(target);
-                moved.made += 1;
-            }
-            None => edits.push(Edit::Forgive { task }),
-        }
     }
 }
 

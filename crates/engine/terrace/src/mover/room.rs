@@ -65,7 +65,7 @@ impl Mover {
             if dead.iter().any(|(sequence, _)| *sequence > settled) { self.journal.copy_log(true) } else { Ok(()) }
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        for device in &self.tiers.devices {
+        for device in self.tiers.devices.iter().filter(|device| self.is_own(device)) {
             loop {
                 let freed_before = now.saturating_sub(grace).as_secs();
                 let dead = self.catalog.freeable(device.id, freed_before, PLACES_FREED_PER_COMMIT)?;

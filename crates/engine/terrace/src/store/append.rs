@@ -10,6 +10,7 @@ use terrace_format::key;
 use terrace_system::clock::unix_nanos;
 
 use super::Store;
+use super::put::MAX_STALE_WRITES;
 use crate::place::PutOptions;
 use crate::write::{Receipt, Update};
 use crate::{Error, Result};
@@ -64,6 +65,7 @@ impl Store {
     ) -> Result<(u64, Result<Receipt>)> {
         let engine = &self.engine;
         let turn = engine.appends.take(key);
+        let mut stale_writes = 0..MAX_STALE_WRITES;
         loop {
             let object = engine.catalog.object(key)?;
             let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
@@ -77,7 +79,8 @@ impl Store {
                 end = key::check_end(key, end, piece.len() as u64)?;
             }
             let mut draft = self.draft(key, named, &policy, element)?;
-            match draft.commit_ranges(&Update { named, length: Some(offset), ranges: &ranges, mtime }) {
+            let update = Update { named, length: Some(offset), ranges: &ranges, mtime };
+            match draft.commit_ranges(&update) {
                 // Other writers need not wait for the acknowledgement.
                 Ok(commit) => {
                     drop(turn);
@@ -86,6 +89,8 @@ impl Store {
                 // Another writer changed, created or replaced the object meanwhile.
                 Err(Error::Conflict { .. } | Error::NotFound { .. })
                     if has_changed(engine.catalog.object(key)?, &object) => {}
+                // Written again, with what the object has then.
+                Err(Error::Stale) if stale_writes.next().is_some() => {}
                 Err(error) => return Err(error),
             }
         }

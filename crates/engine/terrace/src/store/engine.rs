@@ -42,6 +42,8 @@ pub(crate) struct Engine {
     /// The turns of writers that append to an object.
     pub appends: AppendTurns,
     pub trust: Trust,
+    /// Whether a read sees all that other nodes had acknowledged before it began.
+    pub reads_newest: bool,
     /// Held as long as this copy of the library has the store open.
     pub sole: Sole,
     /// Held, shared, as long as the store is open. Dropped last.
@@ -131,6 +133,7 @@ impl Engine {
             care,
             appends,
             trust,
+            reads_newest: false,
             sole,
             lock,
         })

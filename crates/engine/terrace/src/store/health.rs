@@ -39,6 +39,7 @@ impl Store {
                 .enumerate()
                 .filter_map(|(level, tier)| tier_finding(tier, level + 1 == status.tiers.len())),
         );
+        findings.extend(self.node_findings()?);
         findings.extend(self.log_finding());
         findings.extend(self.scrub_findings(&record));
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
@@ -95,6 +96,22 @@ impl Store {
         if status.replanning.is_some() {
             let message = "the rules have changed, and objects are planned again".to_owned();
             add(FindingCode::Replanning, message, "wait; `terrace status` shows the progress");
+        }
+        Ok(findings)
+    }
+
+    fn node_findings(&self) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        let warning = |code, message, advice| Finding { code, health: HealthState::Warning, message, advice };
+        for node in self.nodes()?.iter().filter(|node| !node.targets.is_empty()) {
+            if !node.is_there {
+                let message = format!("node {} does not follow the log", node.name);
+                let advice = "start it; if it does not come back, run `terrace node remove`; after ten minutes, other nodes make what it holds";
+                findings.push(warning(FindingCode::NodeAway, message, advice));
+            } else if node.targets.iter().any(|target| target.is_doubtful) {
+                let message = format!("node {} looks for what a loss of power has taken", node.name);
+                findings.push(warning(FindingCode::TargetDoubtful, message, "wait, and keep the other nodes running"));
+            }
         }
         Ok(findings)
     }

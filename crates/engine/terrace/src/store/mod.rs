@@ -15,6 +15,7 @@ mod hot;
 mod lease;
 mod moves;
 mod names;
+mod nodes;
 mod object_snapshot;
 mod open;
 mod put;
@@ -206,6 +207,11 @@ impl Store {
         }
     }
 
+    /// Returns whether several nodes share the store.
+    pub fn is_shared(&self) -> bool {
+        self.engine.catalog.is_shared()
+    }
+
     /// Returns whether no other process has the store open now.
     pub fn is_alone(&self) -> bool {
         // Processes of other nodes are not known here.
@@ -246,14 +252,25 @@ impl Store {
         &self.engine.catalog
     }
 
+    /// Waits until this machine's catalog has all that any node had acknowledged before this call, if reads are to see it.
+    pub(crate) fn catch_up(&self) -> Result<()> {
+        // Terrace's own records are changed by conditional commits.
+        if self.engine.reads_newest && !self.internal {
+            self.engine.catalog.catch_up()?;
+        }
+        Ok(())
+    }
+
     /// Returns the record of an object.
     pub fn stat(&self, key: &[u8]) -> Result<Object> {
         key::check(key)?;
+        self.catch_up()?;
         self.engine.catalog.object(key)?.ok_or_else(|| Error::not_found(key))
     }
 
     /// Returns up to `limit` objects whose key is `prefix` or lies below it, in order of keys, after the key `after`.
     pub fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<(Vec<u8>, Object)>> {
+        self.catch_up()?;
         Ok(self.engine.catalog.list(prefix, after, limit)?)
     }
 
@@ -299,6 +316,7 @@ impl Store {
     /// Returns the places of an object's bytes.
     pub fn locate(&self, key: &[u8]) -> Result<Location> {
         key::check(key)?;
+        self.catch_up()?;
         let engine = &self.engine;
         let (object, extents) = engine.catalog.locate(key, 0, u64::MAX)?.ok_or_else(|| Error::not_found(key))?;
         let mut located = Vec::with_capacity(extents.len());

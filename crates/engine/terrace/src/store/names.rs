@@ -93,6 +93,7 @@ impl Store {
     /// Returns a page of the names in a key space, in byte order. Directories, symbolic links and expired objects are not
     /// listed. Names below a common prefix are skipped without being read.
     pub fn list_names(&self, space: &KeySpace, listing: &NameListing<'_>) -> Result<NamePage> {
+        self.catch_up()?;
         Ok(self.engine.catalog.list_names(space, listing, now())?)
     }
 
@@ -101,6 +102,7 @@ impl Store {
     /// # Errors
     /// [`Error::NotFound`] if there is none, if it is not a file, or if it has expired.
     pub fn stat_name(&self, space: &KeySpace, name: &[u8]) -> Result<Object> {
+        self.catch_up()?;
         let object = self.engine.catalog.object(&space.key(name)?)?;
         let is_listed = |object: &Object| object.attributes.kind == Kind::File && !object.attributes.is_expired(now());
         object.filter(is_listed).ok_or_else(|| Error::not_found(name))

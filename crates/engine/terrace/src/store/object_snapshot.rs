@@ -28,6 +28,7 @@ impl ObjectSnapshot {
     /// Takes a snapshot of the current object. Only the grace period of dropped frames keeps its frames.
     pub fn of(store: &Store, key: &[u8]) -> Result<ObjectSnapshot> {
         key::check(key)?;
+        store.catch_up()?;
         let found = store.engine.catalog.locate(key, 0, u64::MAX)?;
         let (object, extents) = found.ok_or_else(|| Error::not_found(key))?;
         let (store, key, since) = (store.clone(), key.to_vec(), Instant::now());

@@ -21,7 +21,8 @@ use super::{Last, Store, destroy};
 use crate::care::Survey;
 use crate::config::Config;
 use crate::home::{
-    Cluster, Rules, Trust, boot, check_identity, lock_store, note_mounts, note_place, refuse, take_sole,
+    Cluster, Consistency, Duty, Rules, Trust, boot, check_identity, lock_store, note_mounts, note_place, refuse,
+    take_sole,
 };
 use crate::{Error, Result};
 
@@ -119,10 +120,11 @@ fn open_shared(dir: &Path, id: u64, catalog: Option<Arc<Catalog>>) -> Result<Eng
     if let Some(cluster) = &cluster {
         note_others_made(dir, &rules.now(), cluster)?;
     }
-    let engine = Engine::new(dir, Held { rules, trust, sole, lock }, catalog)?;
+    let mut engine = Engine::new(dir, Held { rules, trust, sole, lock }, catalog)?;
+    engine.reads_newest = cluster.as_ref().is_some_and(|cluster| cluster.consistency == Consistency::Newest);
     // Other processes than the node compare no target.
     engine.tiers.tend_only(cluster.as_ref().filter(|_| is_node).map_or("", |cluster| &cluster.node));
-    engine.locks.let_move(false);
+    engine.locks.set_duty(Duty::Nothing);
     engine.mover.rules_begin();
     Ok(engine)
 }

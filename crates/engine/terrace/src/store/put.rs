@@ -30,6 +30,9 @@ impl Put<'_> {
     }
 }
 
+/// A write may meet a node that begins again this many times before it fails.
+pub(super) const MAX_STALE_WRITES: usize = 3;
+
 impl Store {
     /// Writes a whole object from `bytes`. An object that has the key already is replaced at once.
     pub fn put_bytes(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
@@ -42,12 +45,8 @@ impl Store {
     /// then waits for the acknowledgement that was asked for, which is also returned.
     pub fn put_bytes_at_once(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<(Receipt, Ack)> {
         let block = self.engine.writer.block;
-        self.put_by(
-            Put::alone(key),
-            options,
-            |draft| bytes.chunks(block).try_for_each(|block| draft.add(block)),
-            |_| (),
-        )
+        let add = |draft: &mut Draft<'_>| bytes.chunks(block).try_for_each(|block| draft.add(block));
+        again_if_stale(|| self.put_by(Put::alone(key), options, add, |_| ()))
     }
 
     /// Writes a whole object, read to its end from `source`, in bounded memory. It becomes visible completely or not at all.
@@ -165,9 +164,11 @@ impl Store {
         policy: &WritePolicy,
         element: Option<Element>,
     ) -> Result<Receipt> {
-        let mut draft = self.draft(key, named, policy, element)?;
-        let commit = draft.commit_ranges(&Update { named, length: None, ranges, mtime })?;
-        self.acknowledge_ranges(commit, policy, &draft, ranges)
+        again_if_stale(|| {
+            let mut draft = self.draft(key, named, policy, element)?;
+            let commit = draft.commit_ranges(&Update { named, length: None, ranges, mtime })?;
+            self.acknowledge_ranges(commit, policy, &draft, ranges)
+        })
     }
 
     /// Begins to write to the object with number `named`, or to a new one.
@@ -254,4 +255,14 @@ impl Store {
         self.engine.mover.start(draft.owed > 0 && policy.wanted.ack == Ack::Placed);
         Ok(receipt)
     }
+}
+/// Writes bytes again if the node that holds them has begun again before they were committed.
+pub(super) fn again_if_stale<T>(mut write: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 0..MAX_STALE_WRITES {
+        match write() {
+            Err(Error::Stale) => {}
+            done => return done,
+        }
+    }
+    write()
 }

@@ -2,19 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix_futex_sync::Mutex;
 use terrace_catalog::log::Log;
 use terrace_catalog::{Attributes, Catalog, Change, Edit, Expect, TargetId};
 use terrace_member::{Client, ClientServer, Member, MemberError, OwnTarget, SnapshotFolder};
-use terrace_order::Order;
+use terrace_order::{LogIdentity, LostLog, OfferedSnapshot, Order, OrderError};
 use terrace_system::Locked;
-use terrace_tier::Ids;
+use terrace_tier::{Ids, TargetOwner};
 
 use super::Store;
 use crate::config::Config;
-use crate::home::{self, Cluster, StoreLock, boot, check_identity, lock_store};
+use crate::devices::targets::probe;
+use crate::home::{self, Cluster, Duty, StoreLock, boot, check_identity, known_log, lock_store};
 use crate::mover::GRACE_PERIOD;
 use crate::{Error, Result};
 
@@ -23,9 +25,9 @@ pub(super) const LOG_PATIENCE: Duration = Duration::from_secs(30);
 /// The lock of the process that is this machine's node.
 const SHARED_NODE_LOCK: &str = "shared-node";
 /// The object that holds the store's configuration.
-const CONFIG_KEY: &[u8] = b".terrace/cluster/config";
+pub(super) const CONFIG_KEY: &[u8] = b".terrace/cluster/config";
 /// Its attribute with the text.
-const CONFIG_ATTRIBUTE: &str = "toml";
+pub(super) const CONFIG_ATTRIBUTE: &str = "toml";
 
 /// This machine's node of a store that several nodes share: it follows the log into the catalog, and serves the processes of the machine.
 pub struct SharedNode {
@@ -35,8 +37,10 @@ pub struct SharedNode {
     catalog: Arc<Catalog>,
     /// Ends before the member.
     server: ClientServer,
-    /// Whether the catalog may lack frames that a loss of power has taken.
-    was_cut_off: bool,
+    /// Whether the targets of this node may lack frames that a loss of power has taken, as the boot mark says, too.
+    is_doubtful: AtomicBool,
+    /// The version of the configuration in the store's directory, by the last commit that changed it.
+    config: Mutex<Option<u64>>,
     /// The last commit of this node and the objects that its processes read, as the log was last told of them.
     reported: Mutex<(u64, Vec<(u64, u64)>)>,
     /// Held as long as the node runs: that of the only node, and that of the store.
@@ -61,7 +65,13 @@ impl SharedNode {
             // The log has all of it.
             boot::forget_catalog(dir)?;
         }
-        boot::mark_in_use(dir)?;
+        known_log::follow_identity(dir, order.identity())?;
+        let is_doubtful = !mark.is_of_this_boot();
+        if is_doubtful {
+            boot::mark_doubtful(dir)?
+        } else {
+            boot::mark_in_use(dir)?
+        }
         boot::shared(dir, &lock)?;
         let catalog = Arc::new(Catalog::open(&dir.join("catalog"), Log::open(&dir.join("log"), id)?)?);
         let folder = cluster.snapshots.clone().unwrap_or_else(|| dir.join("snapshots"));
@@ -72,7 +82,10 @@ impl SharedNode {
         catalog.share(Box::new(Client::connect(dir, id, LOG_PATIENCE).map_err(of_log)?));
         catalog.catch_up()?;
         if let Some(config) = config {
-            publish(&catalog, config)?;
+            let config = super::numbered(config)?;
+            Cluster::check(&config)?;
+            make_common_targets(dir, id, &config, member.numbers())?;
+            publish(&catalog, &config)?;
         }
         let node = SharedNode {
             dir: dir.to_owned(),
@@ -80,12 +93,48 @@ impl SharedNode {
             member,
             catalog,
             server,
-            was_cut_off: mark.was_cut_off(),
+            is_doubtful: is_doubtful.into(),
+            config: Mutex::default(),
             reported: Mutex::default(),
             _locks: (only, lock),
         };
         node.write_config()?;
         Ok(node)
+    }
+
+    /// Makes the shared log again in the place of one that is lost, from the catalog of the node in `dir`, which does not run. `make`
+    /// writes the log that begins with the snapshot. Returns the number of records of the old log that the new one has.
+    ///
+    /// # Errors
+    /// If the catalog may lack records since the machine went down, or other nodes cannot see the snapshot.
+    pub fn recover(
+        dir: &Path,
+        make: impl FnOnce(LogIdentity, &OfferedSnapshot) -> Result<(), OrderError>,
+    ) -> Result<u64> {
+        let id = check_identity(dir)?;
+        let cluster = Cluster::read(dir)?.ok_or_else(|| home::refuse(dir, "no other node shares this store"))?;
+        let only = home::Locks::new(dir).at_once(SHARED_NODE_LOCK)?;
+        let _only = only.ok_or_else(|| home::refuse(dir, "its node runs; end the nodes of all machines first"))?;
+        let _lock = lock_store(dir)?;
+        if !boot::read_mark(dir)?.is_trusted() {
+            let reason = "its catalog may lack records, since the machine has gone down; do this on another node";
+            return Err(home::refuse(dir, reason));
+        }
+        let folder = cluster.snapshots.as_ref().ok_or_else(|| {
+            home::refuse(
+                dir,
+                "the other nodes need a folder that all see; write `snapshots = \"FOLDER\"` into cluster.toml",
+            )
+        })?;
+        let before = known_log::read(dir)?.ok_or_else(|| home::refuse(dir, "it has never followed the shared log"))?;
+        let catalog = Catalog::open(&dir.join("catalog"), Log::open(&dir.join("log"), id)?)?;
+        let slot = catalog.followed()?.slot;
+        let number = boot::random_id().map_err(Error::io("reading /dev/urandom"))?;
+        let identity = LogIdentity { number, before: Some(LostLog { number: before, slot }) };
+        let folder = SnapshotFolder::new(folder).map_err(Error::io(format!("making {}", folder.display())))?;
+        let snapshot = folder.write_for_new_log(&catalog, &cluster.node, number).map_err(of_log)?;
+        make(identity, &snapshot).map_err(|e| of_log(e.into()))?;
+        Ok(slot)
     }
 
     /// Numbers for the segments of this node's targets.
@@ -110,7 +159,7 @@ impl SharedNode {
                 .tiers
                 .device(target)
                 .is_ok_and(|device| store.engine.tiers.tier(device).persistent),
-            doubtful: self.was_cut_off,
+            doubtful: self.is_doubtful.load(Ordering::Relaxed), // set before there are threads
         });
         self.member.serve(own.collect()).map_err(of_log)
     }
@@ -122,13 +171,14 @@ impl SharedNode {
     }
 
     /// Does what a node does about once a second: tells the log how far it is, and what its processes read; syncs its targets; and keeps
-    /// the log in order, if it is the keeper. Only the keeper's process makes pending replicas, evicts, and gives space back.
+    /// the log in order, if it is the keeper. Each node makes the pending replicas of its own targets, evicts from them, and gives their space
+    /// back; the keeper also does what is done once for all.
     ///
     /// # Errors
     /// If the log does not answer, or is not followed any more.
     pub fn tend(&self, store: &Store) -> Result<()> {
         let is_keeper = self.member.keep(GRACE_PERIOD).map_err(of_log)?;
-        store.engine.locks.let_move(is_keeper);
+        store.engine.locks.set_duty(if is_keeper { Duty::All } else { Duty::Own });
         store.engine.leases.drop_dead(&self.catalog)?;
         let now = (self.catalog.tail()?.sequence, self.catalog.leased()?);
         let mut reported = self.reported.lock();
@@ -137,8 +187,19 @@ impl SharedNode {
             *reported = now;
         }
         drop(reported);
+        self.write_config()?;
+        let is_new = |target| store.engine.tiers.device(target).is_ok_and(|device| device.target.is_new());
+        if self.own(store).any(is_new) {
+            // Before the rest counts as synced.
+            store.look_at_targets()?;
+        }
+        let mut is_settled = true;
         for target in self.own(store) {
-            self.sync(store, target)?;
+            is_settled &= self.sync(store, target)?;
+        }
+        // One thread tends the node.
+        if is_settled && self.is_doubtful.swap(false, Ordering::Relaxed) {
+            boot::mark_in_use(&self.dir)?;
         }
         // Their own nodes have compared them. This process acknowledges nothing, so it may go on with what is there now.
         for device in store.engine.tiers.devices.iter().filter(|device| !store.engine.tiers.is_tended(device)) {
@@ -149,21 +210,26 @@ impl SharedNode {
         Ok(())
     }
 
-    /// Syncs a target of this node, as far as commits have named frames there since the last time.
-    fn sync(&self, store: &Store, target: TargetId) -> Result<()> {
+    /// Syncs a target of this node, as far as commits have named frames there since the last time. Returns whether the log knows which of
+    /// its frames a loss of power has taken.
+    fn sync(&self, store: &Store, target: TargetId) -> Result<bool> {
         let (device, sequence) = (store.engine.tiers.device(target)?, self.catalog.tail()?.sequence);
-        let Some(served) = self.catalog.served(target)?.filter(|served| served.persistent) else { return Ok(()) };
-        // Frames that are gone must be noted before the rest counts as synced.
-        if served.synced >= sequence && !served.doubtful || device.target.is_new() {
-            return Ok(());
+        let incarnation = self.member.incarnation().map(|(incarnation, _)| incarnation);
+        let served = self.catalog.served(target)?.filter(|served| Some(served.incarnation) == incarnation);
+        // Before the log has this incarnation, changes may still name frames of the one before. Frames of an emptied target must be noted
+        // as gone before the rest counts as synced.
+        let Some(served) = served.filter(|_| !device.target.is_new()) else { return Ok(false) };
+        if served.synced >= sequence && !served.doubtful {
+            return Ok(true);
         }
-        match store.engine.journal.sync_target(device, served.synced) {
-            Ok(()) => self.member.note_synced(target, sequence).map_err(of_log),
-            Err(error) => {
-                device.failed(&error);
-                Ok(())
-            }
+        if served.doubtful {
+            store.engine.care.owe_unsynced(device, served.synced)?;
         }
+        match if served.persistent { store.engine.journal.sync_target(device, served.synced) } else { Ok(()) } {
+            Ok(()) => self.member.note_synced(target, sequence).map_err(of_log)?,
+            Err(error) => device.failed(&error),
+        }
+        Ok(!served.doubtful)
     }
 
     /// Returns an error if this node follows the log no more. It must be started again.
@@ -190,28 +256,47 @@ impl SharedNode {
     /// # Errors
     /// If the catalog cannot be made durable; the next start then makes it from the log.
     pub fn end(self) -> Result<()> {
-        let SharedNode { dir, server, member, catalog, .. } = self;
+        let SharedNode { dir, server, member, catalog, is_doubtful, .. } = self;
         drop(server);
         drop(member);
         catalog.force_sync()?;
-        boot::mark_clean(&dir)
+        // Otherwise the next start looks for lost frames.
+        if is_doubtful.into_inner() { Ok(()) } else { boot::mark_clean(&dir) }
     }
 
-    /// Writes the configuration that the log has into the store's directory.
+    /// Writes the configuration that the log has into the store's directory, unless it is there.
     fn write_config(&self) -> Result<()> {
         let object = self.catalog.object(CONFIG_KEY)?;
+        let mut written = self.config.lock();
+        if written.is_some() && *written == object.as_ref().map(|object| object.generation) {
+            return Ok(());
+        }
         let text = object.as_ref().and_then(|object| object.attributes.user.get(CONFIG_ATTRIBUTE));
         let text = text.ok_or_else(|| {
             home::refuse(&self.dir, "the shared log has no configuration; run `terrace init --cluster` again")
         })?;
-        home::write_file(&self.dir.join("terrace.toml"), text.as_bytes())
+        home::write_file(&self.dir.join("terrace.toml"), text.as_bytes())?;
+        *written = object.as_ref().map(|object| object.generation);
+        Ok(())
     }
+}
+
+/// Makes the targets that all nodes reach. The nodes then take one without its marker for one that is away.
+fn make_common_targets(dir: &Path, store: u64, config: &Config, ids: Arc<dyn Ids>) -> Result<()> {
+    let common = || config.tiers.iter().filter(|tier| Cluster::is_common(tier));
+    probe(common())?;
+    for (tier, target) in common().flat_map(|tier| tier.targets.iter().map(move |target| (tier, target))) {
+        let number = target.number.unwrap_or_default();
+        let owner = TargetOwner { store, number, dir: dir.to_owned(), ids: ids.clone() };
+        let opened = tier.kind.open(&tier.settings(target), &owner);
+        let done = opened.and_then(|opened| opened.trouble.map_or(Ok(()), Err));
+        done.map_err(Error::io(format!("making target {}", tier.place_name(target).display())))?;
+    }
+    Ok(())
 }
 
 /// Puts the configuration into the log, for the nodes that join later.
 fn publish(catalog: &Catalog, config: &Config) -> Result<()> {
-    let config = super::numbered(config)?;
-    Cluster::check(&config)?;
     let user = [(CONFIG_ATTRIBUTE.to_owned(), config.to_toml())].into();
     let attributes = Attributes { user, ..Attributes::default() };
     let object = catalog.next_id()?;

@@ -35,7 +35,7 @@ impl Store {
             Ack::Placed => Ok(()),
             Ack::Replicated => self.engine.journal.copy_log(false),
             Ack::Durable => {
-                self.engine.journal.sync_files()?;
+                self.engine.journal.sync_files_of(&[receipt.object])?;
                 receipt.durable = true;
                 Ok(())
             }
@@ -46,7 +46,7 @@ impl Store {
     pub(crate) fn sync_object(&self, object: u64) -> Result<()> {
         self.engine.mover.finish(Some(object), MAX_WAIT, &mut |_| {})?;
         self.engine.mover.finish_shared(object)?;
-        self.engine.journal.sync_files()
+        self.engine.journal.sync_files_of(&[object])
     }
 
     /// Makes an object's pending replicas, then makes all commits durable: after this, a power cut takes nothing of the

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix_futex_sync::{Condvar, Mutex};
-use terrace::{Ack, Attributes, Locked, PutOptions, Store};
+use terrace::{Ack, Attributes, Locked, Object, PutOptions, Store};
 
 use crate::entry::Position;
 use crate::ledger::Ledger;
@@ -68,11 +68,15 @@ struct End {
     next: u64,
     /// The generation of the record that holds the trimmed position.
     trimmed: Option<u64>,
+    /// The record of the end of a log that several nodes share, if there is one.
+    record: Option<Object>,
 }
 
 /// The log's name in the marks of destinations.
 pub const LOG_SOURCE_NAME: &str = "log";
 const HEAD_KEY: &[u8] = b"/head";
+/// Each page of a log that several nodes share is committed with a change of this record, so that no two have the same sequences.
+const END_KEY: &[u8] = b"/end";
 const LOG_FOLDER: &[u8] = b"/log";
 const NEXT_ATTRIBUTE: &str = "next";
 
@@ -104,14 +108,23 @@ impl Log {
         let end = &mut *end;
         let _turn = self.lock_end()?;
         let any_origin = groups.iter().any(|group| group.iter().any(|one| one.origin.is_some()));
-        self.catch_up(end, any_origin)?;
-        let (mut bytes, mut count) = (Vec::new(), 0);
-        let accepted = groups.iter().map(|group| self.add_group(end, group, &mut bytes, &mut count)).collect();
-        if let Err(e) = self.write_page(end, &bytes, count) {
-            // The cached end of the log includes requests that were not written; discard it and read the log again.
-            *end = End::default();
-            return Err(e);
-        }
+        let accepted = loop {
+            self.catch_up(end, any_origin)?;
+            let (mut bytes, mut count) = (Vec::new(), 0);
+            let accepted = groups.iter().map(|group| self.add_group(end, group, &mut bytes, &mut count)).collect();
+            match self.write_page(end, &bytes, count) {
+                Ok(()) => break accepted,
+                Err(error) => {
+                    // The cached end of the log includes requests that were not written; discard it and read the log again.
+                    *end = End::default();
+                    let is_behind = matches!(error, Error::Engine(terrace::Error::Conflict { .. }));
+                    if !(is_behind && self.store.is_shared()) {
+                        return Err(error);
+                    }
+                    // Another node has appended a page, which this node's catalog has by now.
+                }
+            }
+        };
         if self.ack == Ack::Durable {
             self.store.sync_placed()?;
         }
@@ -160,14 +173,11 @@ impl Log {
         }
         let page = Page { first: end.next, count };
         let key = page.key(&self.below(LOG_FOLDER));
-        let options = PutOptions {
-            replicas: Some(1),
-            ack: Some(Ack::Placed),
-            create_new: true,
-            attributes: Some(Attributes::now()),
-            ..PutOptions::default()
-        };
-        self.store.put_bytes(&key, bytes, &options)?;
+        if self.store.is_shared() {
+            self.put_shared_page(end, page, &key, bytes)?;
+        } else {
+            self.put_page(&key, bytes)?;
+        }
         terrace::fail::point("stream:appended");
         end.next = page.end();
         end.pages.seen(key);
@@ -175,6 +185,55 @@ impl Log {
         *self.appended.lock() += 1;
         self.more.notify_all();
         Ok(())
+    }
+
+    fn put_page(&self, key: &[u8], bytes: &[u8]) -> Result<()> {
+        let options = PutOptions {
+            replicas: Some(1),
+            ack: Some(Ack::Placed),
+            create_new: true,
+            attributes: Some(Attributes::now()),
+            ..PutOptions::default()
+        };
+        self.store.put_bytes(key, bytes, &options)?;
+        Ok(())
+    }
+
+    /// Commits a page if no other node has appended one meanwhile, with replicas on as many nodes as the store's rules ask for.
+    ///
+    /// # Errors
+    /// [`terrace::Error::Conflict`] if another node has.
+    fn put_shared_page(&self, end: &mut End, page: Page, key: &[u8], bytes: &[u8]) -> Result<()> {
+        let end_key = self.below(END_KEY);
+        let mut attributes = Attributes::now();
+        attributes.user.insert(NEXT_ATTRIBUTE.into(), page.end().to_string());
+        let mut batch = self.store.batch();
+        match &end.record {
+            Some(record) => {
+                batch.unchanged(&end_key, record);
+                batch.set_attributes(&end_key, attributes);
+            }
+            None => drop(batch.make(&end_key, 0, attributes)?),
+        }
+        let object = batch.make(key, bytes.len() as u64, Attributes::now())?;
+        batch.write(key, object, 0, bytes, None)?;
+        for mut receipt in batch.commit()? {
+            match self.store.wait(&mut receipt, Ack::Replicated) {
+                // They are accepted, and their replicas are made later.
+                Ok(()) | Err(terrace::Error::StillOwed { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        end.record = self.end_record()?;
+        Ok(())
+    }
+
+    fn end_record(&self) -> Result<Option<Object>> {
+        match self.store.stat(&self.below(END_KEY)) {
+            Ok(record) => Ok(Some(record)),
+            Err(terrace::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns the highest sequence of a producer up to which all of its requests have arrived.
@@ -195,6 +254,12 @@ impl Log {
     /// Reads what other processes have appended and trimmed. With `origins`, also reads the producers of the new requests.
     fn catch_up(&self, end: &mut End, origins: bool) -> Result<()> {
         end.next = end.next.max(1);
+        if self.store.is_shared() {
+            // Read before the pages: if a page is newer than this record, the next commit meets a conflict.
+            end.record = self.end_record()?;
+            let next = end.record.as_ref().and_then(|record| record.attributes.user.get(NEXT_ATTRIBUTE)?.parse().ok());
+            end.next = end.next.max(next.unwrap_or(1));
+        }
         // List pages before reading the head, so that a page trimmed in between is seen in one of the two.
         for page in end.pages.all_new(&self.store, &self.below(LOG_FOLDER))? {
             end.next = end.next.max(page.end());
@@ -264,7 +329,7 @@ impl Log {
         for page in self.pages()? {
             if self.waiting(&page, ledger)?.is_empty() {
                 let came = origins::group_by_producer(&self.page(&page)?);
-                self.trim(&[(page, came)])?;
+                self.trim(&[(page, came)], ledger)?;
             }
         }
         Ok(())
@@ -272,8 +337,8 @@ impl Log {
 
     /// Removes pages whose requests are all done, and records their producers' sequences. Only the process that runs the stream trims,
     /// and it never waits for an appender: an appender may itself be waiting for the space.
-    fn trim(&self, pages: &[(Page, SequencesByProducer)]) -> Result<()> {
-        let mut batch = self.store.batch();
+    fn trim(&self, pages: &[(Page, SequencesByProducer)], ledger: &Ledger) -> Result<()> {
+        let mut batch = ledger.batch();
         let gone: Vec<SequencesByProducer> = pages.iter().map(|(_, came)| came.clone()).collect();
         for (key, attributes, is_new) in origins::records(&gone, &self.store, &self.folder)? {
             match is_new {

@@ -150,7 +150,7 @@ impl LogSource {
         let done = std::mem::take(&mut state.done);
         state.trimmed = Some(Instant::now());
         drop(state);
-        self.log.trim(&done)
+        self.log.trim(&done, &self.ledger)
     }
 }
 

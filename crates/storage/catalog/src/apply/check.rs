@@ -129,6 +129,14 @@ impl Applier<'_, '_> {
                         return conflict(key, "no other replica is synced on a live node; sync first".into());
                     }
                 }
+                Expect::Unused(target) => {
+                    if self.is_used(*target)? {
+                        return conflict(
+                            b"",
+                            "the target still holds replicas, or is to get some; move them first".into(),
+                        );
+                    }
+                }
                 Expect::Free(key) => {
                     if let Some(other) = self.in_the_way(key)? {
                         return conflict(

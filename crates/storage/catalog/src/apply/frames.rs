@@ -104,7 +104,7 @@ impl Applier<'_, '_> {
                 for &target in &new[index].owed {
                     let task = extent.task(object.id, target);
                     let (key, raw_len) = (key.to_vec(), extent.raw_len);
-                    self.put(&keys::owed(&task), &Owed { key, raw_len, then_drop: None, since: self.sequence })?;
+                    self.put_owed(&task, &Owed { key, raw_len, then_drop: None, since: self.sequence })?;
                 }
                 added.push(extent);
             }

@@ -30,11 +30,13 @@ pub struct Applier<'a, 'env> {
     /// count: it may kill a frame while an earlier write, whose bytes may be lost, covers the rest of that frame.
     pub(super) is_removing: bool,
     /// Counts of segments, which [`Applier::finish`] writes to their records.
-    counts: Vec<((TargetId, u64), Live)>,
+    pub(super) counts: Vec<((TargetId, u64), Live)>,
     /// The last folder that was found to have no file above it.
     folder: Vec<u8>,
     /// The last key that was found to name nothing.
     vacant: Vec<u8>,
+    /// Whether any target was taken out of the store. None if nobody has asked.
+    pub(super) has_retired: Option<bool>,
 }
 
 impl<'a, 'env> Applier<'a, 'env> {
@@ -50,6 +52,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             counts: Vec::new(),
             folder: Vec::new(),
             vacant: Vec::new(),
+            has_retired: None,
         }
     }
 
@@ -152,7 +155,7 @@ impl<'a, 'env> Applier<'a, 'env> {
                     }
                 }
                 let owed = Owed { key: key.to_vec(), raw_len: *raw_len, then_drop: *then_drop, since };
-                self.put(&keys::owed(task), &owed)
+                self.put_owed(task, &owed)
             }
             Edit::Forgive { task } => {
                 self.records.delete(self.txn, &keys::owed(task))?;
@@ -176,7 +179,7 @@ impl<'a, 'env> Applier<'a, 'env> {
                 match owed {
                     Some(target) => {
                         let owed = Owed { key: key.to_vec(), raw_len, then_drop: None, since: self.sequence };
-                        self.put(&keys::owed(&Task { target: *target, ..*task }), &owed)
+                        self.put_owed(&Task { target: *target, ..*task }, &owed)
                     }
                     None => Ok(()),
                 }
@@ -197,6 +200,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::Void { .. } => Ok(()),
             Edit::Clear { key, start, end, mtime } => self.clear(key, *start, *end, *mtime),
             Edit::Share { object, key, from, want, extents } => self.share(*object, key, from, *want, extents),
+            Edit::Retire { target } => self.retire(*target),
         }
     }
 

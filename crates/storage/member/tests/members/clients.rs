@@ -115,6 +115,14 @@ fn a_batch_longer_than_a_record_of_verdicts_is_carried_out_in_order() {
         "{verdicts:?}"
     );
     assert!(nodes[0].catalog.object(b"k199").unwrap().is_some());
+    // One change takes several records.
+    let all = (0..60_000u64).flat_map(|number| put(format!("folder/{number}").as_bytes(), 1000 + number).edits);
+    let large = Change { expect: vec![Expect::Absent(b"folder/0".to_vec())], edits: all.collect() };
+    assert!(postcard::to_stdvec(&large).unwrap().len() > 1 << 20);
+    assert!(matches!(client.carry_out(&[&large]).unwrap()[..], [Verdict::Done(_)]));
+    assert!(matches!(client.carry_out(&[&large]).unwrap()[..], [Verdict::Conflict]), "it is there");
+    nodes[1].member.catch_up(CALL_PATIENCE).unwrap();
+    assert!(nodes[1].catalog.object(b"folder/59999").unwrap().is_some());
     let (first, second) = (client.claim_numbers(100).unwrap(), client.claim_numbers(1).unwrap());
     assert_eq!(second, first + 100);
     // Another node's numbers are others.
@@ -144,7 +152,7 @@ fn a_client_of_another_store_or_without_a_node_is_told_so() {
         let member = nodes[1].member.clone();
         ClientServer::start(member, &dir).unwrap()
     };
-    let refused = client.carry_out(&[&put(&vec![b'k'; 2 << 20], 1)]).unwrap_err();
+    let refused = client.carry_out(&[&put(&vec![b'k'; 40 << 20], 1)]).unwrap_err();
     assert!(matches!(refused, MemberError::TooLarge(_)), "{refused}");
     assert!(matches!(client.carry_out(&[&put(b"k", 1)]).unwrap()[..], [Verdict::Done(_)]), "it goes on");
 }

@@ -10,7 +10,7 @@ use terrace_catalog::log::Log;
 use terrace_catalog::{Catalog, Verdict};
 use terrace_format::{Attributes, Change, Edit, Expect};
 use terrace_member::{Member, MemberError, OwnTarget, Session, SnapshotFolder};
-use terrace_order::{Answer, Append, ModelOrder, OfferedSnapshot, Order, OrderError, Records};
+use terrace_order::{Answer, Append, LogIdentity, ModelOrder, OfferedSnapshot, Order, OrderError, Records};
 use terrace_testkit::Random;
 
 pub const STORE_ID: u64 = 7;
@@ -76,6 +76,9 @@ impl Order for Flaky {
     }
     fn leave(&self, incarnation: u64) -> Result<(), OrderError> {
         self.log.leave(incarnation)
+    }
+    fn identity(&self) -> LogIdentity {
+        self.log.identity()
     }
 }
 

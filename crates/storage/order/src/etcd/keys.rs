@@ -20,12 +20,17 @@ impl Keys {
         Keys { prefix: format!("/terrace/{store:016x}/") }
     }
 
+    /// The prefix of all keys.
+    pub(super) fn all(&self) -> String {
+        self.prefix.clone()
+    }
+
     /// [`Format`]. Appends need its present revision, so a change of the format stops all who do not know it.
     pub(super) fn format(&self) -> String {
         self.key("v")
     }
 
-    /// A random number that is made with the log. Another number is another log.
+    /// [`LogIdentity`](crate::LogIdentity): a random number that is made with the log. Another number is another log.
     pub(super) fn council(&self) -> String {
         self.key("council")
     }

@@ -6,13 +6,16 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions, Error, KvClient, LeaseClient, Txn, TxnResponse, WatchClient};
+use etcd_client::{
+    Certificate, Client, ConnectOptions, Error, Identity, KvClient, LeaseClient, TlsOptions, Txn, TxnResponse,
+    WatchClient,
+};
 use rustix_futex_sync::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
 use super::version;
-use crate::OrderError;
+use crate::{EtcdAccess, OrderError};
 
 /// A member that takes longer is asked no more. etcd's elections take about a second.
 pub(super) const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -39,17 +42,18 @@ pub(super) struct Members {
     preferred: AtomicUsize,
     /// For how long a call is tried.
     patience: Duration,
+    access: EtcdAccess,
     /// The highest revision of an answer. A later answer with a lower one comes from servers that have lost data. Relaxed, since
     /// it is read before a call is sent and raised after the call was answered, and nothing else depends on it.
     newest: AtomicI64,
 }
 
 impl Members {
-    pub(super) fn new(addresses: Vec<String>, patience: Duration) -> Members {
+    pub(super) fn new(addresses: Vec<String>, patience: Duration, access: EtcdAccess) -> Members {
         let connected = Mutex::new(vec![None; addresses.len()]);
         // Nodes begin with different members.
         let preferred = AtomicUsize::new(random() as usize % addresses.len().max(1));
-        Members { addresses, connected, preferred, patience, newest: AtomicI64::new(0) }
+        Members { addresses, connected, preferred, patience, access, newest: AtomicI64::new(0) }
     }
 
     pub(super) fn addresses(&self) -> String {
@@ -127,8 +131,7 @@ impl Members {
             return Ok(member);
         }
         let address = self.address(at);
-        // A member without a leader must say so: it would keep watches open, and silent.
-        let options = ConnectOptions::new().with_connect_timeout(ATTEMPT_TIMEOUT).with_require_leader(true);
+        let options = self.options(address.starts_with("https://"));
         let failed = |e| self.classify(at, &e);
         let mut client = Client::connect([address], Some(options)).await.map_err(failed)?;
         let status = client.status().await.map_err(failed)?;
@@ -146,6 +149,26 @@ impl Members {
             *place = Some(member.clone());
         }
         Ok(member)
+    }
+
+    fn options(&self, is_secure: bool) -> ConnectOptions {
+        let EtcdAccess { authorities, identity, user } = &self.access;
+        // A member without a leader must say so: it would keep watches open, and silent.
+        let mut options = ConnectOptions::new().with_connect_timeout(ATTEMPT_TIMEOUT).with_require_leader(true);
+        if let Some((name, password)) = user {
+            options = options.with_user(name, password).with_auto_token_refresh(true);
+        }
+        if is_secure {
+            let mut tls = TlsOptions::new();
+            if let Some(authorities) = authorities {
+                tls = tls.ca_certificate(Certificate::from_pem(authorities));
+            }
+            if let Some((certificate, key)) = identity {
+                tls = tls.identity(Identity::from_pem(certificate, key));
+            }
+            options = options.with_tls(tls);
+        }
+        options
     }
 
     /// Makes the next call of a member use a new connection.

@@ -13,6 +13,7 @@ mod keys;
 mod list;
 mod members;
 mod offers;
+mod recover;
 mod state;
 mod trim;
 mod version;
@@ -25,7 +26,7 @@ use std::time::Duration;
 use rustix_futex_sync::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{Answer, Append, OfferedSnapshot, Order, OrderError, Records};
+use crate::{Answer, Append, LogIdentity, OfferedSnapshot, Order, OrderError, Records};
 use fence::Fence;
 use follow::Follower;
 use keys::Keys;
@@ -45,13 +46,34 @@ pub struct EtcdOptions {
     pub lease: Duration,
     /// For how long a call is tried.
     pub patience: Duration,
+    /// How the members know the node, and the node them.
+    pub access: EtcdAccess,
+}
+
+/// How a node and the members of etcd know each other. By default, everybody who reaches the members may use them.
+#[derive(Clone, Default)]
+pub struct EtcdAccess {
+    /// Certificates of authorities in PEM, by which the members' own are checked. Without any, those of the system are used.
+    pub authorities: Option<Vec<u8>>,
+    /// The node's certificate and its key in PEM, if the members ask for one.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The name and the password of a user of etcd.
+    pub user: Option<(String, String)>,
+}
+
+impl std::fmt::Debug for EtcdAccess {
+    /// Shows no secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let user = self.user.as_ref().map(|(name, _)| name);
+        f.debug_struct("EtcdAccess").field("user", &user).finish_non_exhaustive()
+    }
 }
 
 impl EtcdOptions {
     /// Makes options with the usual times: a lease of 10 s, and calls that are tried for 15 s.
     pub fn new(servers: Vec<String>, store: u64, node: &str) -> EtcdOptions {
         let (lease, patience) = (Duration::from_secs(10), Duration::from_secs(15));
-        EtcdOptions { servers, store, node: node.into(), lease, patience }
+        EtcdOptions { servers, store, node: node.into(), lease, patience, access: EtcdAccess::default() }
     }
 }
 
@@ -76,8 +98,23 @@ impl Etcd {
     /// [`OrderError::NoAnswer`]: it may be there.
     pub fn make(options: &EtcdOptions) -> Result<(), OrderError> {
         let runtime = start(options)?;
-        let members = Members::new(options.servers.clone(), options.patience);
+        let members = Members::new(options.servers.clone(), options.patience, options.access.clone());
         runtime.block_on(Core::make(&members, &Keys::new(options.store)))
+    }
+
+    /// Makes the log again in the place of one that is lost: it begins with `snapshot`, which has what is left of that one.
+    ///
+    /// # Errors
+    /// [`OrderError::Refused`] if nodes still follow the old log, or it lacks nothing that the snapshot has. After
+    /// [`OrderError::NoAnswer`], call it again.
+    pub fn make_again(
+        options: &EtcdOptions,
+        identity: LogIdentity,
+        snapshot: &OfferedSnapshot,
+    ) -> Result<(), OrderError> {
+        let runtime = start(options)?;
+        let members = Members::new(options.servers.clone(), options.patience, options.access.clone());
+        runtime.block_on(recover::make_again(&members, &Keys::new(options.store), &options.node, identity, snapshot))
     }
 
     /// Opens the log of a store.
@@ -86,8 +123,8 @@ impl Etcd {
     /// [`OrderError::NoLog`] if it was never made; [`OrderError::Server`] if a member has a version that must not be used.
     pub fn open(options: EtcdOptions) -> Result<Etcd, OrderError> {
         let runtime = start(&options)?;
-        let EtcdOptions { servers, store, node, lease, patience } = options;
-        let members = Arc::new(Members::new(servers, patience));
+        let EtcdOptions { servers, store, node, lease, patience, access } = options;
+        let members = Arc::new(Members::new(servers, patience, access));
         let core = runtime.block_on(Core::open(members, Keys::new(store), store, node))?;
         Ok(Etcd {
             core: Arc::new(core),
@@ -149,6 +186,10 @@ impl Order for Etcd {
             self.fence.lock().as_ref().filter(|fence| fence.incarnation == incarnation).map(|fence| fence.lease);
         // Who has no fence keeps nothing.
         lease.map_or(Ok(false), |lease| self.block_on(self.core.keep(incarnation, lease)))
+    }
+
+    fn identity(&self) -> LogIdentity {
+        self.core.identity
     }
 
     fn leave(&self, incarnation: u64) -> Result<(), OrderError> {

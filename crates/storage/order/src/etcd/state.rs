@@ -7,15 +7,15 @@ use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpRes
 
 use super::keys::{Format, Keys, TrimmedTo, decode, encode};
 use super::members::{Members, random, revision};
-use crate::OrderError;
+use crate::{LogIdentity, LostLog, OrderError};
 
 /// One store's log in etcd, as one node sees it.
 pub(super) struct Core {
     pub members: Arc<Members>,
     pub keys: Keys,
     pub node: String,
-    /// The number of the log. A log with another one is another log.
-    council: Vec<u8>,
+    /// Which log this is. A log with another identity is another log.
+    pub identity: LogIdentity,
     /// The revision of the format that this node knows. Relaxed, as the comparison in each append is what holds.
     pub format_revision: AtomicI64,
     /// The highest slot of an answer. Relaxed: it is read before a call is sent and raised after the answer.
@@ -36,7 +36,7 @@ impl Core {
     /// Makes the log, unless it is there.
     pub(super) async fn make(members: &Members, keys: &Keys) -> Result<(), OrderError> {
         let is_absent = [keys.format(), keys.head()].map(|key| Compare::create_revision(key, CompareOp::Equal, 0));
-        let council = format!("{:016x}", random());
+        let council = encode_identity(LogIdentity { number: random(), before: None });
         let puts =
             [TxnOp::put(keys.format(), encode(&Format::NEWEST_KNOWN), None), TxnOp::put(keys.council(), council, None)];
         members.txn(Txn::new().when(is_absent).and_then(puts)).await.map(drop)
@@ -50,8 +50,8 @@ impl Core {
             return Err(OrderError::NoLog { store, servers: members.addresses() });
         };
         decode::<Format>(&keys.format(), format.value())?.check()?;
-        let (format_revision, council) = (AtomicI64::new(format.mod_revision()), council.value().to_vec());
-        Ok(Core { members, keys, node, council, format_revision, head_seen: AtomicU64::new(0) })
+        let (format_revision, identity) = (AtomicI64::new(format.mod_revision()), decode_identity(&keys, &council)?);
+        Ok(Core { members, keys, node, identity, format_revision, head_seen: AtomicU64::new(0) })
     }
 
     /// Returns where the log is now, and checks that it is the log that this node knows.
@@ -61,8 +61,8 @@ impl Core {
         let gets = [get(keys.head()), get(keys.trimmed()), get(keys.format()), get(keys.council())];
         let answer = self.members.txn(Txn::new().and_then(gets)).await?;
         let [head, trimmed, format, council] = only_values(&answer);
-        let council = council.as_ref().map_or(&[][..], |council| council.value());
-        if council != self.council {
+        let council = council.as_ref().map(|council| decode_identity(keys, council)).transpose()?;
+        if council != Some(self.identity) {
             return Err(ran_back("another log is in the place of this store's"));
         }
         self.adopt_format(format.as_ref())?;
@@ -96,6 +96,25 @@ impl Core {
 
     pub(super) fn saw_head(&self, head: u64) {
         self.head_seen.fetch_max(head, Ordering::Relaxed);
+    }
+}
+
+/// The value of the key `council`: numbers in hexadecimal.
+pub(super) fn encode_identity(LogIdentity { number, before }: LogIdentity) -> String {
+    match before {
+        None => format!("{number:016x}"),
+        Some(before) => format!("{number:016x} {:016x} {:016x}", before.number, before.slot),
+    }
+}
+
+pub(super) fn decode_identity(keys: &Keys, council: &KeyValue) -> Result<LogIdentity, OrderError> {
+    let wrong = || OrderError::Damaged { what: format!("the value of {} is no number of a log", keys.council()) };
+    let text = std::str::from_utf8(council.value()).map_err(|_| wrong())?;
+    let numbers: Option<Vec<u64>> = text.split(' ').map(|word| u64::from_str_radix(word, 16).ok()).collect();
+    match numbers.as_deref() {
+        Some(&[number]) => Ok(LogIdentity { number, before: None }),
+        Some(&[number, before, slot]) => Ok(LogIdentity { number, before: Some(LostLog { number: before, slot }) }),
+        _ => Err(wrong()),
     }
 }
 

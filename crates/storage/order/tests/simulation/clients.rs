@@ -6,6 +6,9 @@ use terrace_format::{Attributes, Change, Edit, Expect, Extent, NewExtent, Step, 
 use crate::node::{BEGIN_NUMBER, END_NUMBER, Open, Whose};
 use crate::world::{CLIENT_COUNT, NODE_COUNT, World};
 
+/// Some changes are cut into pieces of this size.
+const MAX_PIECE_BYTES: usize = 40;
+
 const ALL_KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
 
 /// A client. It has one change under way, and tries it again with the same number until it knows the verdict or gives up.
@@ -43,13 +46,19 @@ impl World {
             self.clients[client].under_way = Some((change, self.answered));
         }
         let Client { node, session, has_begun, number, .. } = self.clients[client];
-        let (whose, step) = match &self.clients[client].under_way {
+        let most = if self.random.once_in(4) { MAX_PIECE_BYTES } else { usize::MAX };
+        let (whose, mut steps) = match &self.clients[client].under_way {
             Some((change, _)) if has_begun => {
-                (Whose { client, session, number }, Step::Change { session, number, change: change.clone() })
+                (Whose { client, session, number }, Step::change(session, number, change, most))
             }
-            _ => (Whose { client, session, number: BEGIN_NUMBER }, Step::Begin { session }),
+            _ => (Whose { client, session, number: BEGIN_NUMBER }, vec![Step::Begin { session }]),
         };
-        self.propose(node, Some(whose), step);
+        let last = steps.pop().unwrap();
+        if !steps.is_empty() {
+            self.counts.note("changes in pieces");
+        }
+        steps.into_iter().for_each(|piece| self.propose(node, None, piece));
+        self.propose(node, Some(whose), last);
     }
 
     /// A node tells a client what became of its step.

@@ -161,8 +161,7 @@ impl World {
         }
         let catalog = self.nodes[node].catalog();
         let reported = members.iter().map(|(_, member)| member.reported);
-        let served = (0..self.nodes.len()).filter_map(|target| catalog.served(target as TargetId).unwrap());
-        let limit = reported.chain(served.map(|served| served.synced)).min().unwrap_or(0);
+        let limit = reported.min().unwrap_or(0).min(catalog.settled().unwrap());
         let beyond = if self.random.once_in(4) { self.random.below(20) } else { 0 };
         self.propose(node, None, Step::Floor { sequence: limit + beyond });
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use terrace_catalog::Catalog;
-use terrace_format::{Change, Edit, Place, Replica, Step, TargetId, Task};
+use terrace_format::{Change, Edit, Extent, Object, Place, Replica, Step, TargetId, Task};
 
 struct Served {
     incarnation: u64,
@@ -40,8 +40,8 @@ fn new_replicas(change: &Change) -> Vec<Replica> {
 }
 
 impl Members {
-    /// Carries out a step that is no client's, after commit `now`.
-    pub fn carry_out(&mut self, incarnation: u64, step: Step, now: u64) {
+    /// Carries out a step that is no client's, after commit `now`, with which `catalog` ends.
+    pub fn carry_out(&mut self, catalog: &Catalog, incarnation: u64, step: Step, now: u64) {
         match step {
             Step::Join { .. } => {
                 self.joined += 1;
@@ -67,8 +67,8 @@ impl Members {
             }
             Step::Floor { sequence } => {
                 let reported = self.live.values().map(|(_, reported)| *reported);
-                let synced = self.served.values().map(|served| served.synced);
-                let may_rise = reported.chain(synced).all(|known| known >= sequence) && sequence <= now;
+                let needed = self.needed_and_unsynced(catalog);
+                let may_rise = reported.chain(needed).all(|known| known >= sequence) && sequence <= now;
                 if may_rise && sequence > self.floor {
                     self.floor = sequence;
                     self.floors_raised += 1;
@@ -76,8 +76,31 @@ impl Members {
                     self.floors_refused += 1;
                 }
             }
-            Step::Begin { .. } | Step::Change { .. } | Step::End { .. } => unreachable!("a client's step"),
+            Step::Begin { .. } | Step::Change { .. } | Step::End { .. } | Step::Piece { .. } | Step::Whole { .. } => {
+                unreachable!("a client's step")
+            }
         }
+    }
+
+    /// The marks of the targets that hold a frame which is needed and not synced.
+    fn needed_and_unsynced(&self, catalog: &Catalog) -> Vec<u64> {
+        let mut marks = Vec::new();
+        let mut note = |extents: &[Extent]| {
+            for replica in extents.iter().flat_map(|extent| &extent.replicas) {
+                let Some(served) = self.served.get(&replica.target) else { continue };
+                let added = self.added.get(&(replica.target, replica.place.segment));
+                marks.extend(added.filter(|added| **added > served.synced).map(|_| served.synced));
+            }
+        };
+        let each = |_: &[u8], _: &Object, extents: &[Extent]| {
+            note(extents);
+            Ok::<_, terrace_catalog::Error>(true)
+        };
+        catalog.each_object(b"", each).unwrap();
+        for (object, _) in catalog.staged().unwrap() {
+            note(&catalog.staged_extents(object).unwrap());
+        }
+        marks
     }
 
     pub fn is_stale(&self, change: &Change) -> bool {

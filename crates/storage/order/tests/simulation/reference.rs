@@ -16,6 +16,8 @@ pub struct Reference {
     sessions: HashSet<u64>,
     /// The slot and the verdict of each change that was decided, by session and number.
     pub verdicts: HashMap<(u64, u64), (u64, Verdict)>,
+    /// The pieces of changes, by session, change and number.
+    pieces: HashMap<(u64, u64, u32), Vec<u8>>,
     /// The number of steps that came again.
     pub repeated: usize,
     pub members: Members,
@@ -35,8 +37,17 @@ impl Reference {
         let catalog = Catalog::open(&folder.join("catalog"), log).unwrap();
         let (sessions, verdicts) = (HashSet::new(), HashMap::new());
         let (members, replicas) = (Members::default(), HashMap::new());
-        let mut reference =
-            Reference { catalog, sessions, verdicts, repeated: 0, members, replicas, kept: 0, dropped: 0 };
+        let mut reference = Reference {
+            catalog,
+            sessions,
+            verdicts,
+            pieces: HashMap::new(),
+            repeated: 0,
+            members,
+            replicas,
+            kept: 0,
+            dropped: 0,
+        };
         for (slot, record) in (1..).zip(records) {
             let proposal = Proposal::decode(record, STORE_ID).unwrap();
             for step in proposal.steps {
@@ -58,9 +69,15 @@ impl Reference {
                 let verdict = self.decide(change);
                 self.verdicts.insert((session, number), (slot, verdict));
             }
+            Step::Piece { session, number, piece, bytes } => drop(self.pieces.insert((session, number, piece), bytes)),
+            Step::Whole { session, number, pieces } => {
+                let of_piece = |piece| self.pieces[&(session, number, piece)].clone();
+                let change = Step::join(&(0..pieces).flat_map(of_piece).collect::<Vec<u8>>()).unwrap();
+                self.carry_out(slot, incarnation, Step::Change { session, number, change });
+            }
             step => {
                 let now = self.catalog.tail().unwrap().sequence;
-                self.members.carry_out(incarnation, step, now);
+                self.members.carry_out(&self.catalog, incarnation, step, now);
             }
         }
     }

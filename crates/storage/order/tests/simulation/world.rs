@@ -15,10 +15,11 @@ use crate::node::{BEGIN_NUMBER, END_NUMBER, Node, STORE_ID, Whose};
 pub const NODE_COUNT: usize = 3;
 pub const CLIENT_COUNT: usize = 4;
 /// The things that happen in any thirty runs.
-const ALL_FAULTS: [&str; 24] = [
+const ALL_FAULTS: [&str; 25] = [
     "answers of the log lost",
     "answers to clients lost",
     "appends that came late",
+    "changes in pieces",
     "changes of ended sessions",
     "changes refused",
     "changes told",
@@ -308,7 +309,7 @@ impl World {
         let found = match proposal.steps[step] {
             Step::Begin { session } => (session, BEGIN_NUMBER),
             Step::End { session } => (session, END_NUMBER),
-            Step::Change { session, number, .. } => (session, number),
+            Step::Change { session, number, .. } | Step::Whole { session, number, .. } => (session, number),
             ref step => unreachable!("{step:?} is no client's"),
         };
         assert_eq!(found, (whose.session, whose.number), "of client {} at {slot}", whose.client);

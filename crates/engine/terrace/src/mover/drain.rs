@@ -1,0 +1,211 @@
+//! Moves all replicas off a tier or a node that will be removed.
+
+use terrace_catalog::{Edit, Extent, Object, Replica, TargetId};
+use terrace_plan::snapshot::TierSet;
+
+use super::Mover;
+use super::evict::drop_replica;
+use super::request::{owe, owe_instead, task_at};
+use crate::devices::Tiers;
+use crate::read::task_of;
+use crate::report::Moved;
+use crate::{Error, Result};
+
+/// Targets that replicas leave.
+pub(super) struct Departing {
+    targets: Vec<TargetId>,
+    /// The tiers to which the replicas may move.
+    to: TierSet,
+    /// No replica may move to a failure domain of these.
+    beside: Vec<TargetId>,
+    /// Targets of the store that do not answer now. Nothing can be copied from them, and nobody knows whether they come back.
+    silent: Vec<TargetId>,
+    /// Whether a replica may leave although no other target takes it.
+    may_thin: bool,
+}
+
+impl Departing {
+    /// The targets of a tier.
+    pub fn tier(tiers: &Tiers, level: usize) -> Departing {
+        let targets = tiers.devices.iter().filter(|device| device.tier == level).map(|device| device.id).collect();
+        let to = TierSet::of((0..tiers.tiers.len()).filter(|other| *other != level));
+        Departing { targets, to, beside: Vec::new(), silent: Vec::new(), may_thin: true }
+    }
+
+    /// The targets of a node. Replicas stay if there are too few other nodes, unless they `may_thin`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if there are none, or no others.
+    pub fn node(tiers: &Tiers, name: &str, may_thin: bool) -> Result<Departing> {
+        let devices: Vec<_> = tiers.devices.iter().filter(|device| device.node.as_deref() == Some(name)).collect();
+        if devices.is_empty() {
+            let mut names: Vec<&str> = tiers.devices.iter().filter_map(|device| device.node.as_deref()).collect();
+            names.sort_unstable();
+            names.dedup();
+            return Err(Error::Config(format!("no target is on a node {name:?}; the nodes are {}", names.join(", "))));
+        }
+        if devices.len() == tiers.devices.len() {
+            return Err(Error::Config(format!("{name} is the only node with targets, so nothing can move off it")));
+        }
+        let targets: Vec<TargetId> = devices.iter().map(|device| device.id).collect();
+        let silent =
+            tiers.devices.iter().filter(|device| device.target.look().is_err()).map(|device| device.id).collect();
+        Ok(Departing { beside: targets.clone(), targets, to: TierSet::of(0..tiers.tiers.len()), silent, may_thin })
+    }
+
+    pub fn has(&self, target: TargetId) -> bool {
+        self.targets.contains(&target)
+    }
+}
+
+impl Mover {
+    /// Carries out [`Store::drain`](crate::Store::drain).
+    pub fn drain(&self, tier: &str) -> Result<Moved> {
+        let level = self.tiers.level(tier)?;
+        if self.tiers.tiers.len() == 1 {
+            return Err(Error::Config(format!(
+                "{tier} is the only tier, so nothing can move off it; add another one first"
+            )));
+        }
+        let departing = Departing::tier(&self.tiers, level);
+        self.move_each(b"", |key, object, extent, edits, moved| {
+            self.depart(key, object, extent, &departing, edits, moved)
+        })
+    }
+
+    /// Carries out [`Store::drain_node`](crate::Store::drain_node).
+    pub fn drain_node(&self, name: &str) -> Result<Moved> {
+        let departing = Departing::node(&self.tiers, name, true)?;
+        self.move_each(b"", |key, object, extent, edits, moved| {
+            self.depart(key, object, extent, &departing, edits, moved)
+        })
+    }
+
+    /// Adds the edits that move an extent's replicas off the departing targets, made and pending ones.
+    pub(super) fn depart(
+        &self,
+        key: &[u8],
+        object: &Object,
+        extent: &Extent,
+        departing: &Departing,
+        edits: &mut Vec<Edit>,
+        moved: &mut Moved,
+    ) -> Result<()> {
+        let owed = self.catalog.owed_to(&task_at(object.id, extent, 0))?;
+        let (off, stay): (Vec<TargetId>, Vec<TargetId>) = owed.into_iter().partition(|target| departing.has(*target));
+        let leave: Vec<&Replica> = extent.replicas.iter().filter(|r| departing.has(r.target)).collect();
+        if leave.is_empty() && off.is_empty() {
+            return Ok(());
+        }
+        if extent.replicas.iter().all(|replica| departing.silent.contains(&replica.target)) {
+            // It has no other replica, and cannot be copied from there now.
+            moved.kept += (leave.len() + off.len()) as u64;
+            return Ok(());
+        }
+        let (mut left, mut chosen) = (extent.clone(), Vec::new());
+        let wanted = usize::from(self.wanted(object.want, object.id, extent));
+        for replica in leave {
+            let others = || left.replicas.iter().filter(|r| *r != replica && !departing.silent.contains(&r.target));
+            let is_spare = others().count() + chosen.len() + stay.len() >= wanted && others().any(|r| self.outlives(r));
+            if is_spare && !departing.may_thin {
+                edits.push(drop_replica(key, object.id, &left, replica));
+                left.replicas.retain(|r| r != replica);
+                moved.dropped += 1;
+                continue;
+            }
+            self.move_off(key, object.id, &mut left, &mut chosen, replica, departing, edits, moved)?;
+        }
+        let before = extent.replicas.len() + off.len() + stay.len();
+        chosen.extend(stay);
+        for target in off {
+            self.move_owed_off(key, object.id, &left, &mut chosen, target, departing, edits, moved);
+        }
+        moved.count_thinned(before, left.replicas.len() + chosen.len(), object.want);
+        Ok(())
+    }
+
+    /// Adds the edits that move a replica to another target: a new replica is made there first, and then this one is dropped.
+    /// `left` is the extent without the replicas that leave, and `chosen` holds the targets to which they move.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn move_off(
+        &self,
+        key: &[u8],
+        object: u64,
+        left: &mut Extent,
+        chosen: &mut Vec<TargetId>,
+        replica: &Replica,
+        departing: &Departing,
+        edits: &mut Vec<Edit>,
+        moved: &mut Moved,
+    ) -> Result<()> {
+        let owed = self.catalog.owed_to(&task_of(object, left, replica))?;
+        let stay = || left.replicas.iter().filter(|r| *r != replica);
+        let beside: Vec<TargetId> = stay().map(|r| r.target).chain(owed).chain(chosen.iter().copied()).collect();
+        let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
+        let answers = |r: &&Replica| !departing.silent.contains(&r.target);
+        let outlives =
+            chosen.iter().any(|target| persistent(*target)) || stay().filter(answers).any(|r| self.outlives(r));
+        let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
+        let placer = self.placer_for(object, key);
+        let avoided: Vec<TargetId> = beside.iter().chain(&departing.beside).copied().collect();
+        let place = placer.place_moved(departing.to, left, &avoided, volatile);
+        // A move must not make the extent volatile.
+        if let Some(target) = place.filter(|target| volatile || outlives || persistent(*target)) {
+            edits.push(owe(key, task_at(object, left, target), left, Some(replica.target)));
+            left.replicas.retain(|r| r != replica);
+            chosen.push(target);
+            moved.made += 1;
+            moved.dropped += 1;
+        } else if departing.may_thin && (outlives || volatile && stay().any(|r| answers(&r))) {
+            edits.push(drop_replica(key, object, left, replica));
+            left.replicas.retain(|r| r != replica);
+            moved.dropped += 1;
+        } else {
+            moved.kept += 1;
+            let is_in_memory = beside.iter().any(|target| !persistent(*target));
+            let may_be = || placer.place_on(departing.to, left, &avoided, true).is_some();
+            moved.kept_from_memory += u64::from(is_in_memory || may_be());
+        }
+        Ok(())
+    }
+
+    /// Moves a pending replica to another target. It stays pending on its target if that is the object's only way to a
+    /// persistent tier: otherwise an object in memory would stay there only.
+    #[allow(clippy::too_many_arguments)]
+    fn move_owed_off(
+        &self,
+        key: &[u8],
+        object: u64,
+        left: &Extent,
+        chosen: &mut Vec<TargetId>,
+        from: TargetId,
+        departing: &Departing,
+        edits: &mut Vec<Edit>,
+        moved: &mut Moved,
+    ) {
+        let beside: Vec<TargetId> = left.replicas.iter().map(|r| r.target).chain(chosen.iter().copied()).collect();
+        let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
+        let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
+        let outlives = volatile || !persistent(from) || beside.iter().any(|target| persistent(*target));
+        let placer = self.placer_for(object, key);
+        let avoided: Vec<TargetId> = beside.iter().chain(&departing.beside).copied().collect();
+        let place = placer.place_moved(departing.to, left, &avoided, volatile);
+        let place = place.filter(|target| outlives || persistent(*target));
+        if place.is_none() && !(outlives && departing.may_thin) {
+            moved.kept += 1;
+            let is_in_memory = beside.iter().any(|target| !persistent(*target));
+            let may_be = || placer.place_on(departing.to, left, &avoided, true).is_some();
+            moved.kept_from_memory += u64::from(is_in_memory || may_be());
+            return;
+        }
+        let task = task_at(object, left, from);
+        match place {
+            Some(target) => {
+                edits.extend(owe_instead(key, task, target, left.raw_len, None));
+                chosen.push(target);
+                moved.made += 1;
+            }
+            None => edits.push(Edit::Forgive { task }),
+        }
+    }
+}
