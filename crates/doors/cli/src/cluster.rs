@@ -101,7 +101,7 @@ impl NodePart {
     }
 }
 
-/// What can be asked about the nodes of a store.
+/// A question about the nodes of a store.
 #[derive(Subcommand)]
 pub enum Asked {
     /// Show each node, whether it is there, and what its targets hold.

@@ -87,7 +87,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         // These commands listen for signals themselves; a mount returns the exit code of its program.
         Command::Mount(mount) => mount::mount(&arguments.globals, mount),
         Command::Serve(served) => serve::serve(&arguments.globals, served).map(|()| ExitCode::SUCCESS),
-        Command::Node(node::Node { change: Some(change), .. }) => stoppable(|| node::change(&opened()?, change, show)),
+        Command::Node(node::Node { change: Some(change), .. }) => stoppable(|| moves::node(&opened()?, change, show)),
         Command::Cluster { asked: cluster::Asked::Status } => stoppable(|| cluster::status(&opened()?, show)),
         Command::Cluster { asked: cluster::Asked::Recover } => stoppable(|| cluster::recover(&store()?, show)),
         Command::Node(asked) => node::node(&arguments.globals, asked).map(|()| ExitCode::SUCCESS),

@@ -9,6 +9,7 @@ use terrace::{Config, Store};
 
 use crate::arguments::Tiers;
 use crate::errors::read_text;
+use crate::node::NodeChange;
 use crate::output::{Show, count};
 
 /// Reports moved data; returns false if some had to stay.
@@ -36,6 +37,20 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
 pub fn tuned(moved: &Moved, show: Show) -> Result<bool> {
     show.result(moved, &format!("{} replaced by denser ones", count(moved.made, "replica")))?;
     Ok(true)
+}
+
+/// Moves data off a node, or takes it out of the store.
+pub fn node(store: &Store, change: &NodeChange, show: Show) -> Result<bool> {
+    match change {
+        NodeChange::Drain { name } => moved(&store.drain_node(name)?, show),
+        NodeChange::Remove { name, force } => {
+            let done = store.remove_node(name, *force)?;
+            // What had to stay was lost, as was asked for.
+            moved(&done, show)?;
+            show.line(&format!("node {name} is not part of the store any more"))?;
+            Ok(true)
+        }
+    }
 }
 
 /// Adds, removes or replaces the tiers of a store.

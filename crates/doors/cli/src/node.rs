@@ -13,8 +13,8 @@ use terrace_node::Targets;
 use crate::cluster::{self, LogAddress, NodePart};
 use crate::globals::Globals;
 use crate::interrupt::{catch_signals, say, wait_for_signal};
+use crate::opening;
 use crate::output::Show;
-use crate::{moves, opening};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -46,12 +46,12 @@ pub struct Node {
     part: NodePart,
 }
 
-/// What is done with one of the nodes that share a store, on any of them.
+/// A change of one of the nodes that share a store, asked for on any of them.
 #[derive(Subcommand)]
 pub enum NodeChange {
     /// Move everything off a node's targets, so that the node can be stopped.
     ///
-    /// What a node that is away holds is made again from other replicas. A node that runs still gets new replicas.
+    /// The replicas of a node that is away are made from others. A node that runs still gets new replicas.
     Drain {
         /// The node.
         name: String,
@@ -66,20 +66,6 @@ pub enum NodeChange {
         #[arg(long)]
         force: bool,
     },
-}
-
-/// Moves data off a node, or takes it out of the store.
-pub fn change(store: &Store, change: &NodeChange, show: Show) -> Result<bool> {
-    match change {
-        NodeChange::Drain { name } => moves::moved(&store.drain_node(name)?, show),
-        NodeChange::Remove { name, force } => {
-            let moved = store.remove_node(name, *force)?;
-            // What had to stay was lost, as was asked for.
-            moves::moved(&moved, show)?;
-            show.line(&format!("node {name} is not part of the store any more"))?;
-            Ok(true)
-        }
-    }
 }
 
 pub fn node(globals: &Globals, wanted: &Node) -> Result<()> {

@@ -176,7 +176,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// What `terrace cluster status` says of a node.
+    /// Returns the words of `terrace cluster status` about a node.
     fn status_of(&self, at: usize, name: &str) -> serde_json::Value {
         let status = self.run(at, &["cluster", "status", "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();

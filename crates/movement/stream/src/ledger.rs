@@ -84,7 +84,7 @@ impl Mark {
 pub struct Ledger {
     store: Store,
     folder: Vec<u8>,
-    /// What each commit expects to hold still.
+    /// Expected by each commit to hold still.
     claim: Option<Claim>,
     /// The marks as this process last read or wrote them. A leaf: the store is not called under it.
     known: Mutex<HashMap<Name, Option<Mark>>>,

@@ -162,7 +162,7 @@ impl Applier<'_, '_> {
             }
             Step::Change { session, number, change } => match self.earlier_verdict(*session, *number)? {
                 Some(verdict) => Ok(verdict),
-                None => self.decide_for(*session, *number, change),
+                None => self.decide_for(*session, *number, Some(change)),
             },
             Step::Piece { session, number, piece, bytes } => match self.earlier_verdict(*session, *number)? {
                 Some(verdict) => Ok(verdict),
@@ -175,15 +175,15 @@ impl Applier<'_, '_> {
                 Some(verdict) => Ok(verdict),
                 None => {
                     let change = self.take_pieces(*session, *number, *pieces)?;
-                    self.decide_for(*session, *number, &change)
+                    self.decide_for(*session, *number, change.as_ref())
                 }
             },
         }
     }
 
-    /// Decides a change that has not been decided before, and keeps the verdict.
-    fn decide_for(&mut self, session: u64, number: u64, change: &Change) -> Result<Verdict> {
-        let verdict = self.decide(change)?;
+    /// Decides a change that has not been decided before, and keeps the verdict. One whose pieces are not all there is refused.
+    fn decide_for(&mut self, session: u64, number: u64, change: Option<&Change>) -> Result<Verdict> {
+        let verdict = change.map_or(Ok(Verdict::Refused), |change| self.decide(change))?;
         self.put(&keys::outcome(session, number), &verdict)?;
         if let Some(old) = number.checked_sub(MAX_KEPT_OUTCOMES) {
             self.records.delete(self.txn, &keys::outcome(session, old))?;
@@ -191,18 +191,14 @@ impl Applier<'_, '_> {
         Ok(verdict)
     }
 
-    /// Joins the pieces of a change, which are not needed any more.
-    fn take_pieces(&mut self, session: u64, number: u64, pieces: u32) -> Result<Change> {
+    /// Joins the pieces of a change, which are not needed any more. None if one is missing.
+    fn take_pieces(&mut self, session: u64, number: u64, pieces: u32) -> Result<Option<Change>> {
         let mut bytes = Vec::new();
         for key in (0..pieces).map(|piece| keys::piece(session, number, piece)) {
             bytes.extend_from_slice(self.records.get(self.txn, &key)?.unwrap_or_default());
             self.records.delete(self.txn, &key)?;
         }
-        // The node that proposed it has proposed all pieces before, in this order.
-        Step::join(&bytes).ok_or_else(|| Error::Damaged {
-            what: format!("change {number} of session {session:x}"),
-            reason: "its pieces make no change that this version knows".into(),
-        })
+        Ok(Step::join(&bytes))
     }
 
     /// Returns the verdict of a change without carrying it out: it is repeated, or its session does not allow it.

@@ -23,7 +23,7 @@ pub struct Cluster {
     /// A folder that all nodes see, for snapshots of the catalog. Without one, the log is never trimmed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<PathBuf>,
-    /// What reads on this machine see.
+    /// The writes that reads on this machine see.
     #[serde(default, skip_serializing_if = "Consistency::is_usual")]
     pub consistency: Consistency,
     /// How the servers know this machine, if not everybody may use them.
@@ -31,14 +31,14 @@ pub struct Cluster {
     pub access: Access,
 }
 
-/// What a read sees of the writes on other nodes.
+/// The writes of other nodes that a read sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Consistency {
     /// All that was acknowledged before it began. Each look at names asks the log how far it is.
     #[default]
     Newest,
-    /// What this machine has written, and of the others what it has followed: never less than before, and also while the log does not
+    /// Those of this machine, and of others as far as it has followed them: never less than before, and also while the log does not
     /// answer.
     Session,
 }

@@ -88,7 +88,7 @@ impl Journal {
         Ok(segments.into_iter().map(|(id, _)| id).collect())
     }
 
-    /// Returns whether every frame in these segments, of some objects or of all, has a replica on another persistent target, all of which are synced.
+    /// Returns whether every frame in these segments, of some objects or of all, has a replica on another persistent target, and those targets are synced.
     fn are_elsewhere(&self, unsynced: &[Unsynced<'_>], objects: Option<&[u64]>) -> Result<bool> {
         let is_synced = |target: TargetId| {
             let device = self.tiers.device(target).ok();

@@ -13,7 +13,7 @@ use crate::home::{Cluster, refuse};
 use crate::report::{Moved, NodeState, NodeTarget};
 use crate::{Error, Result};
 
-/// A node that works gets new replicas while it is emptied. Then it is emptied again, so many times at most.
+/// A node that works gets new replicas while it is emptied. Then it is emptied again, this many times at most.
 const MAX_REMOVAL_ROUNDS: usize = 8;
 /// The approximate number of edits in one commit.
 const EDITS_PER_COMMIT: usize = 1024;

@@ -152,7 +152,7 @@ fn a_client_of_another_store_or_without_a_node_is_told_so() {
         let member = nodes[1].member.clone();
         ClientServer::start(member, &dir).unwrap()
     };
-    let refused = client.carry_out(&[&put(&vec![b'k'; 40 << 20], 1)]).unwrap_err();
+    let refused = client.carry_out(&[&put(&vec![b'k'; 20 << 20], 1)]).unwrap_err();
     assert!(matches!(refused, MemberError::TooLarge(_)), "{refused}");
     assert!(matches!(client.carry_out(&[&put(b"k", 1)]).unwrap()[..], [Verdict::Done(_)]), "it goes on");
 }

@@ -46,7 +46,9 @@ impl World {
             self.clients[client].under_way = Some((change, self.answered));
         }
         let Client { node, session, has_begun, number, .. } = self.clients[client];
-        let most = if self.random.once_in(4) { MAX_PIECE_BYTES } else { usize::MAX };
+        // A node proposes all pieces together, so only where it has joined.
+        let has_joined = self.nodes[self.clients[client].node].proposer.is_some();
+        let most = if has_joined && self.random.once_in(4) { MAX_PIECE_BYTES } else { usize::MAX };
         let (whose, mut steps) = match &self.clients[client].under_way {
             Some((change, _)) if has_begun => {
                 (Whose { client, session, number }, Step::change(session, number, change, most))
