@@ -2,10 +2,6 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-#[path = "../../../storage/order/tests/etcd/cluster.rs"]
-#[allow(dead_code)]
-mod cluster;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -15,9 +11,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use cluster::{Cluster, MEMBER_COUNT};
 use terrace_testkit::guide::Guide;
-use terrace_testkit::{Random, skip, wait_until};
+use terrace_testkit::{EtcdCluster, Random, skip, wait_until};
 
 const NODE_NAMES: [&str; 3] = ["a", "b", "c"];
 const MAX_OBJECT_BYTES: u64 = 3 << 20;
@@ -38,7 +33,7 @@ impl Drop for Node {
 /// A store of three nodes below one folder.
 struct Shared {
     folder: tempfile::TempDir,
-    etcd: Cluster,
+    etcd: EtcdCluster,
     nodes: Vec<Option<Node>>,
     /// The address of its log.
     log: String,
@@ -47,7 +42,7 @@ struct Shared {
 impl Shared {
     /// Makes the store, and starts its nodes. None if the test must be skipped.
     fn start(test: &str) -> Option<Shared> {
-        let etcd = match Cluster::start(&[]) {
+        let etcd = match EtcdCluster::start(&[]) {
             Ok(etcd) => etcd,
             Err(missing) => {
                 skip(test, &missing);
@@ -224,7 +219,7 @@ fn what_one_node_acknowledged_is_there_on_the_others() {
 
 #[test]
 fn the_guide_to_clusters_works_as_it_says() {
-    let etcd = match Cluster::start(&[]) {
+    let etcd = match EtcdCluster::start(&[]) {
         Ok(etcd) => etcd,
         Err(missing) => return skip("the guide to clusters", &missing),
     };
@@ -285,7 +280,7 @@ fn killed_nodes_and_servers_lose_nothing_that_was_replicated() {
             .collect();
         thread::sleep(Duration::from_millis(random.below(400)));
         if random.once_in(3) {
-            let member = random.below(MEMBER_COUNT as u64) as usize;
+            let member = random.below(EtcdCluster::MEMBER_COUNT as u64) as usize;
             shared.etcd.kill(member);
             shared.etcd.start_again();
         } else {
