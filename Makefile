@@ -114,7 +114,7 @@ mpi-test: mpi-installed ## dumps of real MPI ranks; clippy for what needs MPI
 	$(CARGO) clippy $(MPI) --all-targets -- -D warnings
 	timeout 600 $(CARGO) test $(MPI)
 
-IN_ETCD = --features terrace-cli/cluster,terrace-order/etcd,terrace-member/etcd
+IN_ETCD = --features terrace-cli/cluster,terrace-order/etcd,terrace-member/etcd,terrace-bench/cluster
 etcd-test: packages etcd ## stores that nodes share, whose log three members of etcd keep
 	timeout 600 $(CARGO) test --workspace $(IN_ETCD) --test etcd --test cluster --test cluster_access
 
@@ -222,5 +222,6 @@ bench bench-full: python-released peers measured ## each figure beside the paper
 bench-quick: measured ## the papers' evaluations in virtual time
 	target/release/terrace-bench --size quick H1 H5 H6 C0 C4 C5 C6 C7
 
-measured: mpi-installed ## what is measured, as it is installed
-	$(CARGO) build --release -p terrace-bench -p terrace-cli -p terrace-dump-mpi --features terrace-dump-mpi/mpi --bins --example cg
+MEASURED := terrace-dump-mpi/mpi,terrace-cli/cluster,terrace-bench/cluster
+measured: mpi-installed packages etcd ## what is measured, as it is installed
+	$(CARGO) build --release -p terrace-bench -p terrace-cli -p terrace-dump-mpi --features $(MEASURED) --bins --example cg

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::claims::{h4, small, throttle};
+use crate::claims::{cluster, h4, small, throttle};
 use crate::evaluation;
 
 /// The environment variable with a worker's task.
@@ -20,6 +20,8 @@ pub enum Task {
     Catalog(h4::Work),
     /// Puts and gets of small objects.
     Small(small::Work),
+    /// Work on the machine of a node.
+    Cluster(cluster::NodeWork),
     /// Writes through a throttle.
     Throttled(throttle::Work),
     /// A rank's part of an evaluation.
@@ -52,6 +54,7 @@ pub fn work(assignment: &Assignment) -> Result<()> {
     let times: Vec<f64> = match &assignment.task {
         Task::Catalog(work) => h4::work(&store, assignment.worker, work, ready)?,
         Task::Small(work) => small::work(&store, assignment.worker, work, ready)?,
+        Task::Cluster(work) => cluster::work(&store, assignment.worker, work, ready)?,
         Task::Evaluation(work) => evaluation::work(&store, assignment.worker, work, ready)?,
         Task::Throttled(work) => throttle::work(&store, assignment.worker, work, ready)?,
     };
@@ -67,10 +70,15 @@ struct Worker {
 
 /// Starts `count` workers on one store at the same moment. Returns the figures that each printed.
 pub fn run(store: &Path, count: usize, task: &Task) -> Result<Vec<Vec<f64>>> {
+    run_on(&vec![store.to_owned(); count], task)
+}
+
+/// Starts a worker on each of these stores at the same moment. Returns the figures that each printed.
+pub fn run_on(stores: &[PathBuf], task: &Task) -> Result<Vec<Vec<f64>>> {
     let program = std::env::current_exe()?;
     let mut workers = Vec::new();
-    for worker in 0..count as u64 {
-        let assignment = Assignment { store: store.to_owned(), worker, task: task.clone() };
+    for (worker, store) in (0..).zip(stores) {
+        let assignment = Assignment { store: store.clone(), worker, task: task.clone() };
         let mut child = Command::new(&program)
             .env(TASK_VARIABLE, serde_json::to_string(&assignment)?)
             .stdin(Stdio::piped())

@@ -143,6 +143,12 @@ pub fn fill(catalog: &Catalog, prefix: &str, keys: u64) -> Result<()> {
     Ok(())
 }
 
+/// Returns the first replica of an object's first extent.
+pub fn first_replica(catalog: &Catalog, key: &[u8]) -> Result<Option<Replica>> {
+    let located = catalog.locate(key, 0, 1)?;
+    Ok(located.and_then(|(_, extents)| extents.first()?.replicas.first().copied()))
+}
+
 /// Scatters indices, so that the order of operations differs from the order of keys.
 fn scatter(i: u64) -> u64 {
     i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24
@@ -153,17 +159,23 @@ fn key(prefix: &str, i: u64) -> Vec<u8> {
 }
 
 /// Makes the commit of a `put` of 4 KiB with one replica.
-fn record(catalog: &Catalog, key: &[u8]) -> Result<Change> {
+pub fn record(catalog: &Catalog, key: &[u8]) -> Result<Change> {
+    change_of_put(catalog, key, |write| {
+        let place = Stored { segment: 7, offset: write * 4200, length: 4200 };
+        Replica { target: 0, place, stored: 4096, encoding: Encoding::NONE }
+    })
+}
+
+/// Makes the commit of a `put` of 4 KiB with the replica of the write that has this number.
+pub fn change_of_put(catalog: &Catalog, key: &[u8], replica: impl FnOnce(u64) -> Replica) -> Result<Change> {
     let (object, write) = (catalog.next_id()?, catalog.next_id()?);
-    let place = Stored { segment: 7, offset: write * 4200, length: 4200 };
-    let replica = Replica { target: 0, place, stored: 4096, encoding: Encoding::NONE };
     let extent = Extent {
         offset: 0,
         length: 4096,
         skip: 0,
         raw_len: 4096,
         write,
-        replicas: [replica].into_iter().collect(),
+        replicas: [replica(write)].into_iter().collect(),
         source: None,
     };
     Ok(Change {

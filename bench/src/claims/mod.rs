@@ -4,6 +4,7 @@ pub mod c2;
 pub mod c3;
 pub mod c8;
 pub mod c9;
+pub mod cluster;
 pub mod dump;
 pub mod flush;
 pub mod h3;
@@ -183,6 +184,12 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         "remote",
         "a target of another node on loopback, beside a bare copy through one socket, in pairs",
         remote::run,
+        &[],
+    ),
+    limits(
+        "cluster",
+        "a store that nodes share, beside etcd alone: puts, what others see, bandwidth, faults, bytes",
+        cluster::run,
         &[],
     ),
     limits("throttle", "an emulated device's speed against what was set", throttle::run, &[]),

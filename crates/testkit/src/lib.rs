@@ -1,14 +1,18 @@
-//! Parts that tests share: random numbers, counted skips, waits, golden stores, a Redis server, the examples of guides, and disks
-//! that record their writes.
+//! Parts that tests share: random numbers, counted skips, waits, golden stores, a Redis server, members of etcd, the examples of guides,
+//! and disks that record their writes.
 
 pub mod disk;
+mod etcd;
 pub mod golden;
 pub mod guide;
+mod ports;
 mod random;
 mod redis;
 mod skip;
 mod wait;
 
+pub use etcd::EtcdCluster;
+pub use ports::free_ports;
 pub use random::{Random, noise};
 pub use redis::Redis;
 pub use skip::{Missing, skip};

@@ -2,10 +2,6 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-#[path = "../../../storage/order/tests/etcd/cluster.rs"]
-#[allow(dead_code)]
-mod cluster;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -15,11 +11,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use cluster::{Cluster, MEMBER_COUNT};
 use terrace::Ack;
 use terrace_stream::{Request, Stream};
 use terrace_testkit::guide::Guide;
-use terrace_testkit::{Random, Redis, skip, wait_until};
+use terrace_testkit::{EtcdCluster, Random, Redis, skip, wait_until};
 
 const NODE_NAMES: [&str; 3] = ["a", "b", "c"];
 const MAX_OBJECT_BYTES: u64 = 3 << 20;
@@ -40,7 +35,7 @@ impl Drop for Node {
 /// A store of three nodes below one folder.
 struct Shared {
     folder: tempfile::TempDir,
-    etcd: Cluster,
+    etcd: EtcdCluster,
     nodes: Vec<Option<Node>>,
     /// The address of its log.
     log: String,
@@ -54,7 +49,7 @@ impl Shared {
 
     /// Makes the store with more tiers below those of the nodes.
     fn start_with(test: &str, more_tiers: &str) -> Option<Shared> {
-        let etcd = match Cluster::start(&[]) {
+        let etcd = match EtcdCluster::start(&[]) {
             Ok(etcd) => etcd,
             Err(missing) => {
                 skip(test, &missing);
@@ -490,7 +485,7 @@ fn a_log_that_etcd_has_lost_is_made_again_from_a_node() {
 
 #[test]
 fn the_guide_to_clusters_works_as_it_says() {
-    let etcd = match Cluster::start(&[]) {
+    let etcd = match EtcdCluster::start(&[]) {
         Ok(etcd) => etcd,
         Err(missing) => return skip("the guide to clusters", &missing),
     };
@@ -551,7 +546,7 @@ fn killed_nodes_and_servers_lose_nothing_that_was_replicated() {
             .collect();
         thread::sleep(Duration::from_millis(random.below(400)));
         if random.once_in(3) {
-            let member = random.below(MEMBER_COUNT as u64) as usize;
+            let member = random.below(EtcdCluster::MEMBER_COUNT as u64) as usize;
             shared.etcd.kill(member);
             shared.etcd.start_again();
         } else {

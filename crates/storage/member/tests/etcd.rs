@@ -2,10 +2,6 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-#[path = "../../order/tests/etcd/cluster.rs"]
-#[allow(dead_code)]
-mod cluster;
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -13,13 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use cluster::{Cluster, MEMBER_COUNT};
 use terrace_catalog::Catalog;
 use terrace_catalog::log::Log;
 use terrace_format::{Attributes, Change, Edit, Expect};
 use terrace_member::{Client, ClientServer, Member, SnapshotFolder};
 use terrace_order::{Etcd, EtcdOptions};
-use terrace_testkit::{Random, skip, wait_until};
+use terrace_testkit::{EtcdCluster, Random, skip, wait_until};
 
 const STORE_ID: u64 = 9;
 const NODE_NAMES: [&str; 3] = ["a", "b", "c"];
@@ -105,7 +100,7 @@ fn count(catalog: &Catalog, counts: u64, counted: &AtomicU64) {
 /// `TERRACE_COUNTS` is the number of changes.
 #[test]
 fn killed_nodes_and_servers_lose_no_change_and_carry_out_none_twice() {
-    let mut etcd = match Cluster::start(&[]) {
+    let mut etcd = match EtcdCluster::start(&[]) {
         Ok(etcd) => etcd,
         Err(missing) => return skip("nodes on a log in etcd", &missing),
     };
@@ -141,7 +136,7 @@ fn killed_nodes_and_servers_lose_no_change_and_carry_out_none_twice() {
             thread::sleep(Duration::from_millis(random.below(800)));
             let at = random.below(NODE_NAMES.len() as u64) as usize;
             if random.once_in(4) {
-                let at = random.below(MEMBER_COUNT as u64) as usize;
+                let at = random.below(EtcdCluster::MEMBER_COUNT as u64) as usize;
                 etcd.kill(at);
                 thread::sleep(Duration::from_millis(random.below(300)));
                 etcd.start_again();

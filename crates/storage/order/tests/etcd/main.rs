@@ -3,7 +3,6 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod back;
-mod cluster;
 mod fence;
 mod full;
 mod node;
@@ -14,12 +13,14 @@ mod trimmed;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cluster::{Cluster, MEMBER_COUNT};
 use proxy::Proxies;
 use run::{Nodes, answered, run};
 use rustix::process::Signal;
 use terrace_order::{Etcd, Order, OrderError};
-use terrace_testkit::{Random, skip};
+use terrace_testkit::{EtcdCluster, Random, skip};
+
+/// The number of etcd's members.
+const MEMBER_COUNT: usize = EtcdCluster::MEMBER_COUNT;
 
 /// The number of kinds of faults.
 const KIND_COUNT: u64 = 6;
@@ -36,14 +37,14 @@ fn seed() -> u64 {
 }
 
 /// A cluster for a test, or none if it must be skipped.
-fn cluster(test: &str) -> Option<(Cluster, MutexGuard<'static, ()>)> {
+fn cluster(test: &str) -> Option<(EtcdCluster, MutexGuard<'static, ()>)> {
     cluster_with(test, &[])
 }
 
-fn cluster_with(test: &str, arguments: &'static [&'static str]) -> Option<(Cluster, MutexGuard<'static, ()>)> {
+fn cluster_with(test: &str, arguments: &'static [&'static str]) -> Option<(EtcdCluster, MutexGuard<'static, ()>)> {
     // A test that failed has ended its cluster.
     let only = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
-    match Cluster::start(arguments) {
+    match EtcdCluster::start(arguments) {
         Ok(cluster) => Some((cluster, only)),
         Err(missing) => {
             skip(test, &missing);
@@ -52,7 +53,7 @@ fn cluster_with(test: &str, arguments: &'static [&'static str]) -> Option<(Clust
     }
 }
 
-fn servers(cluster: &Cluster) -> Vec<String> {
+fn servers(cluster: &EtcdCluster) -> Vec<String> {
     cluster.ports().iter().map(|port| format!("http://127.0.0.1:{port}")).collect()
 }
 
@@ -82,7 +83,7 @@ fn killed_and_stopped_members_lose_and_repeat_nothing() {
     });
 }
 
-fn fail(cluster: &mut Cluster, nodes: &Nodes<'_>, kind: u64) {
+fn fail(cluster: &mut EtcdCluster, nodes: &Nodes<'_>, kind: u64) {
     let leader = cluster.leader().unwrap_or(0);
     match kind {
         0 => cluster.kill(leader),

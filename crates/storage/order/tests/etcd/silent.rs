@@ -7,11 +7,10 @@ use terrace_order::{Answer, Etcd, EtcdOptions, Order};
 use terrace_testkit::wait_until;
 
 use crate::back::read_to;
-use crate::cluster::MEMBER_COUNT;
 use crate::fence::append;
 use crate::node::options;
 use crate::proxy::Proxies;
-use crate::{cluster, seed, servers};
+use crate::{MEMBER_COUNT, cluster, seed, servers};
 
 #[test]
 fn a_watch_that_is_compacted_or_silent_misses_nothing() {
