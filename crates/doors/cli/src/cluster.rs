@@ -237,6 +237,9 @@ fn open_log(_: &Cluster, _: u64) -> Result<Box<dyn Order + Send + Sync>> {
 }
 
 #[cfg(not(feature = "cluster"))]
-fn log_maker(_: &Cluster, _: u64) -> Result<fn(LogIdentity, &OfferedSnapshot) -> Result<(), OrderError>> {
+type MakeLog = fn(LogIdentity, &OfferedSnapshot) -> Result<(), OrderError>;
+
+#[cfg(not(feature = "cluster"))]
+fn log_maker(_: &Cluster, _: u64) -> Result<MakeLog> {
     bail!(WITHOUT_CLUSTERS)
 }
