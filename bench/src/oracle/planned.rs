@@ -34,6 +34,7 @@ impl Planned {
             load: 0.0,
             lanes: 1,
             plain: false,
+            near: false,
             up: true,
         };
         let policy = Policy { replicas: 1, first: objective.weights, ..Policy::default() };

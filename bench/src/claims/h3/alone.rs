@@ -32,8 +32,8 @@ fn storage() -> Result<Snapshot> {
     for (tier, (_, _, _, count, read, write, latency, mib)) in (0u8..).zip(TIER_LEVELS) {
         for _ in 0..count {
             let (domain, free) = (targets.len() as u32, mib * BYTES_PER_MIB);
-            let (reserved, load, lanes, plain, up) = (0, 0.0, 4, false, true);
-            targets.push(Target { tier, domain, read, write, latency, free, reserved, load, lanes, plain, up });
+            let (reserved, load, lanes, plain, near, up) = (0, 0.0, 4, false, false, true);
+            targets.push(Target { tier, domain, read, write, latency, free, reserved, load, lanes, plain, near, up });
         }
     }
     Ok(Snapshot::new(tiers.to_vec(), targets, 4.0)?)

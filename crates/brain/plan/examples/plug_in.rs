@@ -41,6 +41,7 @@ impl Boxes {
             load: 0.0,
             lanes: 1,
             plain: false,
+            near: false,
             up: true,
         };
         let tiers = self.shelves.iter().map(tier).collect();

@@ -19,7 +19,7 @@
 //!
 //! let tier = |name: &str, persistent| Tier { name: name.into(), persistent, watts: 5.0 };
 //! let target = |tier, domain, speed, latency| Target {
-//!     tier, domain, read: speed, write: speed, latency, free: 1 << 30, reserved: 0, load: 0.0, lanes: 4, plain: false, up: true,
+//!     tier, domain, read: speed, write: speed, latency, free: 1 << 30, reserved: 0, load: 0.0, lanes: 4, plain: false, near: false, up: true,
 //! };
 //! let targets = vec![target(0, 0, 5e9, 1e-6), target(1, 1, 2e8, 5e-3), target(1, 2, 2e8, 5e-3)];
 //! let snapshot = Snapshot::new(vec![tier("ram", false), tier("disk", true)], targets, 10.0)?;

@@ -51,6 +51,8 @@ pub struct Target {
     pub lanes: u16,
     /// The target stores each object whole and unencoded, as an ordinary file.
     pub plain: bool,
+    /// The target is on the machine of the writer. It is chosen before those of its class that are not.
+    pub near: bool,
     /// The target accepts writes.
     pub up: bool,
 }

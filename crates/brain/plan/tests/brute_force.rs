@@ -66,10 +66,10 @@ fn target(tiers: usize, most: u64) -> impl Strategy<Value = Target> {
     let latency = prop_oneof![2 => Just(0.0), 1 => Just(1e-5), 1 => 0.0..1e-4];
     let free = prop_oneof![1 => Just(u64::MAX / 4096), 4 => 0..most * PAGE_BYTES + PAGE_BYTES];
     let reserved = prop_oneof![3 => Just(0), 1 => 0..PAGE_BYTES * 2];
-    let (plain, up) = (prop::bool::weighted(0.1), prop::bool::weighted(0.95));
-    let state = (reserved, prop_oneof![Just(0.0), 0.0..3.0], 1u16..4, plain, up);
+    let (plain, near, up) = (prop::bool::weighted(0.1), prop::bool::ANY, prop::bool::weighted(0.95));
+    let state = (reserved, prop_oneof![Just(0.0), 0.0..3.0], 1u16..4, plain, near, up);
     (0..tiers, 0u32..5, speed.clone(), speed, latency, free, state).prop_map(
-        |(tier, domain, read, write, latency, free, (reserved, load, lanes, plain, up))| Target {
+        |(tier, domain, read, write, latency, free, (reserved, load, lanes, plain, near, up))| Target {
             tier: tier as u8,
             domain,
             read,
@@ -80,6 +80,7 @@ fn target(tiers: usize, most: u64) -> impl Strategy<Value = Target> {
             load,
             lanes,
             plain,
+            near,
             up,
         },
     )
@@ -340,8 +341,8 @@ proptest! {
 fn a_piece_may_take_all_space_that_other_replicas_do_not_need() {
     let of = |domain: u32, tier: u8, write, free| {
         let (read, latency) = (1e9, 0.0);
-        let (reserved, load, lanes, plain, up) = (0, 0.0, 1, false, true);
-        Target { tier, domain, read, write, latency, free, reserved, load, lanes, plain, up }
+        let (reserved, load, lanes, plain, near, up) = (0, 0.0, 1, false, false, true);
+        Target { tier, domain, read, write, latency, free, reserved, load, lanes, plain, near, up }
     };
     let policy = Policy { replicas: 2, least: 2, model: Model::Paper, ..Policy::default() };
     for free in [8586, 10437] {

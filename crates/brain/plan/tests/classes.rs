@@ -12,7 +12,7 @@ use terrace_codec::{ALL_ENCODINGS, Encoding};
 use terrace_cost::{Costs, Expected};
 use terrace_plan::plan::{Memo, Piece, Want, plan, replan};
 use terrace_plan::policy::{Ack, Budget, Policy};
-use terrace_plan::snapshot::{PAGE_BYTES, Snapshot, Target, TargetSet, Tier};
+use terrace_plan::snapshot::{PAGE_BYTES, Snapshot, Target, TargetSet, Tier, TierSet};
 
 /// Targets on some nodes. Few speeds occur, so that many targets are alike.
 #[derive(Clone, Debug)]
@@ -70,9 +70,9 @@ fn target(nodes: u32, pages: u64, is_tight: bool) -> impl Strategy<Value = Targe
     ];
     let short = if is_tight { 4 } else { 0 };
     let free = prop_oneof![1 => Just(u64::MAX / 4096), short => 0..pages * PAGE_BYTES];
-    let state = (prop::bool::weighted(0.1), prop::bool::weighted(0.02), prop::bool::weighted(0.95));
-    (kind, 0..nodes, free, state).prop_map(move |((tier, speed, latency, lanes), domain, free, (busy, plain, up))| {
-        Target {
+    let state = [0.1, 0.02, 0.2, 0.95].map(prop::bool::weighted);
+    (kind, 0..nodes, free, state).prop_map(
+        move |((tier, speed, latency, lanes), domain, free, [busy, plain, near, up])| Target {
             tier,
             domain,
             read: speed,
@@ -83,9 +83,10 @@ fn target(nodes: u32, pages: u64, is_tight: bool) -> impl Strategy<Value = Targe
             load: if busy { 0.5 } else { 0.0 },
             lanes,
             plain,
+            near,
             up,
-        }
-    })
+        },
+    )
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
@@ -170,6 +171,7 @@ fn cluster() -> Snapshot {
         load: 0.0,
         lanes: 4,
         plain: false,
+        near: false,
         up: true,
     };
     let targets = (0..2).flat_map(|tier| (0..100).map(move |node| of(tier, node))).collect();
@@ -209,6 +211,28 @@ fn processes_that_know_the_same_choose_different_targets() {
     let chosen: HashSet<u16> = (0..100).map(&mut first).collect();
     assert!(chosen.len() > 30, "{chosen:?}");
     assert_eq!(first(7), first(7), "the choice for an extent is stable");
+}
+
+#[test]
+fn the_first_replica_is_on_the_own_node_and_the_others_on_all_others_in_turn() {
+    let (snapshot, costs, mut memo) = (cluster(), Costs::new([]), Memo::default());
+    let mut targets = snapshot.targets().to_vec();
+    for own in targets.iter_mut().filter(|target| target.domain == 7) {
+        (own.near, own.free) = (true, own.free / 2);
+    }
+    let mut snapshot = Snapshot::new(snapshot.tiers().to_vec(), targets, 5.0).expect("a snapshot");
+    let policy = Policy { replicas: 2, tiers: TierSet::of([1]), ..Policy::default() };
+    let mut first_two = |snapshot: &Snapshot, hash| {
+        let want = Want { hash: Some(hash), ..Want::bytes(BYTES_PER_MIB) };
+        let plan = plan(&want, snapshot, &policy, &costs, &mut memo).expect("room");
+        [0, 1].map(|at: usize| snapshot.targets()[usize::from(plan.replicas[at][0].target)].domain)
+    };
+    let plans: Vec<[u32; 2]> = (0..300).map(|hash| first_two(&snapshot, hash)).collect();
+    assert!(plans.iter().all(|[first, second]| *first == 7 && *second != 7), "{plans:?}");
+    let others: HashSet<u32> = plans.iter().map(|[_, second]| *second).collect();
+    assert!(others.len() > 60, "{others:?}");
+    snapshot.set_space(107, 0, 0);
+    assert!((0..100).all(|hash| !first_two(&snapshot, hash).contains(&7)), "a full one takes nothing");
 }
 
 #[test]

@@ -207,6 +207,7 @@ impl Cluster {
                 load: 0.0,
                 lanes: tier.lanes,
                 plain: false,
+                near: false,
                 up: true,
             }));
         }

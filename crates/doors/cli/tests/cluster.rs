@@ -13,8 +13,11 @@ use std::time::Duration;
 
 use terrace::Ack;
 use terrace_stream::{Request, Stream};
+use terrace_testkit::disk::{DiskFormat, RecordedDisk};
 use terrace_testkit::guide::Guide;
 use terrace_testkit::{EtcdCluster, Random, Redis, skip, wait_until};
+
+terrace_testkit::disk_server!();
 
 const NODE_NAMES: [&str; 3] = ["a", "b", "c"];
 const MAX_OBJECT_BYTES: u64 = 3 << 20;
@@ -44,11 +47,11 @@ struct Shared {
 impl Shared {
     /// Makes the store, and starts its nodes. None if the test must be skipped.
     fn start(test: &str) -> Option<Shared> {
-        Shared::start_with(test, "")
+        Shared::start_with(test, "", None)
     }
 
-    /// Makes the store with more tiers below those of the nodes.
-    fn start_with(test: &str, more_tiers: &str) -> Option<Shared> {
+    /// Makes the store with more tiers below those of the nodes, and the target of the last node on a disk of its own.
+    fn start_with(test: &str, more_tiers: &str, last_disk: Option<&Path>) -> Option<Shared> {
         let etcd = match EtcdCluster::start(&[]) {
             Ok(etcd) => etcd,
             Err(missing) => {
@@ -74,6 +77,7 @@ impl Shared {
         fs::write(shared.path("shared.toml"), config).unwrap();
         for (name, port) in NODE_NAMES.iter().zip(&ports) {
             let disk = shared.path(&format!("{name}-disk"));
+            let disk = last_disk.filter(|_| *name == "c").map_or(disk, |last| last.join("target"));
             let text = format!(
                 "listen = '127.0.0.1:{port}'\nsecret = '{}'\n[[target]]\nname = 'disk'\npath = '{}'\n",
                 secret.display(),
@@ -128,6 +132,18 @@ impl Shared {
             .envs(settings.iter().copied());
         let log = fs::File::options().create(true).append(true).open(self.path("nodes.log")).unwrap();
         self.nodes[at] = Some(Node(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()));
+    }
+
+    /// Starts a node as after a boot of its machine, and waits until it knows what was lost. Other processes of its machine would be of
+    /// this boot, so none may run.
+    fn restart_after_loss_of_power(&mut self, at: usize) {
+        let target = |shared: &Shared| shared.status_of(0, NODE_NAMES[at])["targets"][0].clone();
+        let before = target(self)["incarnation"].as_u64().unwrap();
+        self.start_node_under(at, &[], &[("TERRACE_BOOT_ID", "another")]);
+        wait_until("the node knows what it has lost", || {
+            let target = target(self);
+            target["incarnation"].as_u64().is_some_and(|now| now > before) && target["doubtful"] == false
+        });
     }
 
     /// Waits until the processes of a node's machine can use the store, and reach all targets.
@@ -258,6 +274,36 @@ fn what_one_node_acknowledged_is_there_on_the_others() {
     assert!(shared.get(2, "runs/5") == bytes[5..]);
 }
 
+/// Each node writes to its own target first, and deals other replicas to the others. One that hangs holds up nobody for long.
+#[test]
+fn a_node_that_hangs_delays_the_others_little() {
+    let Some(shared) = Shared::start("a node that hangs") else { return };
+    let bytes = Random::new(3).bytes(300_000);
+    let mut holders: BTreeMap<String, usize> = BTreeMap::new();
+    for n in 0..24 {
+        let key = format!("k{n}");
+        assert!(shared.put(0, &key, &bytes[n..]));
+        let located: serde_json::Value =
+            serde_json::from_str(&told(&shared.run(0, &["locate", &key, "--json"]))).unwrap();
+        for replica in located["extents"][0]["replicas"].as_array().unwrap() {
+            *holders.entry(replica["node"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+    }
+    assert!(holders["a"] == 24 && holders["b"] > 3 && holders["c"] > 3, "{holders:?}");
+    let hung = rustix::process::Pid::from_child(&shared.nodes[2].as_ref().unwrap().0);
+    rustix::process::kill_process(hung, rustix::process::Signal::STOP).unwrap();
+    wait_until("the node counts as away", || shared.status_of(0, "c")["there"] == false);
+    for n in 0..24 {
+        assert!(shared.get(0, &format!("k{n}")) == bytes[n..] && shared.get(1, &format!("k{n}")) == bytes[n..]);
+    }
+    assert!(shared.put(1, "while it hangs", &bytes));
+    let located = told(&shared.run(1, &["locate", "while it hangs", "--json"]));
+    assert!(!located.contains("\"c\""), "{located}");
+    rustix::process::kill_process(hung, rustix::process::Signal::CONT).unwrap();
+    wait_until("the node is back", || shared.status_of(0, "c")["there"] == true);
+    assert!(shared.get(2, "while it hangs") == bytes);
+}
+
 /// A bucket is one tier for all nodes: each writes blobs of its own, and all read and remove them.
 #[test]
 fn all_nodes_use_the_tier_of_a_service() {
@@ -266,7 +312,7 @@ fn all_nodes_use_the_tier_of_a_service() {
         "[[tier]]\nname = 'bucket'\nkind = 'object'\nservice = 'redis'\noptions = {{ endpoint = '{}' }}\n",
         redis.endpoint()
     );
-    let Some(mut shared) = Shared::start_with("a tier of a service", &bucket) else { return };
+    let Some(mut shared) = Shared::start_with("a tier of a service", &bucket, None) else { return };
     let contents: Vec<Vec<u8>> = (0..6).map(|n| Random::new(n).bytes(300_000 + n as usize)).collect();
     for (n, bytes) in contents.iter().enumerate() {
         let (at, key) = (n % 3, format!("k{n}"));
@@ -369,19 +415,59 @@ fn a_node_that_lost_power_finds_its_lost_replicas() {
         file.set_len(length / 3).unwrap();
         file.set_len(length).unwrap();
     }
-    let before = shared.status_of(0, "c")["targets"][0]["incarnation"].as_u64().unwrap();
-    // Other processes of its machine would be of this boot, so none runs.
-    shared.start_node_under(2, &[], &[("TERRACE_BOOT_ID", "another")]);
-    wait_until("the node knows what it has lost", || {
-        let target = &shared.status_of(0, "c")["targets"][0];
-        target["incarnation"].as_u64().is_some_and(|now| now > before) && target["doubtful"] == false
-    });
+    shared.restart_after_loss_of_power(2);
     told(&shared.run(0, &["sync"]));
     // Every replica is good, without a repair.
     told(&shared.run(1, &["scrub"]));
     for (n, bytes) in contents.iter().enumerate() {
         assert!(shared.get(1, &format!("k{n}")) == *bytes);
     }
+}
+
+/// Commits of a shared log outlive the loss of power of a node, so bytes are synced before they replace others.
+#[test]
+fn what_replaces_an_object_survives_a_loss_of_power() {
+    let test = "a node that loses power after objects were replaced";
+    let disk = match RecordedDisk::create(DiskFormat::Ext4, 64 << 20) {
+        Ok(disk) => disk,
+        Err(missing) => return skip(test, &missing),
+    };
+    let Some(mut shared) = Shared::start_with(test, "", Some(&disk.path())) else { return };
+    shared.nodes[2] = None;
+    // It syncs what it was not asked to sync after some seconds only.
+    shared.start_node_under(2, &[], &[("TERRACE_TEND_MILLISECONDS", "5000")]);
+    shared.wait_for_node(2);
+    wait_until("the node counts as synced", || shared.status_of(2, "c")["targets"][0]["doubtful"] == false);
+    let versions: Vec<Vec<u8>> = (0..2).map(|n| Random::new(n).bytes(400_000 + n as usize)).collect();
+    let put = |shared: &Shared, at: usize, key: &str, version: usize, ack: &str| {
+        let file = shared.path("to-put");
+        fs::write(&file, &versions[version]).unwrap();
+        let mut put = shared.command(at, &["put", "--replicas", "1", "--ack", ack]);
+        told(&put.arg(&file).arg(key).output().unwrap());
+    };
+    let moved: Vec<String> = (0..8).map(|n| format!("moved/{n}")).collect();
+    moved.iter().for_each(|key| put(&shared, 0, key, 0, "durable"));
+    for key in ["put", "renamed"] {
+        put(&shared, 2, key, 0, "durable");
+    }
+    put(&shared, 2, "put", 1, "placed");
+    put(&shared, 2, "new", 1, "placed");
+    told(&shared.run(2, &["mv", "new", "renamed"]));
+    // What leaves the first node comes to the last one.
+    shared.nodes[1] = None;
+    told(&shared.run(0, &["node", "drain", "a"]));
+    assert!(shared.status_of(0, "c")["targets"][0]["frames"].as_u64() > Some(3));
+    let position = disk.position().unwrap();
+    shared.nodes[2] = None;
+    let mut record = disk.power_off().unwrap();
+    let image = record.image_at(position, &mut Random::new(5)).unwrap();
+    shared.restart_after_loss_of_power(2);
+    let moved = moved.iter().map(|key| (key.as_str(), 0));
+    for (key, version) in moved.chain([("put", 1), ("renamed", 1)]) {
+        assert!(shared.get(0, key) == versions[version], "{key}");
+    }
+    shared.nodes[2] = None;
+    image.unmount().unwrap();
 }
 
 /// A node that does not come back takes no object with it, and stops nobody: what it held is made elsewhere, and it can be removed.

@@ -21,6 +21,7 @@ pub mod log;
 mod members;
 mod plain;
 mod query;
+mod replacing;
 mod retired;
 mod shared;
 mod shared_log;
@@ -38,6 +39,7 @@ pub use listing::{NameListing, NamePage};
 pub use members::{Member, Served, first_number};
 pub use plain::Unfollowed;
 pub use shared::{Miscounted, SharedFrame};
+use shared_log::Prepare;
 pub use shared_log::SharedLog;
 pub use snapshot::snapshot_tail;
 
@@ -85,6 +87,8 @@ pub struct Catalog {
     log: Log,
     /// Empty: the processes of this machine write the catalog themselves.
     shared_log: OnceLock<Box<dyn SharedLog>>,
+    /// Called before each change goes into the shared log.
+    prepare: OnceLock<Box<Prepare>>,
     turns: Turns,
     turn: Turn,
     reserve: Reserve,
@@ -118,6 +122,7 @@ impl Catalog {
             environment: Holder::open(folder)?,
             log,
             shared_log: OnceLock::new(),
+            prepare: OnceLock::new(),
             turns: Turns::default(),
             turn: Turn::open(&folder.join("turn")),
             ids: Mutex::new((0, 0)),
@@ -175,6 +180,7 @@ impl Catalog {
         // Before it waits for its turn: in a fork, the thread that commits may be one that only the parent has.
         self.env()?;
         if let Some(log) = self.shared_log.get() {
+            self.prepare(&[&change])?;
             return self.turns.commit(change, |changes| self.commit_to_shared(&**log, changes));
         }
         let commit = |change| self.turns.commit(change, |changes| self.commit_group(changes));
@@ -188,7 +194,9 @@ impl Catalog {
     pub fn commit_many(&self, changes: &[Change]) -> Result<Vec<Result<Commit>>> {
         if let Some(log) = self.shared_log.get() {
             self.env()?;
-            return self.commit_to_shared(&**log, &changes.iter().collect::<Vec<_>>());
+            let changes: Vec<&Change> = changes.iter().collect();
+            self.prepare(&changes)?;
+            return self.commit_to_shared(&**log, &changes);
         }
         let commit = || self.commit_group(&changes.iter().collect::<Vec<_>>());
         match changes.iter().any(Change::brings_bytes) {

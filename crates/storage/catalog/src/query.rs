@@ -91,6 +91,11 @@ impl Catalog {
         Ok(env.records.get(&txn, &keys::owed(task))?.is_some())
     }
 
+    /// The record of an owed replica.
+    pub(crate) fn owed_replica(&self, task: &Task) -> Result<Option<Owed>> {
+        self.read_record(&keys::owed(task), "an owed replica's record")
+    }
+
     /// The targets that owe a replica of the frame that `task` names.
     pub fn owed_to(&self, task: &Task) -> Result<Vec<TargetId>> {
         let first = Task { target: 0, ..*task };

@@ -28,12 +28,25 @@ pub trait SharedLog: Send + Sync {
     fn catch_up(&self) -> Result<()>;
 }
 
+/// What is done before changes go into a shared log.
+pub(super) type Prepare = dyn Fn(&Catalog, &[&Change]) -> Result<()> + Send + Sync;
+
 impl Catalog {
     /// From now on, this process asks for changes by way of `log`. Only its node writes the catalog. Call it before the first change; later
     /// calls change nothing.
     pub fn share(&self, log: Box<dyn SharedLog>) {
         // The first one stays.
         let _ = self.shared_log.set(log);
+    }
+
+    /// Has `prepare` called with changes before they go into a shared log. If it fails, they do not. Later calls change nothing.
+    pub fn prepare_shared(&self, prepare: impl Fn(&Catalog, &[&Change]) -> Result<()> + Send + Sync + 'static) {
+        // The first one stays.
+        let _ = self.prepare.set(Box::new(prepare));
+    }
+
+    pub(super) fn prepare(&self, changes: &[&Change]) -> Result<()> {
+        self.prepare.get().map_or(Ok(()), |prepare| prepare(self, changes))
     }
 
     /// Returns whether this is the catalog of a log that several nodes share.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -27,6 +27,8 @@ use crate::wire::{ERROR_HEADER, MAX_ANSWER_BYTES, NUMBER_NEEDED, OWNER_HEADER, e
 
 /// The most connections that wait for their next request.
 const MAX_IDLE_CONNECTIONS: usize = 16;
+/// The longest time of a look at a target's marker, which takes no time on a node that works.
+const MAX_LOOK_TIME: Duration = Duration::from_secs(2);
 /// The most of an error's text.
 const MAX_ERROR_BYTES: usize = 4096;
 
@@ -76,7 +78,24 @@ impl Node {
 
     /// Sends a request about the target: `path` follows its name. Returns the headers of the answer, and fills `into` with its body.
     pub fn ask(&self, method: Method, path: &str, body: Bytes, into: &mut Fill<'_>) -> Result<HeaderMap, Failure> {
-        let deadline = Instant::now() + self.options.timeout;
+        self.ask_until(Instant::now() + self.options.timeout, method, path, body, into)
+    }
+
+    /// Asks for the target's marker. A node that hangs does not hold up a process that opens the store for as long as other requests may
+    /// take.
+    pub fn ask_for_marker(&self, answer: &mut Vec<u8>) -> Result<HeaderMap, Failure> {
+        let deadline = Instant::now() + self.options.timeout.min(MAX_LOOK_TIME);
+        self.ask_until(deadline, Method::GET, "/marker", Bytes::new(), &mut Fill::Vec(answer))
+    }
+
+    fn ask_until(
+        &self,
+        deadline: Instant,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        into: &mut Fill<'_>,
+    ) -> Result<HeaderMap, Failure> {
         let request = || {
             let uri = format!("/targets/{}{path}", self.options.target);
             let built = Request::builder()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use terrace_tier::{Capabilities, OpenedTarget, Target, TargetFound, TargetKind, TargetOwner, TargetSettings};
 
-use crate::connection::{Fill, Node};
+use crate::connection::Node;
 use crate::options::Options;
 use crate::remote::{Remote, wrong_answer};
 use crate::wire::Owner;
@@ -32,7 +32,7 @@ impl TargetKind for NodeKind {
         let options = Options::read(settings).map_err(|reason| io::Error::new(io::ErrorKind::InvalidInput, reason))?;
         let mut answer = Vec::new();
         let node = Node::new(options, String::new())?;
-        node.ask(hyper::Method::GET, "/marker", hyper::body::Bytes::new(), &mut Fill::Vec(&mut answer))?;
+        node.ask_for_marker(&mut answer)?;
         let place = settings.path.display().to_string();
         match serde_json::from_slice::<Option<Owner>>(&answer).map_err(|_| wrong_answer(&place))? {
             None => Ok(()),
@@ -46,6 +46,10 @@ impl TargetKind for NodeKind {
 
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
         OpenedTarget::look(Arc::new(Remote::new(settings, owner)?), owner)
+    }
+
+    fn open_unseen(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
+        Ok(OpenedTarget { target: Arc::new(Remote::new(settings, owner)?), trouble: None })
     }
 
     fn find(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<TargetFound> {

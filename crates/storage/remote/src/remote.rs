@@ -129,7 +129,13 @@ impl Remote {
 
     fn ask(&self, method: Method, path: &str, body: Bytes, mut into: Fill<'_>) -> Result<HeaderMap, Failure> {
         let answer = self.node.ask(method, path, body, &mut into);
-        match &answer {
+        self.heed(&answer);
+        answer
+    }
+
+    /// Notes what an answer tells of the target.
+    fn heed(&self, answer: &Result<HeaderMap, Failure>) {
+        match answer {
             Ok(headers) => {
                 if let Some(incarnation) = incarnation(headers) {
                     self.contents.seen.store(incarnation, Ordering::Relaxed);
@@ -140,18 +146,25 @@ impl Remote {
             // The target may be another one when it can be asked again.
             Err(_) => self.known.store(false, Ordering::Release),
         }
-        answer
     }
 
     fn ask_json<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, Failure> {
         let mut answer = Vec::new();
         self.ask(method, path, body, Fill::Vec(&mut answer))?;
-        serde_json::from_slice(&answer).map_err(|_| Failure::Error(wrong_answer(&self.place)))
+        self.parse(&answer)
+    }
+
+    fn parse<T: DeserializeOwned>(&self, answer: &[u8]) -> Result<T, Failure> {
+        serde_json::from_slice(answer).map_err(|_| Failure::Error(wrong_answer(&self.place)))
     }
 
     /// The owner by the marker, if a target is there.
     pub fn find_owner(&self) -> io::Result<Option<Owner>> {
-        Ok(self.ask_json(Method::GET, "/marker", Bytes::new())?)
+        let mut marker = Vec::new();
+        let answer = self.node.ask_for_marker(&mut marker);
+        self.heed(&answer);
+        answer?;
+        Ok(self.parse(&marker)?)
     }
 
     /// Removes the target.
@@ -170,6 +183,10 @@ impl Remote {
                 let owner = owner.mark().replace('\n', " ");
                 let reason = format!("{} belongs to another store or target ({owner})", self.place);
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
+            }
+            None if self.persistent && self.owner.is_made_elsewhere() => {
+                let reason = format!("{} is empty: its node makes it, if its disk is mounted there", self.place);
+                return Err(io::Error::new(io::ErrorKind::NotConnected, reason));
             }
             None if self.persistent && self.owner.was_made() => {
                 let reason = format!(

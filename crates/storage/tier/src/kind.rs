@@ -184,6 +184,15 @@ pub trait TargetKind: Send + Sync {
     /// As [`OpenedTarget::look`]. `ResourceBusy` if another copy of the store's directory has the target in use.
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget>;
 
+    /// Opens a target whose node is known to be away. A kind that would wait for the node does not look at the place, before the target is
+    /// used.
+    ///
+    /// # Errors
+    /// As [`TargetKind::open`].
+    fn open_unseen(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
+        self.open(settings, owner)
+    }
+
     /// Looks at the target's place, without changing anything.
     ///
     /// # Errors

@@ -126,6 +126,7 @@ mod tests {
             load: 0.0,
             lanes: 1,
             plain: false,
+            near: false,
             up: true,
         };
         let targets = vec![target(0, 1e9, fast), target(1, 1e8, 1000)];

@@ -1,4 +1,4 @@
-//! The choice between alike targets: the least busy, then the one with the most space, then by hash or index.
+//! The choice between alike targets: one of this machine, then the least busy, then the one with the most space, then by hash or index.
 //!
 //! Remembered plans do not contain what differs between alike targets. The choice is made for each request: it depends on
 //! the snapshot and on which pieces share a target or a failure domain.
@@ -51,7 +51,7 @@ pub(super) fn choose_among_interchangeable(
         let members = snapshot.members(used[at].named.into());
         // Whether the policy divides the class.
         let is_divided = policy.max_latency.is_some() || policy.spread;
-        let compared = compare_some(want.hash, members.len() as u64);
+        let most = highest_compared(want.hash, members.len() as u64);
         let waits = |used: &Used| !used.is_fixed && snapshot.class(used.named.into(), policy) == class;
         let mut taken: SmallVec<[u16; 16]> = used.iter().filter(|used| !waits(used)).map(|used| used.domain).collect();
         for used in used[at..].iter_mut().filter(|used| waits(used)) {
@@ -62,11 +62,11 @@ pub(super) fn choose_among_interchangeable(
                     && (!is_divided || snapshot.class((*other).into(), policy) == class)
             };
             let all = || members.iter().copied().filter(fits);
-            let some = compared.and_then(|(hash, most)| {
-                let hashed = all().map(|other| (mix(hash, other.into()), other)).filter(|(hash, _)| *hash <= most);
-                hashed.min_by_key(|(hash, other)| (rank_target(snapshot, *other), *hash)).map(|(_, other)| other)
-            });
-            let best = some.or_else(|| all().min_by_key(|other| rank_target(snapshot, *other)));
+            let order = |other: u16| want.hash.map_or(other.into(), |hash| mix(hash, other.into()));
+            let is_compared = |other: u16| snapshot.targets()[usize::from(other)].near || order(other) <= most;
+            let some = all().filter(|other| is_compared(*other));
+            let best = some.min_by_key(|other| (rank_target(snapshot, *other), order(*other)));
+            let best = best.or_else(|| all().min_by_key(|other| rank_target(snapshot, *other)));
             used.chosen = best.unwrap_or(used.named);
             (used.domain, used.is_fixed) = (snapshot.domain(used.chosen.into()), true);
             taken.push(used.domain);
@@ -94,14 +94,15 @@ fn free_bytes(snapshot: &Snapshot, target: u16) -> u64 {
     target.free.saturating_sub(target.reserved)
 }
 
-/// Returns a request's hash and the highest hash of targets with which they are compared; none if all are compared.
-fn compare_some(hash: Option<u64>, members: u64) -> Option<(u64, u64)> {
-    hash.filter(|_| members > COMPARED_TARGETS).map(|hash| (hash, u64::MAX / members * COMPARED_TARGETS))
+/// Returns the highest hash of targets that are compared. All are compared if they are few, or the request has no hash.
+fn highest_compared(hash: Option<u64>, members: u64) -> u64 {
+    let is_limited = hash.is_some() && members > COMPARED_TARGETS;
+    if is_limited { u64::MAX / members * COMPARED_TARGETS } else { u64::MAX }
 }
 
-/// Orders targets of a class by load, then by free space (most first).
-fn rank_target(snapshot: &Snapshot, target: u16) -> (u64, Reverse<u64>) {
+/// Orders targets of a class: those of this machine first, then by load, then by free space (most first).
+fn rank_target(snapshot: &Snapshot, target: u16) -> (bool, u64, Reverse<u64>) {
+    let described = &snapshot.targets()[usize::from(target)];
     // The bits of positive floats are in the order of the floats.
-    let load = snapshot.targets()[usize::from(target)].load.to_bits();
-    (load, Reverse(free_bytes(snapshot, target)))
+    (!described.near, described.load.to_bits(), Reverse(free_bytes(snapshot, target)))
 }

@@ -28,6 +28,7 @@ pub fn tiers(levels: &[Level]) -> (Vec<Tier>, Vec<Target>) {
                 load: 0.0,
                 lanes: 4,
                 plain: false,
+                near: false,
                 up: true,
             });
         }

@@ -24,6 +24,8 @@ pub struct Device {
     pub domain: u32,
     /// The name of the node that it is on, if it is known.
     pub node: Option<String>,
+    /// Whether that is this machine's node of a shared store.
+    pub is_near: bool,
     /// Its place: a path, or a service and a path on it.
     pub path: PathBuf,
     /// The target itself: usually a `DirectoryTarget`, perhaps decorated.
@@ -43,6 +45,8 @@ pub struct Device {
     pub(super) trouble: Trouble,
     /// Whether it was taken out of the store. Relaxed: who reads it late finds a target that is away.
     pub(super) is_retired: AtomicBool,
+    /// Whether the node that serves it had no lease of the shared log when the catalog was last asked. Relaxed, for the same reason.
+    pub(super) is_node_away: AtomicBool,
 }
 
 impl Device {
@@ -118,7 +122,8 @@ impl Device {
 
     /// Returns its last known state.
     pub fn state(&self) -> TierState {
-        if self.is_retired() { TierState::Away } else { self.trouble.state() }
+        let is_cut_off = self.is_retired() || self.is_node_away.load(Ordering::Relaxed); // see the fields
+        if is_cut_off { TierState::Away } else { self.trouble.state() }
     }
 
     /// Returns whether the target was taken out of the store while this process had it open.

@@ -1,7 +1,6 @@
 //! Opening the targets that a configuration names.
 
-use std::collections::BTreeMap;
-use std::io;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -30,8 +29,25 @@ pub struct Opener<'a> {
     pub dir: &'a Path,
     /// The source of numbers for new segments.
     pub ids: &'a Arc<dyn Ids>,
+    /// The nodes that share the store.
+    pub nodes: &'a KnownNodes,
     /// The measured speed of tiers, by name, for those that were profiled.
     pub profiled: BTreeMap<String, terrace_predict::ProfiledTier>,
+}
+
+/// The nodes that share a store, as far as they are known when it is opened.
+#[derive(Default)]
+pub struct KnownNodes {
+    /// The node of this machine.
+    pub own: Option<String>,
+    /// Those that follow the log. None if the store belongs to one machine.
+    pub there: Option<HashSet<String>>,
+}
+
+impl KnownNodes {
+    fn is_away(&self, node: Option<&str>) -> bool {
+        self.there.as_ref().zip(node).is_some_and(|(there, node)| !there.contains(node))
+    }
 }
 
 impl Opener<'_> {
@@ -46,7 +62,13 @@ impl Opener<'_> {
     ) -> Result<Device> {
         let path = tier.place_name(described);
         let context = || format!("tier {:?}: opening target {}", tier.name, path.display());
-        let OpenedTarget { mut target, trouble } = self.target(tier, described, id).map_err(Error::io(context()))?;
+        let node = tier.node_of(described);
+        let is_near = node.is_some() && node == self.nodes.own;
+        let is_node_away = !is_near && self.nodes.is_away(node.as_deref());
+        let (kind, settings) = (&tier.kind, tier.settings(described));
+        let owner = TargetOwner { store: self.store, number: id, dir: self.dir.to_owned(), ids: self.ids.clone() };
+        let opened = if is_node_away { kind.open_unseen(&settings, &owner) } else { kind.open(&settings, &owner) };
+        let OpenedTarget { mut target, trouble } = opened.map_err(Error::io(context()))?;
         let capabilities = tier.kind.capabilities();
         let limits = tier.throttle.as_ref().map(|t| Limits {
             read: t.read.map(|r| r.0),
@@ -73,12 +95,15 @@ impl Opener<'_> {
             let speed = Speed::expected(profiled.unwrap_or(set.map_or(usual, |rate| rate as f64)), latency);
             if capabilities.remote { speed.over_link() } else { speed }
         };
-        let space = target.space().unwrap_or_else(|_| Space::within(0, tier.capacity.map_or(u64::MAX, |c| c.0)));
+        let assumed = Space::within(0, tier.capacity.map_or(u64::MAX, |c| c.0));
+        // A target that hangs would take its time again.
+        let space = if is_node_away || trouble.is_some() { assumed } else { target.space().unwrap_or(assumed) };
         let device = Device {
             id,
             tier: level,
             domain,
-            node: tier.node_of(described),
+            is_near,
+            node,
             path,
             capacity: AtomicU64::new(space.capacity),
             busy: AtomicU32::new(0),
@@ -89,16 +114,12 @@ impl Opener<'_> {
             capabilities,
             trouble: Trouble::default(),
             is_retired: AtomicBool::new(false),
+            is_node_away: AtomicBool::new(is_node_away),
         };
         if let Some(e) = trouble {
             device.failed(&e);
         }
         Ok(device)
-    }
-
-    fn target(&self, tier: &TierConfig, at: &TargetConfig, number: TargetId) -> io::Result<OpenedTarget> {
-        let owner = TargetOwner { store: self.store, number, dir: self.dir.to_owned(), ids: self.ids.clone() };
-        tier.kind.open(&tier.settings(at), &owner)
     }
 }
 

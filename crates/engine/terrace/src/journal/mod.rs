@@ -2,6 +2,7 @@
 //! limit its length.
 
 mod refused;
+mod replacing;
 mod shared;
 mod snapshot;
 
@@ -15,6 +16,8 @@ use terrace_catalog::{Catalog, Edit};
 use crate::Result;
 use crate::devices::{Device, Tiers};
 use crate::home::{find_remounted, refuse};
+
+pub use replacing::sync_before_replacing;
 
 /// Copies of the log are kept on this many persistent targets.
 const LOG_COPIES: usize = 3;

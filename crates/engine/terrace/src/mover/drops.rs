@@ -5,6 +5,7 @@ use terrace_catalog::{Change, Edit, Expect, Owed, TargetId, Task};
 
 use super::Mover;
 use crate::Result;
+use crate::report::TierState;
 
 impl Mover {
     /// Commits edits that move or drop replicas. The edits of a frame that would lose its last persistent replica are left
@@ -23,10 +24,13 @@ impl Mover {
             // The remaining replicas must be as durable as those that are dropped.
             self.journal.sync_files_of(&dropped)?;
         }
+        // A replica that could not be synced, or whose node has gone, is no reason to drop another one.
+        let is_there = |target: &TargetId| self.tiers.device(*target).is_ok_and(|d| d.state() != TierState::Away);
+        let kept: Vec<TargetId> = lasting.iter().copied().filter(is_there).collect();
         // Changes without expectations share one commit, the first.
         let mut changes = vec![Change::default()];
         for edits in edits.chunk_by(|a, b| frame_of(a).is_some() && frame_of(a) == frame_of(b)) {
-            match self.expect_others(edits, &lasting) {
+            match self.expect_others(edits, &lasting, &kept) {
                 expect if expect.is_empty() => changes[0].edits.extend_from_slice(edits),
                 expect => changes.push(Change { expect, edits: edits.to_vec() }),
             }
@@ -48,11 +52,11 @@ impl Mover {
         Ok(left)
     }
 
-    /// Returns the expectations of these edits: a frame that loses a persistent replica has another one.
-    fn expect_others(&self, edits: &[Edit], lasting: &[TargetId]) -> Vec<Expect> {
+    /// Returns the expectations of these edits: a frame that loses a replica on a target that lasts has another one on a `kept` target.
+    fn expect_others(&self, edits: &[Edit], lasting: &[TargetId], kept: &[TargetId]) -> Vec<Expect> {
         let drops = edits.iter().filter_map(|edit| match edit {
             Edit::Lost { task, key, owed: None, .. } if self.must_keep_persistent(key, task.target, lasting) => {
-                Some(Expect::HasOther { task: *task, key: key.to_vec(), among: lasting.to_vec() })
+                Some(Expect::HasOther { task: *task, key: key.to_vec(), among: kept.to_vec() })
             }
             _ => None,
         });

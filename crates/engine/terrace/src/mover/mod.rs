@@ -225,9 +225,7 @@ impl Mover {
     /// One round of the background thread.
     fn move_some(&self) -> Result<usize> {
         self.planning.rules.renew();
-        if self.catalog.is_shared() {
-            self.tiers.leave_retired(&self.catalog)?;
-        }
+        self.tiers.heed_nodes(&self.catalog)?;
         self.planning.hotness.fold_in_time();
         self.forget_made();
         let mut done = self.repair_suspects()? + self.follow_policies()?;

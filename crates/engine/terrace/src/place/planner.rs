@@ -322,6 +322,7 @@ pub(crate) fn describe_tiers(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
                 load: device.load(),
                 lanes: Device::DEVICE_LANES,
                 plain: tiers.tier(device).plain,
+                near: device.is_near,
                 up: device.state() == TierState::Ok,
             });
         }

@@ -11,6 +11,7 @@ use crate::Result;
 use crate::care::Care;
 use crate::config::Config;
 use crate::devices::Tiers;
+use crate::devices::targets::KnownNodes;
 use crate::home::{AppendTurns, Leases, Locks, Rules, Sole, StoreLock, Trust, boot};
 use crate::hotness::Hotness;
 use crate::journal::Journal;
@@ -56,6 +57,8 @@ pub(super) struct Held {
     pub trust: Trust,
     pub sole: Sole,
     pub lock: StoreLock,
+    /// The nodes that share the store.
+    pub nodes: KnownNodes,
 }
 
 impl Engine {
@@ -64,11 +67,11 @@ impl Engine {
     /// # Errors
     /// If a target belongs to another store, or cannot be opened as it is described.
     pub(super) fn new(dir: &Path, held: Held, catalog: Arc<Catalog>) -> Result<Engine> {
-        let Held { rules, trust, sole, lock } = held;
+        let Held { rules, trust, sole, lock, nodes } = held;
         let (dir, config) = (dir.to_owned(), rules.now());
         let store = catalog.log().store();
         let ids: Arc<dyn Ids> = catalog.clone();
-        let tiers = Arc::new(Tiers::open(&config, store, &dir, &ids)?);
+        let tiers = Arc::new(Tiers::open(&config, store, &dir, &ids, &nodes)?);
         let hotness = Arc::new(Hotness::new(&dir));
         let locks = Arc::new(Locks::new(&dir));
         let leases = Arc::new(Leases::new(&dir));

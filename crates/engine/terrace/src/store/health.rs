@@ -199,7 +199,8 @@ fn tier_finding(tier: &TierStatus, is_last: bool) -> Option<Finding> {
     let name = &tier.name;
     let (code, message, advice) = match tier.state {
         TierState::Away => {
-            let advice = "mount it, or bring its service back; `terrace tiers renew` if its content is lost";
+            let advice =
+                "mount it, or bring its service or its node back; `terrace tiers renew` if its content is lost";
             (FindingCode::TierAway, format!("tier {name} {}", describe_blocked(tier)), advice)
         }
         TierState::ReadOnly => {

@@ -254,6 +254,7 @@ impl Store {
 
     /// Waits until this machine's catalog has all that any node had acknowledged before this call, if reads are to see it.
     pub(crate) fn catch_up(&self) -> Result<()> {
+        self.engine.tiers.heed_nodes(&self.engine.catalog)?;
         // Terrace's own records are changed by conditional commits.
         if self.engine.reads_newest && !self.internal {
             self.engine.catalog.catch_up()?;

@@ -20,10 +20,12 @@ use super::shared_node::{LOG_PATIENCE, SharedNode, of_log};
 use super::{Last, Store, destroy};
 use crate::care::Survey;
 use crate::config::Config;
+use crate::devices::targets::KnownNodes;
 use crate::home::{
     Cluster, Consistency, Duty, Rules, Trust, boot, check_identity, lock_store, note_mounts, note_place, refuse,
     take_sole,
 };
+use crate::journal::sync_before_replacing;
 use crate::{Error, Result};
 
 /// The stores that this process has open: LMDB's environment can be opened only once in a process. Locked under `fork::hold`
@@ -120,10 +122,13 @@ fn open_shared(dir: &Path, id: u64, catalog: Option<Arc<Catalog>>) -> Result<Eng
     if let Some(cluster) = &cluster {
         note_others_made(dir, &rules.now(), cluster)?;
     }
-    let mut engine = Engine::new(dir, Held { rules, trust, sole, lock }, catalog)?;
+    let there = Some(catalog.members()?.into_iter().map(|(_, member)| member.node).collect());
+    let nodes = KnownNodes { own: cluster.as_ref().map(|cluster| cluster.node.clone()), there };
+    let mut engine = Engine::new(dir, Held { rules, trust, sole, lock, nodes }, catalog)?;
     engine.reads_newest = cluster.as_ref().is_some_and(|cluster| cluster.consistency == Consistency::Newest);
     // Other processes than the node compare no target.
     engine.tiers.tend_only(cluster.as_ref().filter(|_| is_node).map_or("", |cluster| &cluster.node));
+    sync_before_replacing(&engine.catalog, &engine.tiers);
     engine.locks.set_duty(Duty::Nothing);
     engine.mover.rules_begin();
     Ok(engine)
@@ -172,7 +177,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
         Survey::check_same(dir, &config, catalog.log())?;
     }
     catalog.change_nothing_before(trust.end());
-    let engine = Engine::new(dir, Held { rules, trust, sole, lock }, catalog)?;
+    let engine = Engine::new(dir, Held { rules, trust, sole, lock, nodes: KnownNodes::default() }, catalog)?;
     if opening == Opening::Damaged && had_records {
         // Nothing can be committed before the new log begins. The store is opened as usual afterwards.
         boot::shared(dir, &engine.lock)?;
