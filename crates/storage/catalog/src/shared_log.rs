@@ -28,7 +28,7 @@ pub trait SharedLog: Send + Sync {
     fn catch_up(&self) -> Result<()>;
 }
 
-/// What is done before changes go into a shared log.
+/// A step before changes go into a shared log.
 pub(super) type Prepare = dyn Fn(&Catalog, &[&Change]) -> Result<()> + Send + Sync;
 
 impl Catalog {

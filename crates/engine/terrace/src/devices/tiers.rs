@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// The file of the store's directory that holds the measurements of codecs and devices.
 pub const LEARNED_FILE: &str = "predictor.json";
 
-/// What the catalog says of nodes counts for this time.
+/// The known nodes count for this time.
 const NODES_FRESH_TIME: Duration = Duration::from_millis(500);
 
 /// A tier: a performance level.
