@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::json;
+use terrace::config::TargetConfig;
 use terrace::report::Moved;
 use terrace::{Config, Store};
 
@@ -42,6 +43,14 @@ pub fn tuned(moved: &Moved, show: Show) -> Result<bool> {
 /// Moves data off a node, or takes it out of the store.
 pub fn node(store: &Store, change: &NodeChange, show: Show) -> Result<bool> {
     match change {
+        NodeChange::Add { name, tier, target, fingerprint } => {
+            let fingerprint = fingerprint.iter().map(|hex| ("fingerprint".to_owned(), hex.clone()));
+            let options = fingerprint.collect();
+            store.add_target(tier, &TargetConfig { node: Some(name.clone()), options, ..TargetConfig::at(target) })?;
+            let words = format!("tier {tier} has the target {} of node {name}", target.display());
+            show.result(&json!({"node": name, "tier": tier}), &words)?;
+            Ok(true)
+        }
         NodeChange::Drain { name } => moved(&store.drain_node(name)?, show),
         NodeChange::Remove { name, force } => {
             let done = store.remove_node(name, *force)?;

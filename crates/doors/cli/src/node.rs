@@ -49,6 +49,22 @@ pub struct Node {
 /// A change of one of the nodes that share a store, asked for on any of them.
 #[derive(Subcommand)]
 pub enum NodeChange {
+    /// Add a target of a node to a tier. The node may join before or later; until it serves the target, that is away.
+    ///
+    /// Example: terrace node add d --tier disk --target https://10.0.0.4:7000/disk --fingerprint 3b0c...
+    Add {
+        /// The node.
+        name: String,
+        /// The tier.
+        #[arg(long)]
+        tier: String,
+        /// The target, as it is written in the configuration.
+        #[arg(long, value_name = "ADDRESS")]
+        target: PathBuf,
+        /// The fingerprint of the node's certificate, as the node prints it when it starts.
+        #[arg(long, value_name = "HEX")]
+        fingerprint: Option<String>,
+    },
     /// Move everything off a node's targets, so that the node can be stopped.
     ///
     /// The replicas of a node that is away are made from others. A node that runs still gets new replicas.

@@ -5,10 +5,12 @@
 
 mod check;
 mod discover;
+mod shared;
 mod tier;
 mod units;
 mod written;
 
+pub(crate) use shared::{SharedConfig, publish};
 pub use terrace_cost::Model;
 pub use terrace_tier::TierKind;
 pub use tier::{Layout, TargetConfig, ThrottleConfig, TierConfig};

@@ -78,6 +78,25 @@ impl Device {
         f64::from(self.busy.load(Ordering::Relaxed)) / f64::from(Device::DEVICE_LANES)
     }
 
+    /// Returns the same target for another list of targets, in which its failure domain has another number.
+    pub(super) fn again(&self, domain: u32) -> Device {
+        Device {
+            domain,
+            node: self.node.clone(),
+            path: self.path.clone(),
+            capacity: AtomicU64::new(self.capacity.load(Ordering::Relaxed)),
+            busy: AtomicU32::new(0),
+            target: self.target.clone(),
+            reading: self.reading.again(),
+            writing: self.writing.again(),
+            trouble: Trouble::default(),
+            // Read late, they are as good: see the fields.
+            is_retired: AtomicBool::new(self.is_retired()),
+            is_node_away: AtomicBool::new(self.is_node_away.load(Ordering::Relaxed)),
+            ..*self
+        }
+    }
+
     /// Appends a frame, and notes how long it took.
     pub fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
         let _busy = Busy::with(self);

@@ -2,6 +2,7 @@
 
 mod append;
 mod device;
+mod growing;
 mod link;
 mod monitor;
 mod space;
@@ -12,5 +13,6 @@ mod trouble;
 
 pub use append::{append_to, with_scratch};
 pub use device::Device;
+pub use growing::Tiers;
 pub use speeds::{AssumedTimes, MAX_QUEUE_SECONDS};
-pub use tiers::{LEARNED_FILE, Tiers};
+pub use tiers::{LEARNED_FILE, TierList};

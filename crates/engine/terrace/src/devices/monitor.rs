@@ -38,6 +38,13 @@ impl Speed {
         Speed { link: Some(Link::new()), ..self }
     }
 
+    /// The same speed, for another list of devices. The link is measured again.
+    pub fn again(&self) -> Speed {
+        let (rate, latency) = (self.rate().to_bits(), self.latency().to_bits());
+        let link = self.link.as_ref().map(|_| Link::new());
+        Speed { rate: AtomicU64::new(rate), latency: AtomicU64::new(latency), link }
+    }
+
     /// The least time that an operation on `bytes` bytes lately needed over the device's link, in seconds. None if the device
     /// is behind none, or had no operation lately.
     pub fn link_time(&self, bytes: usize) -> Option<f64> {

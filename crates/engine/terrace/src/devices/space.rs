@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{Device, Tiers};
+use super::{Device, TierList};
 use crate::report::TierState;
 
-impl Tiers {
+impl TierList {
     /// Returns the bytes that these targets hold, and the bytes that they can take together, without targets that are away.
     pub fn used_and_free<'a>(&self, devices: impl Iterator<Item = &'a Device>) -> (u64, u64) {
         let (mut used, mut free) = (0u64, 0u64);

@@ -67,6 +67,11 @@ impl Opener<'_> {
         let is_node_away = !is_near && self.nodes.is_away(node.as_deref());
         let (kind, settings) = (&tier.kind, tier.settings(described));
         let owner = TargetOwner { store: self.store, number: id, dir: self.dir.to_owned(), ids: self.ids.clone() };
+        if self.nodes.there.is_some() && !is_near {
+            // Only its own node makes a target. One without its marker is away, perhaps because its disk is not mounted there.
+            let noted = TargetOwner::note_made_elsewhere(self.dir, id);
+            noted.map_err(Error::io(format!("writing into {}", self.dir.display())))?;
+        }
         let opened = if is_node_away { kind.open_unseen(&settings, &owner) } else { kind.open(&settings, &owner) };
         let OpenedTarget { mut target, trouble } = opened.map_err(Error::io(context()))?;
         let capabilities = tier.kind.capabilities();

@@ -1,27 +1,19 @@
-//! The store's tiers and targets, and their state as this process sees it.
+//! A list of the store's tiers and targets, and their state as this process sees it.
 
-use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
-use rustix_futex_sync::Mutex;
-use terrace_catalog::{Catalog, TargetId};
+use terrace_catalog::TargetId;
 use terrace_plan::snapshot::TierSet;
-use terrace_tier::Ids;
 
 use super::device::Device;
-use super::targets::{KnownNodes, Opener};
+use super::targets::Opener;
 use crate::config::{Config, Layout};
 use crate::report::TierState;
 use crate::{Error, Result};
 
 /// The file of the store's directory that holds the measurements of codecs and devices.
 pub const LEARNED_FILE: &str = "predictor.json";
-
-/// The known nodes count for this time.
-const NODES_FRESH_TIME: Duration = Duration::from_millis(500);
 
 /// A tier: a performance level.
 pub struct Tier {
@@ -38,27 +30,22 @@ pub struct Tier {
 }
 
 /// All tiers of a store.
-pub struct Tiers {
+pub struct TierList {
     /// Fastest first.
     pub tiers: Vec<Tier>,
     /// All their targets, in the tiers' order.
     pub devices: Vec<Device>,
-    /// The node whose targets this process compares with the catalog. None: all targets. Set before other threads use the store.
-    tended: OnceLock<String>,
-    /// The time of the last look at the nodes of a shared store. Held during a look, which waits for nothing.
-    heeded: Mutex<Option<Instant>>,
     /// The index in `devices` of the target with each number.
     index: Vec<Option<usize>>,
 }
 
-impl Tiers {
-    /// Opens every target of the configuration, but asks no node for its targets that is away.
-    pub fn open(config: &Config, store: u64, dir: &Path, ids: &Arc<dyn Ids>, nodes: &KnownNodes) -> Result<Tiers> {
+impl TierList {
+    /// Opens every target of the configuration that is not in the list `before`, but asks no node for its targets that is away. Targets that
+    /// the configuration has no more stay, and are not used.
+    pub fn open(config: &Config, opener: &Opener<'_>, before: Option<&TierList>) -> Result<TierList> {
         let mut tiers = Vec::new();
         let mut devices: Vec<Device> = Vec::new();
-        let learned = std::fs::read_to_string(dir.join(LEARNED_FILE)).unwrap_or_default();
         let mut domains = HashMap::new();
-        let opener = Opener { store, dir, ids, nodes, profiled: terrace_predict::profiled(&learned) };
         for (level, tier) in config.tiers.iter().enumerate() {
             tiers.push(Tier {
                 name: tier.name.clone(),
@@ -71,44 +58,26 @@ impl Tiers {
                 let id = described.number.unwrap_or(devices.len() as TargetId);
                 let count = domains.len() as u32;
                 let domain = *domains.entry(tier.domain_of(described, id)).or_insert(count);
-                devices.push(opener.device(tier, level, described, id, domain)?);
+                devices.push(match before.and_then(|before| before.device(id).ok()) {
+                    Some(known) => known.again(domain),
+                    None => opener.device(tier, level, described, id, domain)?,
+                });
             }
         }
+        let is_listed = |device: &Device| devices.iter().any(|other| other.id == device.id);
+        let gone: Vec<&Device> =
+            before.iter().flat_map(|before| &before.devices).filter(|device| !is_listed(device)).collect();
+        for (domain, device) in (domains.len() as u32..).zip(gone) {
+            let gone = device.again(domain);
+            gone.is_retired.store(true, Ordering::Relaxed); // see the field
+            devices.push(gone);
+        }
+        devices.sort_by_key(|device| device.tier);
         let mut index = vec![None; devices.iter().map(|d| usize::from(d.id) + 1).max().unwrap_or(0)];
         for (at, device) in devices.iter().enumerate() {
             index[usize::from(device.id)] = Some(at);
         }
-        Ok(Tiers { tiers, devices, tended: OnceLock::new(), heeded: Mutex::default(), index })
-    }
-
-    /// Leaves it to the other nodes that share the store to compare their targets with the catalog.
-    pub fn tend_only(&self, node: &str) {
-        // The first one stays.
-        let _ = self.tended.set(node.to_owned());
-    }
-
-    /// Returns whether this process compares a target with the catalog.
-    pub fn is_tended(&self, device: &Device) -> bool {
-        self.tended.get().is_none_or(|node| device.node.as_ref() == Some(node))
-    }
-
-    /// Uses no targets that were taken out of a shared store since it was opened, and none of nodes that are away. Does nothing if it was
-    /// called a moment ago.
-    pub fn heed_nodes(&self, catalog: &Catalog) -> Result<()> {
-        // Another thread that holds the lock does the same.
-        let Some(mut heeded) = self.heeded.try_lock().filter(|_| catalog.is_shared()) else { return Ok(()) };
-        if heeded.is_some_and(|at| at.elapsed() < NODES_FRESH_TIME) {
-            return Ok(());
-        }
-        let there: HashSet<String> = catalog.members()?.into_iter().map(|(_, member)| member.node).collect();
-        for device in &self.devices {
-            // This machine's node may be there without a lease.
-            let node = device.node.as_ref().filter(|_| !device.is_near);
-            device.is_node_away.store(node.is_some_and(|node| !there.contains(node)), Ordering::Relaxed); // see the fields
-            device.is_retired.store(catalog.is_retired(device.id)?, Ordering::Relaxed);
-        }
-        *heeded = Some(Instant::now());
-        Ok(())
+        Ok(TierList { tiers, devices, index })
     }
 
     /// Returns the index of a target in `devices`.

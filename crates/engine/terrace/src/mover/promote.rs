@@ -8,6 +8,7 @@ use terrace_plan::hotness::{Entry, promotions};
 use super::Mover;
 use super::request::owe;
 use crate::Result;
+use crate::devices::{Device, TierList};
 
 /// The time between two searches for bytes worth promoting.
 const PROMOTION_INTERVAL: Duration = Duration::from_secs(5);
@@ -35,12 +36,14 @@ impl Mover {
     /// Makes replicas pending on faster tiers for bytes that are read often enough to pay for them. Returns their number.
     pub fn promote(&self) -> Result<usize> {
         let (mut candidates, mut entries) = (Vec::new(), Vec::new());
+        // One list, since targets are named by their place in it.
+        let tiers: &TierList = &self.tiers;
         for key in self.planning.hotness.objects() {
             let Some((object, extents)) = self.catalog.locate(&key, 0, u64::MAX)? else { continue };
             for extent in frames(&extents) {
                 let score = self.planning.hotness.score(&key, extent.offset, object.length);
-                let Some(target) = self.nearest(extent).filter(|_| score >= MIN_WARM_SCORE) else { continue };
-                let Some(replica) = extent.replicas.iter().find(|r| r.target == self.tiers.devices[target].id) else {
+                let Some(target) = nearest(tiers, extent).filter(|_| score >= MIN_WARM_SCORE) else { continue };
+                let Some(replica) = extent.replicas.iter().find(|r| r.target == tiers.devices[target].id) else {
                     continue;
                 };
                 entries.push(Entry {
@@ -52,25 +55,24 @@ impl Mover {
                 candidates.push(Candidate { key: key.clone(), object: object.id, extent: extent.clone() });
             }
         }
-        let Some(mut snapshot) = self.planning.planner.tiers(&self.tiers).filter(|_| !entries.is_empty()) else {
+        let Some(mut snapshot) = self.planning.planner.tiers(tiers).filter(|_| !entries.is_empty()) else {
             return Ok(0);
         };
-        for (at, device) in self.tiers.devices.iter().enumerate() {
+        for (at, device) in tiers.devices.iter().enumerate() {
             // Bytes above the high watermark would be evicted again.
-            snapshot.set_space(at, device.free_below(self.tiers.tier(device).high_watermark), 0);
+            snapshot.set_space(at, device.free_below(tiers.tier(device).high_watermark), 0);
         }
         let moves = promotions(&entries, &snapshot);
         let mut promoted = 0;
         for hint in &moves {
             let Candidate { key, object, extent } = &candidates[hint.key as usize];
-            promoted += usize::from(self.promote_one(key, *object, extent, usize::from(hint.to))?);
+            promoted += usize::from(self.promote_one(key, *object, extent, &tiers.devices[usize::from(hint.to)])?);
         }
         Ok(promoted)
     }
 
     /// Makes a replica of an extent pending on a target. It replaces a replica in the same failure domain, if there is one.
-    fn promote_one(&self, key: &[u8], object: u64, extent: &Extent, to: usize) -> Result<bool> {
-        let to = &self.tiers.devices[to];
+    fn promote_one(&self, key: &[u8], object: u64, extent: &Extent, to: &Device) -> Result<bool> {
         let task = extent.task(object, to.id);
         let rules = self.planning.rules.now();
         let allowed = rules.rule_for(key).and_then(|rule| rule.tiers.as_deref());
@@ -87,12 +89,10 @@ impl Mover {
         self.catalog.commit(Change { expect: Vec::new(), edits: vec![edit] })?;
         Ok(true)
     }
+}
 
-    /// Returns the index of the nearest target with a replica.
-    fn nearest(&self, extent: &Extent) -> Option<usize> {
-        let holds = |id: TargetId| extent.replicas.iter().any(|replica| replica.target == id);
-        (0..self.tiers.devices.len())
-            .filter(|at| holds(self.tiers.devices[*at].id))
-            .min_by_key(|at| self.tiers.devices[*at].tier)
-    }
+/// Returns the index of the nearest target with a replica.
+fn nearest(tiers: &TierList, extent: &Extent) -> Option<usize> {
+    let holds = |id: TargetId| extent.replicas.iter().any(|replica| replica.target == id);
+    (0..tiers.devices.len()).filter(|at| holds(tiers.devices[*at].id)).min_by_key(|at| tiers.devices[*at].tier)
 }

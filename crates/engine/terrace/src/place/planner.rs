@@ -15,7 +15,7 @@ use terrace_plan::policy::{Ack, Policy, Resolution};
 use terrace_plan::snapshot::{PAGE_BYTES, Snapshot, Target, TargetSet, Tier, TierSet};
 
 use super::{ExtentPlan, ReplicaPlan, ReplicaPlans};
-use crate::devices::{self, AssumedTimes, Device, Tiers};
+use crate::devices::{self, AssumedTimes, Device, TierList};
 use crate::report::TierState;
 
 /// Speeds and domains are read again after this time. Space, load and whether a target works are read for each request.
@@ -71,7 +71,7 @@ pub struct Planned {
 
 impl Planner {
     /// Plans the replicas of `length` bytes. Returns none if no target has space.
-    pub fn place(&self, tiers: &Tiers, bytes: usize, site: &Site<'_>, costs: &Costs) -> ExtentPlan {
+    pub fn place(&self, tiers: &TierList, bytes: usize, site: &Site<'_>, costs: &Costs) -> ExtentPlan {
         let mut wanted = site.wanted;
         if !site.beside.is_empty() {
             (wanted.first, wanted.raw_first, wanted.budget) = (wanted.rest, false, None);
@@ -96,13 +96,13 @@ impl Planner {
     }
 
     /// Returns whether no working target on these tiers, full or not, has a latency of at most `most`.
-    pub fn is_out_of_reach(&self, tiers: &Tiers, allowed: TierSet, most: f64) -> bool {
+    pub fn is_out_of_reach(&self, tiers: &TierList, allowed: TierSet, most: f64) -> bool {
         let (_, targets) = describe_tiers(tiers);
         !targets.iter().any(|target| target.up && allowed.has(target.tier) && target.latency <= most)
     }
 
     /// Plans with the current state of the tiers, and counts the request and its time.
-    fn plan_now<T>(&self, tiers: &Tiers, make: impl FnOnce(&mut Snapshot, &mut Memo) -> Option<T>) -> Option<T> {
+    fn plan_now<T>(&self, tiers: &TierList, make: impl FnOnce(&mut Snapshot, &mut Memo) -> Option<T>) -> Option<T> {
         let State { memo, tiers: held, planned } = &mut *self.state.lock();
         let (started, hits, misses) = (Instant::now(), memo.hits, memo.misses);
         let made = refresh_snapshot(held, tiers).and_then(|snapshot| make(snapshot, memo));
@@ -115,7 +115,7 @@ impl Planner {
 
     /// The bytes per second at which the planner expects a device to be written and read. On a filling device this includes the
     /// cost of displacing other bytes.
-    pub fn pace(&self, tiers: &Tiers, device: &Device) -> Pace {
+    pub fn pace(&self, tiers: &TierList, device: &Device) -> Pace {
         let at = tiers.position(device.id);
         let State { tiers: held, .. } = &mut *self.state.lock();
         // No plan was made since, so the speeds are current.
@@ -141,7 +141,7 @@ impl Planner {
     /// none if there is no such plan, or only one that divides the bytes.
     pub fn replan(
         &self,
-        tiers: &Tiers,
+        tiers: &TierList,
         bytes: usize,
         site: &Site<'_>,
         costs: &Costs,
@@ -165,7 +165,7 @@ impl Planner {
     }
 
     /// Returns the current state of the tiers.
-    pub fn tiers(&self, tiers: &Tiers) -> Option<Snapshot> {
+    pub fn tiers(&self, tiers: &TierList) -> Option<Snapshot> {
         let (levels, targets) = describe_tiers(tiers);
         snapshot_of(tiers, levels, targets)
     }
@@ -189,7 +189,7 @@ impl Planner {
     /// Chooses the encoding of a replica of `length` bytes, as if this device were the only one.
     pub fn encoding(
         &self,
-        tiers: &Tiers,
+        tiers: &TierList,
         device: &Device,
         bytes: usize,
         reads: f64,
@@ -210,7 +210,7 @@ impl Planner {
 }
 
 /// Returns the snapshot of the tiers, after an update.
-fn refresh_snapshot<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option<&'a mut Snapshot> {
+fn refresh_snapshot<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &TierList) -> Option<&'a mut Snapshot> {
     let old = held.as_ref().is_none_or(|(made, snapshot)| {
         let up = snapshot.targets().iter().map(|target| target.up);
         made.elapsed() > TIERS_FRESH_TIME || !up.eq(tiers.devices.iter().map(|device| device.state() == TierState::Ok))
@@ -270,18 +270,18 @@ fn plan_within_budget<'m>(
 }
 
 /// Returns the set of targets that these devices are.
-fn set_of_targets(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> TargetSet {
+fn set_of_targets(tiers: &TierList, usable: impl Fn(&Device) -> bool) -> TargetSet {
     TargetSet::of(tiers.devices.iter().enumerate().filter(|(_, device)| usable(device)).map(|(at, _)| at))
 }
 
 /// Converts tiers and targets for the planner. None if it does not accept them, which cannot happen with a checked
 /// configuration.
-pub(crate) fn snapshot_of(tiers: &Tiers, levels: Vec<Tier>, targets: Vec<Target>) -> Option<Snapshot> {
+pub(crate) fn snapshot_of(tiers: &TierList, levels: Vec<Tier>, targets: Vec<Target>) -> Option<Snapshot> {
     Some(Snapshot::new(levels, targets, CORE_WATTS).ok()?.filled(filled(tiers)))
 }
 
 /// Returns the used share of each tier, from 0 to 1. Each tier has targets.
-fn filled(tiers: &Tiers) -> impl Iterator<Item = f64> + '_ {
+fn filled(tiers: &TierList) -> impl Iterator<Item = f64> + '_ {
     tiers.devices.chunk_by(|a, b| a.tier == b.tier).map(|devices| {
         let (taken, all) = devices.iter().fold((0.0, 0.0), |(taken, all), device| {
             let used = device.filled() as f64;
@@ -294,7 +294,7 @@ fn filled(tiers: &Tiers) -> impl Iterator<Item = f64> + '_ {
 /// Describes the tiers and targets as plain data. Tiers are listed fastest first, and this order stands: a target that was
 /// measured to be faster than one of an earlier tier counts as equally fast, because its first writes may have gone to
 /// memory.
-pub(crate) fn describe_tiers(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
+pub(crate) fn describe_tiers(tiers: &TierList) -> (Vec<Tier>, Vec<Target>) {
     let levels =
         tiers.tiers.iter().map(|tier| Tier { name: tier.name.clone(), persistent: tier.persistent, watts: tier.watts });
     let mut targets: Vec<Target> = Vec::with_capacity(tiers.devices.len());
@@ -331,14 +331,14 @@ pub(crate) fn describe_tiers(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
 }
 
 /// Returns the latency, in seconds, of the target of a plan's first replica.
-fn latency_of_first(placed: &ExtentPlan, tiers: &Tiers, snapshot: &Snapshot) -> f64 {
+fn latency_of_first(placed: &ExtentPlan, tiers: &TierList, snapshot: &Snapshot) -> f64 {
     let first = placed.replicas.first().map(|first| first.target);
     let at = first.and_then(|first| tiers.position(first));
     at.and_then(|at| snapshot.targets().get(at)).map_or(0.0, |target| target.latency)
 }
 
 /// Returns the first extent of a plan.
-fn placement(plan: &Plan, tiers: &Tiers, bytes: usize) -> ExtentPlan {
+fn placement(plan: &Plan, tiers: &TierList, bytes: usize) -> ExtentPlan {
     let pieces = || plan.replicas.iter().filter_map(|pieces| pieces.first());
     let pages = pieces().map(|piece| piece.pages).min().unwrap_or(0);
     let placed = |(target, encoding): (u16, Encoding)| {

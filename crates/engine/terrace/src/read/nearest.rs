@@ -5,14 +5,14 @@ use terrace_catalog::{Extent, Replica};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Result;
-use crate::devices::{AssumedTimes, Device, MAX_QUEUE_SECONDS, Tiers};
+use crate::devices::{AssumedTimes, Device, MAX_QUEUE_SECONDS, TierList};
 use crate::report::TierState;
 
 /// Returns an extent's replicas in the order in which they should be read: the fastest first, and those on devices that are
 /// away last. Devices of one tier that are equally far away count as equally fast. Of these, the device with the lowest load comes first. If loads are
 /// equal, each process has its own order for each extent, so that many readers of the same bytes do not all use one device,
 /// and a second read of the same bytes uses the same device.
-pub fn nearest(tiers: &Tiers, extent: &Extent) -> Result<SmallVec<[Replica; 3]>> {
+pub fn nearest(tiers: &TierList, extent: &Extent) -> Result<SmallVec<[Replica; 3]>> {
     if extent.replicas.len() < 2 {
         return Ok(extent.replicas.clone());
     }

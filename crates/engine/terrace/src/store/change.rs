@@ -116,6 +116,16 @@ impl Store {
     /// # Errors
     /// [`Error::Config`] if the rules do not fit the rest of the configuration.
     pub fn set_rules(&self, prefix: &str, rules: Vec<Rule>) -> Result<()> {
+        let edit = |config: &mut Config| {
+            let below = |rule: &Rule| key::below(rule.prefix.as_bytes(), prefix.as_bytes());
+            let at = config.rules.iter().position(below).unwrap_or(0);
+            config.rules.retain(|rule| !below(rule));
+            config.rules.splice(at..at, rules.iter().cloned());
+            Ok(())
+        };
+        if self.is_shared() {
+            return self.change_shared_config(edit);
+        }
         let dir = self.dir();
         let lock = File::options().create(true).truncate(false).write(true).open(dir.join("rules.lock"));
         let lock = lock.map_err(Error::io(format!("locking {}", dir.join("rules.lock").display())))?;
@@ -124,10 +134,7 @@ impl Store {
         lock.lock().map_err(Error::io(format!("locking {}", dir.join("rules.lock").display())))?;
         let mut config = read_config(dir)?;
         let before = config.to_toml();
-        let below = |rule: &Rule| key::below(rule.prefix.as_bytes(), prefix.as_bytes());
-        let at = config.rules.iter().position(below).unwrap_or(0);
-        config.rules.retain(|rule| !below(rule));
-        config.rules.splice(at..at, rules);
+        edit(&mut config)?;
         let text = config.to_toml();
         Config::parse(&text, "the changed configuration")?;
         if text == before { Ok(()) } else { write_file(&dir.join("terrace.toml"), text.as_bytes()) }
@@ -156,7 +163,7 @@ pub(super) fn check_apart(dir: &Path, config: &Config) -> Result<()> {
     Ok(())
 }
 
-fn position(config: &Config, name: &str) -> Result<usize> {
+pub(super) fn position(config: &Config, name: &str) -> Result<usize> {
     let names = || config.tiers.iter().map(|tier| tier.name.as_str());
     let unknown =
         || Error::Config(format!("there is no tier {name:?}; there are {}", names().collect::<Vec<_>>().join(", ")));

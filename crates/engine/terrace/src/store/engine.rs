@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use terrace_catalog::Catalog;
 use terrace_system::fail;
-use terrace_tier::Ids;
 
 use crate::Result;
 use crate::care::Care;
@@ -70,8 +69,7 @@ impl Engine {
         let Held { rules, trust, sole, lock, nodes } = held;
         let (dir, config) = (dir.to_owned(), rules.now());
         let store = catalog.log().store();
-        let ids: Arc<dyn Ids> = catalog.clone();
-        let tiers = Arc::new(Tiers::open(&config, store, &dir, &ids, &nodes)?);
+        let tiers = Arc::new(Tiers::open(&config, &dir, &catalog, &nodes)?);
         let hotness = Arc::new(Hotness::new(&dir));
         let locks = Arc::new(Locks::new(&dir));
         let leases = Arc::new(Leases::new(&dir));

@@ -21,6 +21,7 @@ mod open;
 mod put;
 mod restore;
 mod share;
+mod shared_config;
 mod shared_node;
 mod sync;
 mod uploads;

@@ -7,8 +7,7 @@ use terrace_catalog::{Change, Edit, Expect, Extent, TargetId, Task, frames};
 use terrace_format::key;
 
 use super::Store;
-use super::shared_node::{CONFIG_ATTRIBUTE, CONFIG_KEY};
-use crate::config::Config;
+use crate::config::SharedConfig;
 use crate::home::{Cluster, refuse};
 use crate::report::{Moved, NodeState, NodeTarget};
 use crate::{Error, Result};
@@ -133,23 +132,18 @@ impl Store {
 
     /// Takes unused targets out of the store and its configuration.
     fn retire(&self, targets: &[TargetId]) -> Result<()> {
-        let lacks = || refuse(&self.engine.dir, "the shared log has no configuration");
-        let mut object = self.engine.catalog.object(CONFIG_KEY)?.ok_or_else(lacks)?;
-        let text = object.attributes.user.get_mut(CONFIG_ATTRIBUTE).ok_or_else(lacks)?;
-        let mut config = Config::parse(text, "the configuration in the shared log")?;
+        let shared = SharedConfig::read(&self.engine.catalog)?
+            .ok_or_else(|| refuse(&self.engine.dir, "the shared log has no configuration"))?;
+        let mut config = shared.parse()?;
         for tier in &mut config.tiers {
             tier.targets.retain(|target| target.number.is_none_or(|number| !targets.contains(&number)));
         }
         if let Some(empty) = config.tiers.iter().find(|tier| tier.targets.is_empty()) {
             return Err(Error::Config(format!("tier {:?} would have no target left", empty.name)));
         }
-        *text = config.to_toml();
-        let mut expect = vec![Expect::Generation(CONFIG_KEY.to_vec(), object.generation)];
-        expect.extend(targets.iter().map(|target| Expect::Unused(*target)));
-        let mut edits = vec![Edit::SetAttributes { key: CONFIG_KEY.to_vec(), attributes: object.attributes }];
-        edits.extend(targets.iter().map(|target| Edit::Retire { target: *target }));
-        self.engine.catalog.commit(Change { expect, edits })?;
-        Ok(())
+        let expect = targets.iter().map(|target| Expect::Unused(*target)).collect();
+        let edits = targets.iter().map(|target| Edit::Retire { target: *target }).collect();
+        shared.replace(&self.engine.catalog, &config, Change { expect, edits })
     }
 }
 

@@ -13,7 +13,6 @@ use terrace_predict::Predictor;
 use terrace_system::fail;
 use terrace_system::reserve::Reserve;
 use terrace_system::{Locked, remove_leftovers};
-use terrace_tier::TargetOwner;
 
 use super::engine::{Engine, Held};
 use super::shared_node::{LOG_PATIENCE, SharedNode, of_log};
@@ -119,9 +118,6 @@ fn open_shared(dir: &Path, id: u64, catalog: Option<Arc<Catalog>>) -> Result<Eng
     catalog.catch_up()?;
     let (rules, trust, sole) = (Rules::read(dir)?, Trust::open(dir), take_sole(dir)?);
     let cluster = Cluster::read(dir)?;
-    if let Some(cluster) = &cluster {
-        note_others_made(dir, &rules.now(), cluster)?;
-    }
     let there = Some(catalog.members()?.into_iter().map(|(_, member)| member.node).collect());
     let nodes = KnownNodes { own: cluster.as_ref().map(|cluster| cluster.node.clone()), there };
     let mut engine = Engine::new(dir, Held { rules, trust, sole, lock, nodes }, catalog)?;
@@ -132,17 +128,6 @@ fn open_shared(dir: &Path, id: u64, catalog: Option<Arc<Catalog>>) -> Result<Eng
     engine.locks.set_duty(Duty::Nothing);
     engine.mover.rules_begin();
     Ok(engine)
-}
-
-/// Notes that the targets of other nodes were made: only its own node makes a target. One without its marker is away, perhaps because
-/// its disk is not mounted there.
-fn note_others_made(dir: &Path, config: &Config, cluster: &Cluster) -> Result<()> {
-    let targets = config.tiers.iter().flat_map(|tier| &tier.targets);
-    for target in targets.filter(|target| target.node.as_ref() != Some(&cluster.node)) {
-        let noted = TargetOwner::note_made_elsewhere(dir, target.number.unwrap_or_default());
-        noted.map_err(Error::io(format!("writing into {}", dir.display())))?;
-    }
-    Ok(())
 }
 
 fn open(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {

@@ -2,19 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix_futex_sync::Mutex;
 use terrace_catalog::log::Log;
-use terrace_catalog::{Attributes, Catalog, Change, Edit, Expect, TargetId};
+use terrace_catalog::{Catalog, TargetId};
 use terrace_member::{Client, ClientServer, Member, MemberError, OwnTarget, SnapshotFolder};
 use terrace_order::{LogIdentity, LostLog, OfferedSnapshot, Order, OrderError};
 use terrace_system::Locked;
 use terrace_tier::{Ids, TargetOwner};
 
 use super::Store;
-use crate::config::Config;
+use super::shared_config::WrittenConfig;
+use crate::config::{Config, publish};
 use crate::devices::targets::probe;
 use crate::home::{self, Cluster, Duty, StoreLock, boot, check_identity, known_log, lock_store};
 use crate::mover::GRACE_PERIOD;
@@ -24,11 +25,6 @@ use crate::{Error, Result};
 pub(super) const LOG_PATIENCE: Duration = Duration::from_secs(30);
 /// The lock of the process that is this machine's node.
 const SHARED_NODE_LOCK: &str = "shared-node";
-/// The object that holds the store's configuration.
-pub(super) const CONFIG_KEY: &[u8] = b".terrace/cluster/config";
-/// Its attribute with the text.
-pub(super) const CONFIG_ATTRIBUTE: &str = "toml";
-
 /// This machine's node of a store that several nodes share: it follows the log into the catalog, and serves the processes of the machine.
 pub struct SharedNode {
     dir: PathBuf,
@@ -39,8 +35,10 @@ pub struct SharedNode {
     server: ClientServer,
     /// Whether the targets of this node may lack frames that a loss of power has taken, as the boot mark says, too.
     is_doubtful: AtomicBool,
-    /// The version of the configuration in the store's directory, by the last commit that changed it.
-    config: Mutex<Option<u64>>,
+    /// The number of targets that this node has said to serve.
+    served: AtomicUsize,
+    /// The configuration in the store's directory. Held while it is written.
+    config: Mutex<WrittenConfig>,
     /// The last commit of this node and the objects that its processes read, as the log was last told of them.
     reported: Mutex<(u64, Vec<(u64, u64)>)>,
     /// Held as long as the node runs: that of the only node, and that of the store.
@@ -94,11 +92,12 @@ impl SharedNode {
             catalog,
             server,
             is_doubtful: is_doubtful.into(),
+            served: AtomicUsize::new(0),
             config: Mutex::default(),
             reported: Mutex::default(),
             _locks: (only, lock),
         };
-        node.write_config()?;
+        node.config.lock().keep(dir, &node.catalog)?;
         Ok(node)
     }
 
@@ -147,7 +146,7 @@ impl SharedNode {
         self.catalog.clone()
     }
 
-    /// Says that this node serves its targets. Call it once they can be reached.
+    /// Says that this node serves its targets. Call it once they can be reached. [`SharedNode::tend`] does it for those that are added later.
     ///
     /// # Errors
     /// If the log is not followed any more.
@@ -161,7 +160,10 @@ impl SharedNode {
                 .is_ok_and(|device| store.engine.tiers.tier(device).persistent),
             doubtful: self.is_doubtful.load(Ordering::Relaxed), // set before there are threads
         });
-        self.member.serve(own.collect()).map_err(of_log)
+        let own: Vec<OwnTarget> = own.collect();
+        // Only one thread calls this at a time.
+        self.served.store(own.len(), Ordering::Relaxed);
+        self.member.serve(own).map_err(of_log)
     }
 
     /// The targets of this node.
@@ -187,7 +189,10 @@ impl SharedNode {
             *reported = now;
         }
         drop(reported);
-        self.write_config()?;
+        self.config.lock().keep(&self.dir, &self.catalog)?;
+        if self.own(store).count() > self.served.load(Ordering::Relaxed) {
+            self.serve(store)?;
+        }
         let is_new = |target| store.engine.tiers.device(target).is_ok_and(|device| device.target.is_new());
         if self.own(store).any(is_new) {
             // Before the rest counts as synced.
@@ -263,22 +268,6 @@ impl SharedNode {
         // Otherwise the next start looks for lost frames.
         if is_doubtful.into_inner() { Ok(()) } else { boot::mark_clean(&dir) }
     }
-
-    /// Writes the configuration that the log has into the store's directory, unless it is there.
-    fn write_config(&self) -> Result<()> {
-        let object = self.catalog.object(CONFIG_KEY)?;
-        let mut written = self.config.lock();
-        if written.is_some() && *written == object.as_ref().map(|object| object.generation) {
-            return Ok(());
-        }
-        let text = object.as_ref().and_then(|object| object.attributes.user.get(CONFIG_ATTRIBUTE));
-        let text = text.ok_or_else(|| {
-            home::refuse(&self.dir, "the shared log has no configuration; run `terrace init --cluster` again")
-        })?;
-        home::write_file(&self.dir.join("terrace.toml"), text.as_bytes())?;
-        *written = object.as_ref().map(|object| object.generation);
-        Ok(())
-    }
 }
 
 /// Makes the targets that all nodes reach. The nodes then take one without its marker for one that is away.
@@ -292,24 +281,6 @@ fn make_common_targets(dir: &Path, store: u64, config: &Config, ids: Arc<dyn Ids
         let done = opened.and_then(|opened| opened.trouble.map_or(Ok(()), Err));
         done.map_err(Error::io(format!("making target {}", tier.place_name(target).display())))?;
     }
-    Ok(())
-}
-
-/// Puts the configuration into the log, for the nodes that join later.
-fn publish(catalog: &Catalog, config: &Config) -> Result<()> {
-    let user = [(CONFIG_ATTRIBUTE.to_owned(), config.to_toml())].into();
-    let attributes = Attributes { user, ..Attributes::default() };
-    let object = catalog.next_id()?;
-    let edit = Edit::Put {
-        key: CONFIG_KEY.to_vec(),
-        object,
-        length: 0,
-        want: 1,
-        attributes,
-        staged: false,
-        extents: Vec::new(),
-    };
-    catalog.commit(Change { expect: vec![Expect::Absent(CONFIG_KEY.to_vec())], edits: vec![edit] })?;
     Ok(())
 }
 
