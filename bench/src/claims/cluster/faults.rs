@@ -5,13 +5,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use terrace::report::TierState;
+use terrace::report::{NodeState, TierState};
 use terrace_testkit::EtcdCluster;
 
 use super::bare::BareLog;
 use super::calls::{CallLoop, TimedCall, longest};
 use super::latency::put;
-use super::nodes::{SharedStore, StoreShape};
+use super::nodes::{NODE_NAMES, SharedStore, StoreShape};
 use crate::place::random_bytes;
 use crate::row::{Better, Row};
 use crate::size::Size;
@@ -75,7 +75,8 @@ impl FaultTimes {
             if in_status.is_none() && is_away()? {
                 in_status = Some(killed.elapsed().as_secs_f64());
             }
-            if in_log.is_none() && !shared.is_member(victim, &observer)? {
+            let is_victim = |node: &NodeState| node.is_there && node.name == NODE_NAMES[victim];
+            if in_log.is_none() && !observer.nodes()?.iter().any(is_victim) {
                 in_log = Some(killed.elapsed().as_secs_f64());
             }
             thread::sleep(LOOK_INTERVAL);

@@ -15,7 +15,7 @@ use terrace_testkit::{EtcdCluster, free_ports};
 use super::link::LimitedLink;
 use crate::place::Place;
 
-const NODE_NAMES: [&str; 4] = ["a", "b", "c", "d"];
+pub const NODE_NAMES: [&str; 4] = ["a", "b", "c", "d"];
 /// A node must serve this long after its start at the latest.
 const MAX_START_WAIT: Duration = Duration::from_secs(60);
 const START_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -98,11 +98,6 @@ impl SharedStore {
     /// Opens the store as a process on the machine of a node does.
     pub fn open(&self, at: usize) -> Result<Store> {
         Ok(Store::open(&self.dir(at))?)
-    }
-
-    /// Returns whether the log, as a node follows it, has this node.
-    pub fn is_member(&self, at: usize, seen_by: &Store) -> Result<bool> {
-        Ok(seen_by.catalog().members()?.iter().any(|(_, member)| member.node == NODE_NAMES[at]))
     }
 
     /// Kills the process of a node.

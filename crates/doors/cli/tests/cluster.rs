@@ -304,26 +304,31 @@ fn a_node_that_hangs_delays_the_others_little() {
     assert!(shared.get(2, "while it hangs") == bytes);
 }
 
-/// A bucket is one tier for all nodes: each writes blobs of its own, and all read and remove them.
+/// A bucket, or a folder of a parallel file system, is one tier for all nodes: each writes blobs of its own, and all read and remove them.
 #[test]
 fn all_nodes_use_the_tier_of_a_service() {
     let Some(redis) = Redis::start() else { return };
-    let bucket = format!(
-        "[[tier]]\nname = 'bucket'\nkind = 'object'\nservice = 'redis'\noptions = {{ endpoint = '{}' }}\n",
+    let pfs = tempfile::tempdir().unwrap();
+    let tiers = format!(
+        "[[tier]]\nname = 'pfs'\nkind = 'object'\nservice = 'fs'\ntargets = ['{}/of-all']\n\
+         [[tier]]\nname = 'bucket'\nkind = 'object'\nservice = 'redis'\noptions = {{ endpoint = '{}' }}\n",
+        pfs.path().display(),
         redis.endpoint()
     );
-    let Some(mut shared) = Shared::start_with("a tier of a service", &bucket, None) else { return };
+    let Some(mut shared) = Shared::start_with("a tier of a service", &tiers, None) else { return };
     let contents: Vec<Vec<u8>> = (0..6).map(|n| Random::new(n).bytes(300_000 + n as usize)).collect();
     for (n, bytes) in contents.iter().enumerate() {
         let (at, key) = (n % 3, format!("k{n}"));
         assert!(shared.put(at, &key, bytes));
-        told(&shared.run(at, &["stage", &key, "--tier", "bucket"]));
+        told(&shared.run(at, &["stage", &key, "--tier", ["bucket", "pfs"][n / 3]]));
         told(&shared.run((n + 1) % 3, &["evict", &key, "--tier", "disk"]));
     }
     told(&shared.run(0, &["sync"]));
     told(&shared.run(1, &["scrub"]));
-    let located = told(&shared.run(2, &["locate", "k0", "--json"]));
-    assert!(located.contains("bucket") && !located.contains("\"disk\""), "{located}");
+    for (key, tier) in [("k0", "bucket"), ("k3", "pfs")] {
+        let located = told(&shared.run(2, &["locate", key, "--json"]));
+        assert!(located.contains(tier) && !located.contains("\"disk\""), "{located}");
+    }
     // No bytes are on these.
     shared.nodes[0] = None;
     shared.nodes[1] = None;

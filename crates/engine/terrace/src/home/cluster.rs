@@ -1,11 +1,10 @@
 //! The file `cluster.toml` of a store's directory: which log the store shares with other nodes.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use terrace_system::read_regular;
 
+use super::identity::read_file;
 use super::{refuse, write_file};
 use crate::config::{Config, TierConfig};
 use crate::{Error, Result};
@@ -82,12 +81,7 @@ impl Cluster {
     /// # Errors
     /// [`Error::Store`] if it cannot be understood.
     pub fn read(dir: &Path) -> Result<Option<Cluster>> {
-        let path = dir.join(CLUSTER_FILE);
-        let bytes = match read_regular(&path) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::io(format!("reading {}", path.display()))(e)),
-        };
+        let Some(bytes) = read_file(&dir.join(CLUSTER_FILE))? else { return Ok(None) };
         let wrong = |reason: String| refuse(dir, &format!("its file {CLUSTER_FILE} is wrong: {reason}"));
         let text = String::from_utf8(bytes).map_err(|e| wrong(e.to_string()))?;
         toml::from_str(&text).map(Some).map_err(|e| wrong(e.to_string()))

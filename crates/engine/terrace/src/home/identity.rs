@@ -33,6 +33,14 @@ pub fn read_config(dir: &Path) -> Result<Config> {
     }
 }
 
+/// Reads a regular file of the store. None if it is not there.
+pub fn read_file(path: &Path) -> Result<Option<Vec<u8>>> {
+    match read_regular(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).map_err(Error::io(format!("reading {}", path.display()))),
+    }
+}
+
 /// Returns the store's id.
 ///
 /// # Errors

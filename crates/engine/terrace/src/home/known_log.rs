@@ -1,26 +1,20 @@
 //! The file `shared-log` of a store's directory: which of the store's shared logs its catalog has followed.
 
-use std::io;
 use std::path::Path;
 
 use terrace_catalog::Catalog;
 use terrace_catalog::log::Log;
 use terrace_order::LogIdentity;
-use terrace_system::read_regular;
 
+use super::identity::read_file;
 use super::{boot, check_identity, refuse, write_file};
-use crate::{Error, Result};
+use crate::Result;
 
 pub const KNOWN_LOG_FILE: &str = "shared-log";
 
 /// Reads the number of the log. None before the node has first followed one.
 pub fn read(dir: &Path) -> Result<Option<u64>> {
-    let path = dir.join(KNOWN_LOG_FILE);
-    let bytes = match read_regular(&path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::io(format!("reading {}", path.display()))(e)),
-    };
+    let Some(bytes) = read_file(&dir.join(KNOWN_LOG_FILE))? else { return Ok(None) };
     let number = String::from_utf8(bytes).ok().and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
     number.map(Some).ok_or_else(|| refuse(dir, &format!("its file {KNOWN_LOG_FILE} is damaged; make the node again")))
 }
