@@ -16,6 +16,10 @@ use crate::output::{Show, count, name, path_name, size};
 const WITHOUT_CLUSTERS: &str =
     "this terrace was built without shared stores; build one with `cargo build --features cluster`";
 
+/// The first words of each part of a file in PEM.
+#[cfg(feature = "cluster")]
+const PEM_START: &[u8] = b"-----BEGIN ";
+
 /// The address of a log: `etcd://HOST:PORT,.../STORE`, or `etcds://` with TLS.
 #[derive(Clone)]
 pub struct LogAddress {
@@ -85,6 +89,13 @@ pub struct NodePart {
 }
 
 impl NodePart {
+    /// Returns whether any of it was given.
+    pub fn is_given(&self) -> bool {
+        let NodePart { name, snapshots, etcd_ca, etcd_certificate, etcd_key, etcd_user, etcd_password } = self;
+        let paths = [snapshots, etcd_ca, etcd_certificate, etcd_key, etcd_password];
+        name.is_some() || etcd_user.is_some() || paths.iter().any(|path| path.is_some())
+    }
+
     fn with(&self, log: &LogAddress) -> Result<Cluster> {
         let node = self.name.clone().context("the node has no name; give --name NAME")?;
         let whole =
@@ -110,7 +121,11 @@ pub enum Asked {
     ///
     /// End all nodes first, and run this on the machine whose node has most records. A node that has more refuses to follow. The other
     /// nodes then start as usual.
-    Recover,
+    Recover {
+        /// Make it again from here although it was made again from a node with fewer records, and was used since.
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 /// Shows the nodes that share a store. Returns false if one of them is away.
@@ -135,10 +150,10 @@ pub fn status(store: &Store, show: Show) -> Result<bool> {
 }
 
 /// Makes the log of a store again.
-pub fn recover(dir: &Path, show: Show) -> Result<bool> {
+pub fn recover(dir: &Path, force: bool, show: Show) -> Result<bool> {
     let store = Store::read_id(dir)?;
     let cluster = Cluster::read(dir)?.context("this store belongs to one machine, and has no shared log")?;
-    let make = log_maker(&cluster, store)?;
+    let make = log_maker(&cluster, store, force)?;
     let records = SharedNode::recover(dir, make)?;
     let words =
         format!("the shared log is made again, with {} of the lost one; start the nodes", count(records, "record"));
@@ -202,9 +217,10 @@ fn make_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + Sync
 fn log_maker(
     cluster: &Cluster,
     store: u64,
+    force: bool,
 ) -> Result<impl FnOnce(LogIdentity, &OfferedSnapshot) -> Result<(), OrderError> + use<>> {
     let options = options(cluster, store)?;
-    Ok(move |identity, snapshot: &OfferedSnapshot| terrace_order::Etcd::make_again(&options, identity, snapshot))
+    Ok(move |identity, snapshot: &OfferedSnapshot| terrace_order::Etcd::make_again(&options, identity, snapshot, force))
 }
 
 #[cfg(feature = "cluster")]
@@ -215,11 +231,16 @@ fn open_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + Sync
 #[cfg(feature = "cluster")]
 fn options(cluster: &Cluster, store: u64) -> Result<terrace_order::EtcdOptions> {
     let read = |path: &PathBuf| std::fs::read(path).with_context(|| format!("reading {}", path_name(path)));
+    let read_pem = |path: &PathBuf| {
+        let bytes = read(path)?;
+        let is_pem = bytes.windows(PEM_START.len()).any(|part| part == PEM_START);
+        if is_pem { Ok(bytes) } else { bail!("{} is no certificate or key in PEM", path_name(path)) }
+    };
     let Access { authorities, certificate, key, user, password } = &cluster.access;
     let mut options = terrace_order::EtcdOptions::new(cluster.servers.clone(), store, &cluster.node);
-    options.access.authorities = authorities.as_ref().map(read).transpose()?;
+    options.access.authorities = authorities.as_ref().map(read_pem).transpose()?;
     if let (Some(certificate), Some(key)) = (certificate, key) {
-        options.access.identity = Some((read(certificate)?, read(key)?));
+        options.access.identity = Some((read_pem(certificate)?, read_pem(key)?));
     }
     if let (Some(user), Some(password)) = (user, password) {
         let password = String::from_utf8(read(password)?).context("the password of etcd's user")?;
@@ -240,6 +261,6 @@ fn open_log(_: &Cluster, _: u64) -> Result<Box<dyn Order + Send + Sync>> {
 type MakeLog = fn(LogIdentity, &OfferedSnapshot) -> Result<(), OrderError>;
 
 #[cfg(not(feature = "cluster"))]
-fn log_maker(_: &Cluster, _: u64) -> Result<MakeLog> {
+fn log_maker(_: &Cluster, _: u64, _: bool) -> Result<MakeLog> {
     bail!(WITHOUT_CLUSTERS)
 }

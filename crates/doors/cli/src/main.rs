@@ -89,7 +89,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Serve(served) => serve::serve(&arguments.globals, served).map(|()| ExitCode::SUCCESS),
         Command::Node(node::Node { change: Some(change), .. }) => stoppable(|| moves::node(&opened()?, change, show)),
         Command::Cluster { asked: cluster::Asked::Status } => stoppable(|| cluster::status(&opened()?, show)),
-        Command::Cluster { asked: cluster::Asked::Recover } => stoppable(|| cluster::recover(&store()?, show)),
+        Command::Cluster { asked: cluster::Asked::Recover { force } } => {
+            stoppable(|| cluster::recover(&store()?, *force, show))
+        }
         Command::Node(asked) => node::node(&arguments.globals, asked).map(|()| ExitCode::SUCCESS),
         Command::Health(asked) => {
             interrupt::listen().context("listening for signals")?;

@@ -4,7 +4,7 @@ use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 use terrace::{Config, Store};
@@ -29,6 +29,9 @@ pub fn init(dir: &Path, asked: &Init, show: Show) -> Result<bool> {
     let config = asked.config.as_deref();
     if let Some(log) = &asked.cluster {
         return cluster::init(dir, log, &asked.part, config, show);
+    }
+    if asked.part.is_given() {
+        bail!("a node's name, snapshots and access to etcd are for a store that several share; give --cluster, too");
     }
     let given = match config {
         Some(path) => Some(Config::read(path)?),

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use terrace::Ack;
 use terrace_stream::{Request, Stream};
@@ -277,7 +277,7 @@ fn what_one_node_acknowledged_is_there_on_the_others() {
 /// Each node writes to its own target first, and deals other replicas to the others. One that hangs holds up nobody for long.
 #[test]
 fn a_node_that_hangs_delays_the_others_little() {
-    let Some(shared) = Shared::start("a node that hangs") else { return };
+    let Some(mut shared) = Shared::start("a node that hangs") else { return };
     let bytes = Random::new(3).bytes(300_000);
     let mut holders: BTreeMap<String, usize> = BTreeMap::new();
     for n in 0..24 {
@@ -290,6 +290,7 @@ fn a_node_that_hangs_delays_the_others_little() {
         }
     }
     assert!(holders["a"] == 24 && holders["b"] > 3 && holders["c"] > 3, "{holders:?}");
+    told(&shared.command(2, &["put", "--replicas", "1"]).arg(shared.path("a-to-put")).arg("only").output().unwrap());
     let hung = rustix::process::Pid::from_child(&shared.nodes[2].as_ref().unwrap().0);
     rustix::process::kill_process(hung, rustix::process::Signal::STOP).unwrap();
     wait_until("the node counts as away", || shared.status_of(0, "c")["there"] == false);
@@ -299,9 +300,27 @@ fn a_node_that_hangs_delays_the_others_little() {
     assert!(shared.put(1, "while it hangs", &bytes));
     let located = told(&shared.run(1, &["locate", "while it hangs", "--json"]));
     assert!(!located.contains("\"c\""), "{located}");
+    // Nothing on it counts as bad or lost.
+    let scrubbed = shared.run(0, &["scrub", "--json"]);
+    let found: serde_json::Value = serde_json::from_slice(&scrubbed.stdout).unwrap();
+    assert!(!scrubbed.status.success() && found["bad"] == 0 && found["lost"] == 0, "{found}");
+    assert_eq!(found["away"].as_u64().unwrap() as usize, holders["c"] + 1, "{found}");
+    let health = shared.run(0, &["health"]);
+    assert!(!String::from_utf8_lossy(&health.stdout).contains("LOST"));
     rustix::process::kill_process(hung, rustix::process::Signal::CONT).unwrap();
     wait_until("the node is back", || shared.status_of(0, "c")["there"] == true);
     assert!(shared.get(2, "while it hangs") == bytes);
+    told(&shared.run(1, &["scrub"]));
+    // A put of many files waits once for a node that is gone.
+    let folder = shared.path("many");
+    fs::create_dir(&folder).unwrap();
+    (0..60).for_each(|n| fs::write(folder.join(format!("{n}")), &bytes).unwrap());
+    let mut put = shared.command(2, &["put"]).arg(&folder).arg("many/").stderr(Stdio::null()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    shared.nodes[2] = None;
+    let begun = Instant::now();
+    assert!(!put.wait().unwrap().success());
+    assert!(begun.elapsed() < Duration::from_secs(60), "it gave up after {:?}", begun.elapsed());
 }
 
 /// A bucket, or a folder of a parallel file system, is one tier for all nodes: each writes blobs of its own, and all read and remove them.
@@ -622,11 +641,32 @@ fn a_log_that_etcd_has_lost_is_made_again_from_a_node() {
     let ahead = shared.run(0, &["node", "--no-listen"]);
     let message = String::from_utf8_lossy(&ahead.stderr).into_owned();
     assert!(!ahead.status.success() && message.contains("cluster recover"), "{message}");
-    let refused = shared.run(0, &["cluster", "recover"]);
-    assert!(!refused.status.success(), "it was made again from another node");
-    shared.etcd.replace_data(None);
+    // Nobody has used that log.
     told(&shared.run(0, &["cluster", "recover"]));
-    for at in 0..3 {
+    let refused = shared.run(0, &["cluster", "recover"]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("start the nodes"), "{message}");
+    // So it is once a node has used it.
+    shared.etcd.replace_data(None);
+    told(&shared.run(2, &["cluster", "recover"]));
+    shared.start_node(2, &[]);
+    wait_until("the node follows the log", || shared.run(2, &["ls"]).status.success());
+    told(&shared.run(2, &["put", shared.path("a-to-put").to_str().unwrap(), "not kept"]));
+    shared.nodes[2] = None;
+    wait_until("only force helps", || {
+        let refused = shared.run(0, &["cluster", "recover"]);
+        assert!(!refused.status.success());
+        String::from_utf8_lossy(&refused.stderr).contains("--force")
+    });
+    told(&shared.run(0, &["cluster", "recover", "--force"]));
+    // The last node has followed the other log, and joins again.
+    let other = shared.run(2, &["node", "--no-listen"]);
+    let message = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(!other.status.success() && message.contains("join again"), "{message}");
+    fs::remove_dir_all(shared.path("c")).unwrap();
+    let (log, snapshots) = (shared.log.clone(), shared.path("snapshots"));
+    shared.start_node(2, &["--join", &log, "--name", "c", "--snapshots", snapshots.to_str().unwrap()]);
+    for at in 0..2 {
         shared.start_node(at, &[]);
     }
     for at in 0..3 {

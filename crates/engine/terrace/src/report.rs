@@ -182,8 +182,11 @@ pub struct Scrubbed {
     pub bad: u64,
     /// The number of bad replicas that were replaced.
     pub repaired: u64,
-    /// Number of extents without a good replica.
+    /// Number of extents without a good replica, and without one on a target that is away.
     pub lost: u64,
+    /// The number of replicas that were not read, because their targets are away.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub away: u64,
     /// Number of extents with one replica that should have more, and have none pending.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub one_copy: u64,

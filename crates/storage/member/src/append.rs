@@ -15,7 +15,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 const TAKEN_PAUSE: Duration = Duration::from_millis(200);
 
 /// The time after which another process must have this node's name, in milliseconds. Longer than the lease of a process that has died.
-const MAX_TAKEN_MILLISECONDS: u64 = 30_000;
+const MAX_TAKEN_MILLISECONDS: u64 = 20_000;
 
 /// Joins, and appends what clients ask for, until the member ends. A record that is under way then may come into the log.
 pub fn run(shared: &Shared) {

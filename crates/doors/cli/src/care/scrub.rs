@@ -32,14 +32,14 @@ pub fn scrub(
     };
     let mut found = scrub()?;
     if repair && repair_datasets(store, prefix, found.lost > 0)? {
-        let Scrubbed { bad, repaired, lost, lost_of, one_copy, .. } = scrub()?;
+        let Scrubbed { bad, repaired, lost, lost_of, one_copy, away, .. } = scrub()?;
         found.repaired = (found.bad + repaired).saturating_sub(bad);
-        (found.lost, found.lost_of, found.one_copy) = (lost, lost_of, one_copy);
+        (found.lost, found.lost_of, found.one_copy, found.away) = (lost, lost_of, one_copy, away);
     }
     spinner.finish_and_clear();
     // Bytes that other replicas of a dataset hold are not lost until their repair has failed.
     let needs = if repair { 0 } else { take_of_datasets(store, &mut found)? };
-    let good = found.lost == 0 && needs == 0 && found.bad == found.repaired && found.miscounted == 0;
+    let good = found.lost == 0 && needs == 0 && found.bad == found.repaired && found.miscounted == 0 && found.away == 0;
     let mut words = format!(
         "{} checked, {} bad, {} repaired, {} lost",
         count(found.checked, "replica"),
@@ -49,6 +49,9 @@ pub fn scrub(
     );
     if needs > 0 {
         words.push_str(&format!(", {} to be made of other replicas of a dataset", count(needs, "extent")));
+    }
+    if found.away > 0 {
+        words.push_str(&format!(", {} not read, because their targets are away", found.away));
     }
     if found.one_copy > 0 {
         words.push_str(&format!(", {} with one replica that are to have more", count(found.one_copy, "extent")));
@@ -69,6 +72,9 @@ pub fn scrub(
     }
     if found.bad > found.repaired + found.lost && !repair {
         show.line("`terrace repair` replaces bad replicas from good ones")?;
+    }
+    if found.away > 0 {
+        show.line("`terrace status` names the targets that are away; bring them back, and repeat this")?;
     }
     if found.miscounted > 0 {
         show.line("`terrace rebuild` counts the owners of shared frames again")?;

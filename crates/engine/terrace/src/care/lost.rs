@@ -38,6 +38,8 @@ pub(super) struct Later<'a> {
     unnamed: HashSet<FrameId>,
     /// Keys whose object is not there, because the commit that was to name it is void. An older object may be there instead.
     undone: HashSet<Vec<u8>>,
+    /// Objects that are not there, because the commit that was to name them is void.
+    unmade: HashSet<u64>,
     /// Objects with a lost staged part.
     broken: HashSet<u64>,
     /// The commits that an earlier replay found lost.
@@ -56,6 +58,7 @@ impl<'a> Later<'a> {
             removed: HashSet::new(),
             unnamed: HashSet::new(),
             undone: HashSet::new(),
+            unmade: HashSet::new(),
             broken: HashSet::new(),
             void: Voids::new(),
         })
@@ -175,6 +178,11 @@ impl<'a> Later<'a> {
 
     /// Notes whether an edit is applied or void. Call it in the order of the commits.
     pub fn note_outcome(&mut self, edit: &Edit, is_void: bool) {
+        if let Edit::Put { object, .. } = edit
+            && is_void
+        {
+            self.unmade.insert(*object);
+        }
         match edit {
             Edit::Put { key, .. } | Edit::Rename { to: key, .. } if is_void => {
                 self.undone.insert(key.clone());
@@ -199,13 +207,15 @@ impl<'a> Later<'a> {
         }
     }
 
-    /// Returns whether an edit changes the object of a key that is not there. It must not change an older object instead. A removal
-    /// and a rename are carried out: a later commit may have put another object under the key.
+    /// Returns whether an edit changes an object that is not there. It must not change an older object instead, nor make a part of the lost
+    /// one: a durable write makes the whole object durable, so this one was not acknowledged. A removal and a rename are carried
+    /// out: a later commit may have put another object under the key.
     pub fn is_of_undone(&self, edit: &Edit) -> bool {
         match edit {
             Edit::SetLength { key, .. } | Edit::Clear { key, .. } | Edit::SetAttributes { key, .. } => {
                 self.undone.contains(key)
             }
+            Edit::Write { object, .. } | Edit::Merge { object, .. } => self.unmade.contains(object),
             _ => false,
         }
     }

@@ -81,6 +81,7 @@ impl ScrubRecord {
         self.found.bad += found.bad;
         self.found.repaired += found.repaired;
         self.found.lost += found.lost;
+        self.found.away += found.away;
         self.found.one_copy += found.one_copy;
         self.found.miscounted += found.miscounted;
         if self.done >= self.parts {

@@ -1,6 +1,7 @@
 //! Scrub and repair: reads every replica, and replaces bad or missing ones.
 
 use std::collections::HashMap;
+use std::io;
 
 use terrace_catalog::{Edit, Extent, Object, Task, frames};
 use terrace_format::key::show;
@@ -9,7 +10,7 @@ use super::Care;
 use crate::devices::Device;
 use crate::mover::Repair;
 use crate::read::{Suspect, bad, task_of};
-use crate::report::Scrubbed;
+use crate::report::{Scrubbed, TierState};
 use crate::{Error, Result};
 
 /// The objects to scrub: part `part` of `of`, chosen by key.
@@ -32,6 +33,21 @@ struct Round {
 fn note_lost(key: &[u8], found: &mut Scrubbed) {
     found.lost += 1;
     *found.lost_of.entry(show(key)).or_default() += 1;
+}
+
+/// Returns whether the error says nothing about a replica, because its target cannot be asked.
+fn is_out_of_reach(error: &io::Error) -> bool {
+    use io::ErrorKind::*;
+    matches!(
+        error.kind(),
+        NotConnected
+            | TimedOut
+            | ConnectionRefused
+            | ConnectionReset
+            | ConnectionAborted
+            | HostUnreachable
+            | NetworkUnreachable
+    )
 }
 
 impl Care {
@@ -108,13 +124,23 @@ impl Care {
         found: &mut Scrubbed,
     ) -> Result<bool> {
         let mut suspects = Vec::new();
-        let mut good = 0;
+        let (mut good, mut away) = (0, 0);
         for replica in &extent.replicas {
             let device = self.tiers.device(replica.target)?;
+            // Each look at a node that hangs takes its time.
+            if device.capabilities.remote && device.state() == TierState::Away {
+                away += 1;
+                continue;
+            }
             let mut raw = vec![0; extent.raw_len as usize];
             found.checked += 1;
             match self.reader.read_replica(device, object.id, extent, replica, 0, &mut raw) {
                 Ok(()) => good += 1,
+                Err(e) if is_out_of_reach(&e) => {
+                    device.failed(&e);
+                    found.checked -= 1;
+                    away += 1;
+                }
                 Err(e) => {
                     device.failed(&e);
                     let task = task_of(object.id, extent, replica);
@@ -126,6 +152,10 @@ impl Care {
                     }
                 }
             }
+        }
+        found.away += away;
+        if good == 0 && away > 0 {
+            return Ok(false);
         }
         if good == 0 {
             if self.still_named(key, &extent.task(object.id, 0), extent)? {

@@ -32,7 +32,8 @@ pub fn follow_identity(dir: &Path, log: LogIdentity) -> Result<()> {
     let Some(before) = log.before.filter(|before| before.number == known) else {
         return Err(refuse(
             dir,
-            "another log is in the place of the one that it has followed; check the servers' addresses",
+            "another log is in the place of the one that it has followed; check the servers' addresses. If the log was made again from a node that \
+             had more records than another one before, remove this directory and join again",
         ));
     };
     if boot::has_catalog(dir) {
@@ -41,7 +42,7 @@ pub fn follow_identity(dir: &Path, log: LogIdentity) -> Result<()> {
         if slot > before.slot {
             let reason = format!(
                 "the shared log was made again from a node that had {} records, and this one has {slot}; end all nodes and run \
-                 `terrace cluster recover` here, or remove this directory and join again",
+                 `terrace cluster recover` here, with --force, or remove this directory and join again",
                 before.slot
             );
             return Err(refuse(dir, &reason));

@@ -42,7 +42,8 @@ impl Departing {
             let mut names: Vec<&str> = tiers.devices.iter().filter_map(|device| device.node.as_deref()).collect();
             names.sort_unstable();
             names.dedup();
-            return Err(Error::Config(format!("no target is on a node {name:?}; the nodes are {}", names.join(", "))));
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return Err(Error::Config(format!("no target is on a node {name:?}; nodes with targets: {known}")));
         }
         if devices.len() == tiers.devices.len() {
             return Err(Error::Config(format!("{name} is the only node with targets, so nothing can move off it")));

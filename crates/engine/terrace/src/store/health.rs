@@ -89,7 +89,11 @@ impl Store {
             add(FindingCode::Owed, message, advice);
         }
         let (last, durable) = self.commits()?;
-        if last > durable {
+        if last > durable && self.is_shared() {
+            // A synced replica elsewhere counts for what was acknowledged as durable.
+            let message = format!("not every node has said that it has synced the last {} commits", last - durable);
+            add(FindingCode::NotDurable, message, "wait; `terrace cluster status` shows how far each node is");
+        } else if last > durable {
             let message = format!("a power cut could take the last {} commits", last - durable);
             add(FindingCode::NotDurable, message, if blocked.is_some() { BLOCKED_ADVICE } else { NOT_DURABLE_ADVICE });
         }

@@ -161,6 +161,12 @@ impl SharedNode {
             doubtful: self.is_doubtful.load(Ordering::Relaxed), // set before there are threads
         });
         let own: Vec<OwnTarget> = own.collect();
+        if own.is_empty() {
+            tracing::warn!(
+                node = self.cluster.node,
+                "the configuration has no target of this node, so it only uses the store; `terrace node add` adds one"
+            );
+        }
         // Only one thread calls this at a time.
         self.served.store(own.len(), Ordering::Relaxed);
         self.member.serve(own).map_err(of_log)

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,11 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// A node answers this long after a request's own time at the latest, unless it hangs.
 const MAX_ANSWER_DELAY: Duration = Duration::from_secs(5);
 
+/// A request that has waited for others of its process gets this time at least ...
+const MIN_PATIENCE: Duration = Duration::from_secs(1);
+/// ... and no more than this if the node did not answer them.
+const PATIENCE_WITH_GONE: Duration = Duration::from_millis(100);
+
 /// A process's way to the node of its machine. Threads may share it.
 pub struct Client {
     address: Address,
@@ -25,6 +31,9 @@ pub struct Client {
     patience: Duration,
     /// Held during a request for changes: they are carried out in the order in which they are asked for.
     changes: Mutex<Changes>,
+    /// Whether the node did not answer the last request in time. Then others wait for a moment only: a caller with much to do gives up soon.
+    /// Relaxed, as no data depends on it.
+    is_gone: AtomicBool,
     /// Connections for other requests that wait for nothing. Held for a moment only.
     idle: Mutex<Vec<Connection>>,
 }
@@ -58,7 +67,8 @@ impl Client {
     /// [`MemberError::NoNode`] if none answers; [`MemberError::Refused`] if it has another version or another store.
     pub fn connect(dir: &Path, store: u64, patience: Duration) -> Result<Client> {
         let address = Address::new(dir).map_err(|cause| MemberError::NoNode { path: dir.to_owned(), cause })?;
-        let client = Client { address, store, patience, changes: Mutex::default(), idle: Mutex::default() };
+        let (changes, idle) = (Mutex::default(), Mutex::default());
+        let client = Client { address, store, patience, changes, is_gone: AtomicBool::new(false), idle };
         let until = Instant::now() + patience.min(MAX_ANSWER_DELAY);
         let first = client.connection(until).map_err(|broken| client.error_of(broken))?;
         client.idle.lock().push(first);
@@ -71,16 +81,38 @@ impl Client {
     /// [`MemberError::Undecided`] if nobody knows whether they were carried out. After every other error, none was, except the first ones
     /// of more than 64.
     pub fn carry_out(&self, changes: &[&Change]) -> Result<Vec<Verdict>> {
+        // Before the lock: those that wait for it wait for the node, too.
+        let mut until = self.last_moment();
         let mut held = self.changes.lock();
         let mut verdicts = Vec::with_capacity(changes.len());
         for part in changes.chunks(MAX_CHANGES) {
-            verdicts.extend(self.carry_out_part(&mut held, part)?);
+            until = if self.is_gone() { self.last_moment() } else { until.max(Instant::now() + MIN_PATIENCE) };
+            verdicts.extend(self.note(self.carry_out_part(&mut held, part, until))?);
+            until = self.last_moment();
         }
         Ok(verdicts)
     }
 
-    fn carry_out_part(&self, held: &mut Changes, part: &[&Change]) -> Result<Vec<Verdict>> {
-        let until = Instant::now() + self.patience;
+    /// The time at which a request that begins now is given up.
+    fn last_moment(&self) -> Instant {
+        Instant::now() + if self.is_gone() { PATIENCE_WITH_GONE } else { self.patience }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed) // see the field
+    }
+
+    /// Notes that the node answers, or does not.
+    fn note<T>(&self, result: Result<T>) -> Result<T> {
+        match &result {
+            Ok(_) => self.is_gone.store(false, Ordering::Relaxed), // see the field
+            Err(MemberError::NoNode { .. }) => self.is_gone.store(true, Ordering::Relaxed),
+            Err(_) => {}
+        }
+        result
+    }
+
+    fn carry_out_part(&self, held: &mut Changes, part: &[&Change], until: Instant) -> Result<Vec<Verdict>> {
         // Why it is not known whether an attempt was carried out.
         let mut unknown: Option<String> = None;
         let failed = loop {
@@ -105,8 +137,10 @@ impl Client {
                 Err(failed) => break failed,
             }
         };
-        if let Broken::Failed(Failure::Unknown { reason }) = &failed {
-            unknown.get_or_insert(reason.clone());
+        match &failed {
+            Broken::Failed(Failure::Unknown { reason }) => drop(unknown.get_or_insert(reason.clone())),
+            Broken::Connection(_) => self.is_gone.store(true, Ordering::Relaxed), // see the field
+            Broken::Failed(_) => {}
         }
         match unknown {
             Some(reason) => {
@@ -154,7 +188,10 @@ impl Client {
 
     /// Asks for something that may be asked for any number of times.
     fn ask(&self, request: &Request<Change>) -> Result<Answer> {
-        let until = Instant::now() + self.patience;
+        self.note(self.ask_until(request, self.last_moment()))
+    }
+
+    fn ask_until(&self, request: &Request<Change>, until: Instant) -> Result<Answer> {
         loop {
             let idle = self.idle.lock().pop();
             let mut connection = match idle.map_or_else(|| self.connection(until), Ok) {

@@ -102,7 +102,8 @@ impl Etcd {
         runtime.block_on(Core::make(&members, &Keys::new(options.store)))
     }
 
-    /// Makes the log again in the place of one that is lost: it begins with `snapshot`, which has what is left of that one.
+    /// Makes the log again in the place of one that is lost: it begins with `snapshot`, which has what is left of that one. With `force`,
+    /// also in the place of one that was made again from a node with fewer records, and lost with what came into it since.
     ///
     /// # Errors
     /// [`OrderError::Refused`] if nodes still follow the old log, or it lacks nothing that the snapshot has. After
@@ -111,10 +112,12 @@ impl Etcd {
         options: &EtcdOptions,
         identity: LogIdentity,
         snapshot: &OfferedSnapshot,
+        force: bool,
     ) -> Result<(), OrderError> {
         let runtime = start(options)?;
         let members = Members::new(options.servers.clone(), options.patience, options.access.clone());
-        runtime.block_on(recover::make_again(&members, &Keys::new(options.store), &options.node, identity, snapshot))
+        let keys = Keys::new(options.store);
+        runtime.block_on(recover::make_again(&members, &keys, &options.node, identity, snapshot, force))
     }
 
     /// Opens the log of a store.

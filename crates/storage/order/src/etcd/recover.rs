@@ -14,8 +14,9 @@ pub(super) async fn make_again(
     node: &str,
     identity: LogIdentity,
     snapshot: &OfferedSnapshot,
+    force: bool,
 ) -> Result<(), OrderError> {
-    check_lost(members, keys, identity).await?;
+    check_lost(members, keys, identity, force).await?;
     let all = DeleteOptions::new().with_prefix();
     members.txn(Txn::new().and_then([TxnOp::delete(keys.all(), Some(all))])).await?;
     let is_absent = [keys.format(), keys.head()].map(|key| Compare::create_revision(key, CompareOp::Equal, 0));
@@ -35,7 +36,7 @@ pub(super) async fn make_again(
 }
 
 /// Checks that what etcd has of the log is less than what the node has.
-async fn check_lost(members: &Members, keys: &Keys, identity: LogIdentity) -> Result<(), OrderError> {
+async fn check_lost(members: &Members, keys: &Keys, identity: LogIdentity, force: bool) -> Result<(), OrderError> {
     let fences = TxnOp::get(keys.fence(""), Some(GetOptions::new().with_prefix()));
     let answer = members.txn(Txn::new().and_then([fences, get(keys.council()), get(keys.head())])).await?;
     let found = answer.op_responses().into_iter().map(|response| match response {
@@ -50,10 +51,24 @@ async fn check_lost(members: &Members, keys: &Keys, identity: LogIdentity) -> Re
     }
     let (Some(council), Some(before)) = (council, identity.before) else { return Ok(()) };
     let head = head.map_or(0, |head| head.version() as u64);
-    match decode_identity(keys, &council)?.number {
-        number if number != before.number => Err(refused("it was made again already, from another node")),
-        _ if head >= before.slot => Err(refused("it is there, and has all records that this node has")),
-        _ => Ok(()),
+    let found = decode_identity(keys, &council)?;
+    let again = found.before.filter(|again| again.number == before.number);
+    match again {
+        Some(again) if again.slot >= before.slot => {
+            Err(refused("it was made again already, with all records that this node has; start the nodes"))
+        }
+        // The snapshot is the first record.
+        Some(again) if head > 1 && !force => Err(refused(&format!(
+            "it was made again already, from a node that had {} records, and was used since; this node has {}; repeat this with --force to make it \
+             from here, without what was changed since",
+            again.slot, before.slot
+        ))),
+        Some(_) => Ok(()),
+        None if found.number != before.number => {
+            Err(refused("another log is in its place; check the servers' addresses"))
+        }
+        None if head >= before.slot => Err(refused("it is there, and has all records that this node has")),
+        None => Ok(()),
     }
 }
 
