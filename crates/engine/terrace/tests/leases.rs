@@ -69,7 +69,8 @@ fn a_handle_reads_what_was_whatever_becomes_of_the_object() {
             store.remove(&key).unwrap();
         }
         reap(&store);
-        assert!(used(&store) < 100_000, "{what}: {} bytes are not given back", used(&store));
+        // Parts of pages stay, on either disk.
+        assert!(used(&store) < 300_000, "{what}: {} bytes are not given back", used(&store));
     }
 }
 

@@ -58,6 +58,24 @@ fn what_a_void_batch_was_to_lay_over_is_not_there_without_its_bytes() {
     check_and_rebuild(store, dir.path());
 }
 
+/// An object was in memory, and a later write to it on a disk. The power cut took the object, and the write made another one with this
+/// key, of its own bytes and of what the mover had merged with them.
+#[test]
+fn no_part_of_a_lost_object_comes_back_with_a_later_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    store.put_bytes(b"before", b"something synced", &replicated()).unwrap();
+    store.sync().unwrap();
+    let mover = hold_mover(dir.path());
+    store.put_bytes(b"a", &noise(3_000_000, 1), &in_memory()).unwrap();
+    let on_disk = PutOptions { tiers: Some(vec!["disk".into()]), ack: Some(Ack::Placed), ..PutOptions::default() };
+    store.write_at(b"a", 2324, &noise(90_000, 2), &on_disk).unwrap();
+    assert!(store.locate(b"a").unwrap().extents.iter().any(|extent| extent.replicas.iter().all(|r| r.tier == "disk")));
+    let store = lose_power(dir.path(), store, mover, |_| {});
+    assert!(matches!(store.get(b"a"), Err(Error::NotFound { .. })), "{:?}", store.stat(b"a"));
+    check_and_rebuild(store, dir.path());
+}
+
 /// An object was replaced, and a part of the new one was cleared. The new one was lost, the old one came back, and the part that the new one
 /// had there was cleared in it.
 #[test]
