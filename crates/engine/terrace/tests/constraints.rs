@@ -67,7 +67,7 @@ fn a_budget_holds_as_many_replicas_as_it_pays_for() {
     // Scrubbing does not spend more.
     let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
     store.sync().unwrap();
-    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert_eq!((scrubbed.bad, scrubbed.lost, scrubbed.away), (0, 0, 0));
     assert!(replicas(&store, "d/first.txt").1 <= 3 * bytes.len() as u64);
     assert!(store.get(b"d/first.txt").unwrap() == bytes);
 }

@@ -435,7 +435,7 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
     let store = Store::open(&dir.join("store")).unwrap();
     store.sync().unwrap();
     let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
-    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert_eq!((scrubbed.bad, scrubbed.lost, scrubbed.away), (0, 0, 0));
     assert_eq!(store.catalog().miscounted_frames().unwrap(), []);
     let mut objects = contents(&store, 0);
     objects.retain(|_, bytes| !bytes.is_empty());

@@ -62,7 +62,7 @@ fn all_good(store: &Store, objects: &[(Vec<u8>, Vec<u8>)]) {
         assert!(store.get(key).unwrap() == bytes, "{}", String::from_utf8_lossy(key));
     }
     let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
-    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert_eq!((scrubbed.bad, scrubbed.lost, scrubbed.away), (0, 0, 0));
 }
 
 #[test]

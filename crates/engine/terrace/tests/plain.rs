@@ -88,7 +88,7 @@ fn objects_are_ordinary_files_and_stay_so() {
     let store = Store::rebuild(&home).unwrap();
     assert!(store.catalog().dump().unwrap() == before);
     let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
-    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert_eq!((scrubbed.bad, scrubbed.lost, scrubbed.away), (0, 0, 0));
     // The files alone are enough.
     store.evict(b"", "ram").unwrap();
     assert!(objects(&store) == all && files(dir.path()) == all);

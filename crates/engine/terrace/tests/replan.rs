@@ -77,7 +77,7 @@ fn what_is_cold_is_encoded_more_densely_where_it_lies() {
         assert!(store.get(key.as_bytes()).unwrap() == bytes());
     }
     let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
-    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert_eq!((scrubbed.bad, scrubbed.lost, scrubbed.away), (0, 0, 0));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_changed_rule_is_followed_by_what_it_touches() {
     let same = |location: &Location| format!("{location:?}");
     assert_eq!(same(&store.locate(b"other/a").unwrap()), same(&other), "no rule touches it");
     let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
-    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert_eq!((scrubbed.bad, scrubbed.lost, scrubbed.away), (0, 0, 0));
     assert!(replicas(&store, "few/a").iter().all(|tiers| tiers.len() == 1), "nothing is missing");
     for key in ["few/a", "few/asked", "many/a", "other/a"] {
         assert!(store.get(key.as_bytes()).unwrap() == bytes(), "{key}");

@@ -119,7 +119,7 @@ pub fn shared_frames(store: &Store) -> usize {
 pub fn check_and_rebuild(store: Store, dir: &Path) -> Store {
     store.sync().unwrap();
     let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
-    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert_eq!((scrubbed.bad, scrubbed.lost, scrubbed.away), (0, 0, 0));
     assert_eq!(store.catalog().miscounted_frames().unwrap(), []);
     store.close().unwrap();
     let home = dir.join("store");
