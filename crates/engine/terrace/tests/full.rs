@@ -103,6 +103,34 @@ fn a_full_file_system_is_told_of_and_left_alone() {
     becomes_ok(&store, "small");
 }
 
+/// A replica that was pending on a disk became one in memory where the disk was read-only, and counted for a durable write. It stayed
+/// there when the disk could be written to again.
+#[test]
+fn a_replica_in_memory_is_none_of_a_durable_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(small) = Small::mount(&dir.path().join("small"), "size=20m") else { return };
+    let tiers = [
+        tier(dir.path(), "ram", &["ram"], "persistent = false"),
+        tier(dir.path(), "small", &["small/t"], ""),
+        tier(dir.path(), "big", &["big"], ""),
+    ];
+    let store = store_of(dir.path(), &tiers);
+    small.remount("ro");
+    let durable = PutOptions { ack: Some(Ack::Durable), replicas: Some(2), ..PutOptions::default() };
+    store.put_bytes(b"k", &noise(1_500_000, 3), &durable).unwrap_err();
+    let holders = || -> Vec<Vec<String>> {
+        let extents = store.locate(b"k").unwrap().extents.into_iter();
+        extents.map(|extent| extent.replicas.into_iter().map(|replica| replica.tier).collect()).collect()
+    };
+    assert!(store.status().unwrap().owed > 0 && !holders().concat().contains(&"ram".to_owned()), "{:?}", holders());
+    small.remount("rw");
+    becomes_ok(&store, "small");
+    store.sync().unwrap();
+    for replicas in holders() {
+        assert!(replicas.contains(&"small".to_owned()) && replicas.contains(&"big".to_owned()), "{replicas:?}");
+    }
+}
+
 /// `sync` said that a tier was slow or away, and `health` to wait.
 #[test]
 fn a_read_only_file_system_is_named_as_the_reason() {

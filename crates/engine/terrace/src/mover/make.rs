@@ -255,8 +255,9 @@ impl Mover {
             return Ok(None);
         };
         let persistent = |target| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
-        if owed.then_drop.is_some_and(persistent) && !persistent(target) {
-            // A move must not make a persistent replica volatile. It stays where it is until there is room.
+        // A move must not make a persistent replica volatile, and one that is pending on a disk must not become one in memory: a durable
+        // write has counted it. It waits until there is room.
+        if !persistent(target) && (persistent(task.target) || owed.then_drop.is_some_and(persistent)) {
             return Ok(None);
         }
         Ok(Some(owe_instead(&owed.key, *task, target, owed.raw_len, owed.then_drop).into()))
