@@ -133,16 +133,18 @@ impl Care {
                 continue;
             }
             let mut raw = vec![0; extent.raw_len as usize];
+            let read = self.reader.read_replica(device, object.id, extent, replica, 0, &mut raw);
+            if let Err(e) = &read {
+                device.failed(e);
+            }
+            if matches!(&read, Err(e) if is_out_of_reach(e)) {
+                away += 1;
+                continue;
+            }
             found.checked += 1;
-            match self.reader.read_replica(device, object.id, extent, replica, 0, &mut raw) {
+            match read {
                 Ok(()) => good += 1,
-                Err(e) if is_out_of_reach(&e) => {
-                    device.failed(&e);
-                    found.checked -= 1;
-                    away += 1;
-                }
                 Err(e) => {
-                    device.failed(&e);
                     let task = task_of(object.id, extent, replica);
                     if self.still_named(key, &task, extent)? {
                         found.bad += 1;

@@ -106,8 +106,12 @@ impl Tiers {
     /// Uses no targets that were taken out of a shared store since it was opened, and none of nodes that are away, and opens those that
     /// were added. Does nothing if it was called a moment ago.
     pub fn heed_nodes(&self, catalog: &Catalog) -> Result<()> {
+        // First, since each read comes here. The store of one machine takes no lock.
+        if !catalog.is_shared() {
+            return Ok(());
+        }
         // Another thread that holds the lock does the same.
-        let Some(heeded) = self.heeded.try_lock().filter(|_| catalog.is_shared()) else { return Ok(()) };
+        let Some(heeded) = self.heeded.try_lock() else { return Ok(()) };
         if heeded.at.is_some_and(|at| at.elapsed() < NODES_FRESH_TIME) {
             return Ok(());
         }
