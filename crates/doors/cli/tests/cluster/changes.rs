@@ -1,0 +1,74 @@
+//! Nodes and rules are changed while the store is in use.
+
+use std::fs;
+
+use terrace_testkit::{Random, wait_until};
+
+use crate::shared::{NODE_NAMES, Node, Shared, free_ports, told};
+
+/// A node with a target is added while others use the store, also by processes that have had it open for long.
+#[test]
+fn a_node_with_a_target_is_added() {
+    let Some(mut shared) = Shared::start("a node that is added") else { return };
+    let bytes = Random::new(8).bytes(300_000);
+    let stores = [0, 1].map(|at| terrace::Store::open(&shared.path(NODE_NAMES[at])).unwrap());
+    let port = free_ports()[0];
+    let address = format!("http://127.0.0.1:{port}/disk");
+    let add = |tier: &str| shared.run(1, &["node", "add", "d", "--tier", tier, "--target", &address]);
+    let unknown = add("tape");
+    let message = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(!unknown.status.success() && message.contains("no tier \"tape\""), "{message}");
+    told(&add("disk"));
+    let again = add("disk");
+    assert!(
+        !again.status.success() && String::from_utf8_lossy(&again.stderr).contains("a target of this store already")
+    );
+    // It is away until its node is there.
+    stores[0].put_bytes(b"before", &bytes, &terrace::PutOptions::default()).unwrap();
+    assert_eq!(shared.status_of(0, "d")["there"], false);
+    let text = fs::read_to_string(shared.path("a-targets.toml")).unwrap();
+    let ports = |text: &str| text.lines().next().unwrap().to_owned();
+    let text = text.replace(&ports(&text), &format!("listen = '127.0.0.1:{port}'"));
+    let text = text.replace(shared.path("a-disk").to_str().unwrap(), shared.path("d-disk").to_str().unwrap());
+    fs::write(shared.path("d-targets.toml"), text).unwrap();
+    let mut command = shared.command(0, &["node", "--no-listen", "--join", &shared.log, "--name", "d", "--targets"]);
+    command.arg(shared.path("d-targets.toml")).env("TERRACE_STORE", shared.path("d"));
+    let log = fs::File::options().append(true).open(shared.path("nodes.log")).unwrap();
+    shared.nodes.push(Some(Node(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap())));
+    wait_until("the new node serves its target", || {
+        let target = &shared.status_of(0, "d")["targets"][0];
+        target["incarnation"].as_u64() > Some(0) && target["doubtful"] == false
+    });
+    let file = shared.path("to-put");
+    fs::write(&file, &bytes).unwrap();
+    for key in ["on d", "also"] {
+        let mut put = shared.command(0, &["put", "--replicas", "1"]);
+        told(&put.env("TERRACE_STORE", shared.path("d")).arg(&file).arg(key).output().unwrap());
+    }
+    let located = told(&shared.run(1, &["locate", "on d", "--json"]));
+    assert!(located.contains("\"node\":\"d\""), "{located}");
+    for store in &stores {
+        assert!(store.get(b"on d").unwrap() == bytes && store.get(b"before").unwrap() == bytes);
+    }
+    drop(stores);
+    told(&shared.run(2, &["node", "remove", "d"]));
+    assert!(shared.get(1, "also") == bytes && shared.status_of(0, "d")["targets"] == serde_json::json!([]));
+}
+
+/// Rules are changed by any node, and by an editor.
+#[test]
+fn changed_rules_reach_all_nodes() {
+    let Some(shared) = Shared::start("rules of a shared store") else { return };
+    let rules = |at: usize| fs::read_to_string(shared.path(NODE_NAMES[at]).join("terrace.toml")).unwrap();
+    let edited = format!("{}\n[[rule]]\nprefix = 'three'\nreplicas = 3\n", rules(1));
+    fs::write(shared.path("b/terrace.toml"), edited).unwrap();
+    wait_until("all nodes have the rule", || (0..3).all(|at| rules(at).contains("three")));
+    assert!(shared.put(2, "three/a", b"some bytes"));
+    let located = told(&shared.run(0, &["locate", "three/a", "--json"]));
+    assert_eq!(located.matches("\"node\":").count(), 3, "{located}");
+    // More than rules is not taken from a file.
+    fs::write(shared.path("c/terrace.toml"), rules(2).replace("\"disk\"", "\"tape\"")).unwrap();
+    wait_until("the file is as before", || rules(2) == rules(0));
+    assert!(fs::read_to_string(shared.path("c/terrace.toml.unused")).unwrap().contains("tape"));
+    assert!(shared.put(2, "three/b", b"other bytes") && shared.get(1, "three/b") == b"other bytes");
+}
