@@ -70,5 +70,9 @@ fn changed_rules_reach_all_nodes() {
     fs::write(shared.path("c/terrace.toml"), rules(2).replace("\"disk\"", "\"tape\"")).unwrap();
     wait_until("the file is as before", || rules(2) == rules(0));
     assert!(fs::read_to_string(shared.path("c/terrace.toml.unused")).unwrap().contains("tape"));
+    // Nor is a file that is no text, which is kept as well.
+    fs::write(shared.path("c/terrace.toml"), [0xff; 9]).unwrap();
+    wait_until("the file is as before", || fs::read(shared.path("c/terrace.toml")).unwrap() == rules(0).as_bytes());
+    assert_eq!(fs::read(shared.path("c/terrace.toml.unused")).unwrap(), [0xff; 9]);
     assert!(shared.put(2, "three/b", b"other bytes") && shared.get(1, "three/b") == b"other bytes");
 }

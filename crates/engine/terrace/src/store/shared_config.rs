@@ -92,12 +92,11 @@ impl WrittenConfig {
     pub fn keep(&mut self, dir: &Path, catalog: &Catalog) -> Result<()> {
         let shared = SharedConfig::read(catalog)?.ok_or_else(|| lacks_config(dir))?;
         let file = dir.join("terrace.toml");
-        let found = fs::read_to_string(&file).ok();
+        // Bytes, since a file that is no text must not be lost either.
+        let found = fs::read(&file).ok();
         let is_new = self.last.as_ref().is_none_or(|(generation, _)| *generation != shared.generation);
-        let is_edited = found.as_ref().is_some_and(|found| match &self.last {
-            Some((_, last)) => found != last && found != shared.text(),
-            None => found != shared.text(),
-        });
+        let is_other = |text: &str| found.as_ref().is_some_and(|found| found != text.as_bytes());
+        let is_edited = is_other(shared.text()) && self.last.as_ref().is_none_or(|(_, last)| is_other(last));
         if !is_new && found.is_some() && !is_edited {
             return Ok(());
         }
@@ -121,7 +120,9 @@ impl WrittenConfig {
 }
 
 /// Returns the shared configuration with the rules of a text.
-fn take_rules(text: &str, shared: &SharedConfig) -> Result<Config> {
+fn take_rules(text: &[u8], shared: &SharedConfig) -> Result<Config> {
+    let text =
+        str::from_utf8(text).map_err(|e| Error::Config(format!("terrace.toml: it is no text in UTF-8 ({e})")))?;
     let (edited, mut config) = (Config::parse(text, "terrace.toml")?, shared.parse()?);
     let rules = edited.rules.clone();
     let others = Config { rules: config.rules.clone(), ..edited };
