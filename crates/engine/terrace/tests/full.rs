@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::{store_of, tier};
-use terrace::report::{FindingCode, TierState};
+use terrace::report::{FindingCode, ReplicaState, TierState};
 use terrace::{Ack, Config, PutOptions, Store};
 use terrace_testkit::noise;
 
@@ -129,6 +129,46 @@ fn a_replica_in_memory_is_none_of_a_durable_write() {
     for replicas in holders() {
         assert!(replicas.contains(&"small".to_owned()) && replicas.contains(&"big".to_owned()), "{replicas:?}");
     }
+}
+
+/// Memory was at its watermark and another program had filled the disks, so eviction dropped replicas in memory, and nothing was
+/// pending instead: `sync` said that all is well, and the objects had one replica.
+#[test]
+fn a_replica_that_is_dropped_for_want_of_room_becomes_pending() {
+    let dir = tempfile::tempdir().unwrap();
+    let mount = |name: &str| Small::mount(&dir.path().join(name), "size=16m");
+    let (Some(a), Some(b)) = (mount("a"), mount("b")) else { return };
+    let memory = tier(dir.path(), "ram", &["ram"], "persistent = false\ncapacity = '6MiB'");
+    let disk = tier(dir.path(), "disk", &["a/t", "b/t"], "");
+    let store = store_of(dir.path(), &[memory, disk]);
+    let keys = [b"0", b"1", b"2", b"3"];
+    for key in keys {
+        store.put_bytes(key, &noise(1_000_000, key[0].into()), &PutOptions::default()).unwrap();
+    }
+    store.sync().unwrap();
+    let count = |key: &[u8; 1]| {
+        let extents = store.locate(key).unwrap().extents;
+        extents[0].replicas.iter().filter(|replica| replica.state == ReplicaState::Present).count()
+    };
+    assert!(keys.iter().all(|key| count(key) == 2));
+
+    let fill = |small: &Small| fs::write(small.0.join("others"), vec![1; 16 << 20]).unwrap_err();
+    [&a, &b].into_iter().for_each(|small| drop(fill(small)));
+    let placed = PutOptions { ack: Some(Ack::Placed), replicas: Some(1), ..PutOptions::default() };
+    // The last of these finds no room at all.
+    let crowd = |n: u8| store.put_bytes(&[b'x', n], &noise(1_000_000, n.into()), &placed).is_ok();
+    let crowded = (0..10).filter(|n| crowd(*n)).count();
+    assert!(crowded > 1, "memory has no room for others");
+    let thinned = keys.iter().filter(|key| count(key) == 1).count();
+    assert!(thinned > 0, "memory makes room");
+    let error = store.sync().unwrap_err();
+    assert!(matches!(error, terrace::Error::StillOwed { .. }), "{error}");
+    assert!(store.status().unwrap().owed >= (thinned + crowded) as u64);
+
+    [&a, &b].into_iter().for_each(|small| fs::remove_file(small.0.join("others")).unwrap());
+    becomes_ok(&store, "disk");
+    store.sync().unwrap();
+    assert!(keys.iter().all(|key| count(key) == 2), "the pending replicas are made");
 }
 
 /// `sync` said that a tier was slow or away, and `health` to wait.

@@ -51,6 +51,10 @@ struct Done {
     slow: u64,
     /// The number of stored objects with pending replicas. After the first, the command waits for no further object's replicas.
     late: u64,
+    /// The number of those whose acknowledgement waits for these replicas.
+    unmet: u64,
+    /// The number of objects that are durable when the command returns.
+    durable: u64,
 }
 
 pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
@@ -61,15 +65,15 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
     } else {
         put_files(store, put, show, &mut done)?;
     }
-    if matches!(put.ack, Some(Ack::Durable)) && !put.dry_run && done.written > 0 && !store.is_shared() {
+    if done.durable > 0 && !store.is_shared() {
         // Once for all objects: each of them is durable, but `health` would not know. Nodes that share a store note it by themselves.
         store.mark_placed()?;
     }
-    let (late, in_time) = (done.late, done.late == 0 || put.ack.is_none());
+    let (late, in_time) = (done.late, done.unmet == 0);
     let good = done.report(put.dry_run, show)?;
     if late > 0 {
         let owed = store.status()?.owed;
-        let missed = if in_time { "" } else { ", but not yet as `--ack` asks" };
+        let missed = if in_time { "" } else { ", but not yet as its acknowledgement asks" };
         let say = if in_time { note } else { complain };
         say(&format!(
             "{} stored{missed}; {} {} pending; `terrace status` shows which tier is full, slow or away, `terrace sync` makes them",
@@ -84,8 +88,19 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
 impl Done {
     /// Adds what another thread has done.
     fn add(&mut self, other: Done) {
-        let Done { written, unchanged, failed, bytes, would_write, fewer, over_budget: (objects, times), slow, late } =
-            other;
+        let Done {
+            over_budget: (objects, times),
+            written,
+            unchanged,
+            failed,
+            bytes,
+            would_write,
+            fewer,
+            slow,
+            late,
+            unmet,
+            durable,
+        } = other;
         self.written += written;
         self.unchanged += unchanged;
         self.failed += failed;
@@ -95,12 +110,15 @@ impl Done {
         self.over_budget = (self.over_budget.0 + objects, self.over_budget.1.max(times));
         self.slow += slow;
         self.late += late;
+        self.unmet += unmet;
+        self.durable += durable;
     }
 
     fn add_written(&mut self, receipt: &Receipt) {
         self.written += 1;
         self.bytes += receipt.bytes;
         self.slow += u64::from(receipt.is_slow);
+        self.durable += u64::from(receipt.durable);
         // The mover may have given some up, because the budget does not pay for them.
         let have = if receipt.owed == 0 { receipt.have.min(receipt.want) } else { receipt.want };
         if have < receipt.asked {
@@ -128,7 +146,7 @@ impl Done {
     }
 
     fn report(self, dry_run: bool, show: Show) -> Result<bool> {
-        let Done { written, unchanged, failed, bytes, would_write, fewer, over_budget, slow, late } = self;
+        let Done { written, unchanged, failed, bytes, would_write, fewer, over_budget, slow, late, .. } = self;
         if dry_run {
             for key in &would_write {
                 show.line(&format!("would write {}", name(key)))?;
@@ -146,7 +164,7 @@ impl Done {
             let replicas = count(have.into(), "replica");
             let least = if have < possible { "at least " } else { "" };
             let why = match (have < possible, memory_left_out) {
-                (true, _) => "the budget pays for no more",
+                (true, _) => "the budget pays for no more, or memory has no room",
                 (false, true) => "they have to be persistent, and the other tiers are in memory",
                 (false, false) => "there are no more failure domains",
             };
@@ -191,6 +209,7 @@ fn write(
         }
         Err(late @ terrace::Error::StillOwed { .. }) => {
             done.written += 1;
+            done.unmet += 1;
             done.bytes += store.stat(key)?.length;
             Err(late)
         }
@@ -254,7 +273,7 @@ fn put_items(store: &Store, put: &Put, items: &[Item], threads: usize, bar: &Pro
             {
                 bar.set_message(name(&item.key));
                 let stops = match put_file(store, put, item, bar, &mut own) {
-                    Ok(()) => own.late > 0 && put.ack.is_some(),
+                    Ok(()) => own.unmet > 0,
                     Err(e) => {
                         own.add_failed(&describe(&e), bar);
                         // After waiting for space in vain, do not wait again for each of the other objects.

@@ -249,6 +249,6 @@ fn what_is_stored_and_lacks_replicas_has_one_outcome() {
     let ran = place.run(["put", "big", "other", "--ack", "replicated"]);
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert_eq!(ran.err.matches("terrace: ").count(), 1, "{}", ran.err);
-    assert!(ran.err.contains("it is stored, but not yet as `--ack` asks"), "{}", ran.err);
+    assert!(ran.err.contains("it is stored, but not yet as its acknowledgement asks"), "{}", ran.err);
     assert_eq!(place.run(["put", "big", "third", "--ack", "placed"]).code, 0);
 }

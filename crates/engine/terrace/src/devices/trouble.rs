@@ -9,33 +9,45 @@ use crate::report::TierState;
 /// A target that failed is not used for this long.
 const RETRY_TARGET_AFTER: Duration = Duration::from_secs(2);
 
+/// A failure that comes back within this time is no news. A full disk fails, is tried again because another program has freed some
+/// bytes, and fails again, many times a second.
+const OLD_NEWS_TIME: Duration = Duration::from_secs(30);
+
 /// The last failure of a target, until an operation succeeds.
 #[derive(Default)]
-pub struct Trouble(Mutex<Option<(Instant, TierState)>>);
+pub struct Trouble(Mutex<Failures>);
+
+#[derive(Default)]
+struct Failures {
+    last: Option<(Instant, TierState)>,
+    /// The last one that was news.
+    told: Option<(Instant, TierState)>,
+}
 
 impl Trouble {
     /// Returns the assumed state. Some time after a failure, a target counts as usable again.
     pub fn state(&self) -> TierState {
-        match &*self.0.lock() {
-            Some((since, state)) if since.elapsed() < RETRY_TARGET_AFTER => *state,
+        match self.0.lock().last {
+            Some((since, state)) if since.elapsed() < RETRY_TARGET_AFTER => state,
             _ => TierState::Ok,
         }
     }
 
-    /// Notes a failure. Returns whether the target did not have this trouble before.
+    /// Notes a failure. Returns whether it is news: the target did not have this trouble before, or long ago.
     pub fn begins(&self, state: TierState) -> bool {
-        let before = self.0.lock().replace((Instant::now(), state));
-        before.is_none_or(|(_, known)| known != state)
+        let Failures { last, told } = &mut *self.0.lock();
+        let before = last.replace((Instant::now(), state));
+        let is_old = told.is_some_and(|(at, known)| known == state && at.elapsed() < OLD_NEWS_TIME);
+        let is_news = before.is_none_or(|(_, known)| known != state) && !is_old;
+        if is_news {
+            *told = *last;
+        }
+        is_news
     }
 
     /// Notes a success, which ends a trouble for which `over` returns true. Returns whether there was one.
     pub fn ends(&self, over: impl Fn(TierState) -> bool) -> bool {
-        let mut last = self.0.lock();
-        let ends = last.is_some_and(|(_, state)| over(state));
-        if ends {
-            *last = None;
-        }
-        ends
+        self.0.lock().last.take_if(|(_, state)| over(*state)).is_some()
     }
 }
 
@@ -53,6 +65,7 @@ mod tests {
         assert!(!trouble.ends(|state| state == TierState::Away));
         assert!(trouble.ends(|_| true) && !trouble.ends(|_| true));
         assert_eq!(trouble.state(), TierState::Ok);
-        assert!(trouble.begins(TierState::Full));
+        assert!(!trouble.begins(TierState::Full), "that was told a moment ago");
+        assert_eq!(trouble.state(), TierState::Full);
     }
 }

@@ -31,8 +31,8 @@ impl Mover {
     /// Takes replicas off each target that is above its high watermark, the coldest first. A replica is dropped if its
     /// object has more replicas than it wants, and one of them is on a lower persistent tier. Otherwise it becomes pending
     /// on a lower tier in another failure domain, and is dropped once that replica exists. If no such tier has room, it is
-    /// still dropped if it has a persistent copy on a lower tier: fewer replicas are better than a full tier that takes no
-    /// writes.
+    /// still dropped if it has a persistent copy on a lower tier, and stays pending on one that may have room later: fewer
+    /// replicas are better than a full tier that takes no writes.
     pub fn evict(&self) -> Result<()> {
         let last = self.tiers.tiers.len() - 1;
         for device in self.tiers.devices.iter().filter(|device| device.tier < last && self.is_own(device)) {
@@ -65,6 +65,9 @@ impl Mover {
             if is_spare || !self.owe_below(device, &key, object.id, extent, replica, &mut edits)? {
                 if !is_spare && !self.has_copy_below(device, extent) {
                     continue;
+                }
+                if !is_spare {
+                    edits.extend(self.owe_for_later(device, &key, &object, extent)?);
                 }
                 edits.push(drop_replica(&key, object.id, extent, replica));
             }
@@ -151,6 +154,18 @@ impl Mover {
             edits.push(owe(key, Task { target, ..task_of(object, extent, replica) }, extent, Some(replica.target)));
         }
         Ok(place.is_some())
+    }
+
+    /// Returns the edits that make as many replicas pending on lower tiers without room as an extent lacks once its replica on this
+    /// target is dropped. Fewer where the rule allows no other failure domain.
+    fn owe_for_later(&self, device: &Device, key: &[u8], object: &Object, extent: &Extent) -> Result<Vec<Edit>> {
+        let task = extent.task(object.id, device.id);
+        let stay = extent.replicas.iter().map(|replica| replica.target).filter(|target| *target != device.id);
+        let others: Vec<TargetId> = stay.chain(self.catalog.owed_to(&task)?).collect();
+        let missing = usize::from(self.wanted(object.want, object.id, extent)).saturating_sub(others.len());
+        let lower = device.tier + 1..self.tiers.tiers.len();
+        let targets = self.placer_for(object.id, key).for_later(lower, missing, &others);
+        Ok(targets.into_iter().map(|target| owe(key, Task { target, ..task }, extent, None)).collect())
     }
 
     /// Returns whether a target works and has room for an extent.

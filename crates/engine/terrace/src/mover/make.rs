@@ -227,7 +227,7 @@ impl Mover {
     }
 
     /// Makes a replica pending on a lower tier instead, because it would be evicted as soon as it was made. If its object
-    /// has enough replicas, or no lower tier has room, its task is deleted.
+    /// has enough replicas, or its rule allows no other failure domain, its task is deleted.
     fn owe_below_instead(&self, task: &Task, owed: &Owed, extent: &Extent, device: &Device) -> Result<Vec<Edit>> {
         let forgive = Edit::Forgive { task: *task };
         let wanted = self.catalog.object(&owed.key)?.map_or(0, |object| object.want);
@@ -238,8 +238,9 @@ impl Mover {
         let chosen: Vec<TargetId> =
             extent.replicas.iter().map(|r| r.target).chain(self.catalog.owed_to(task)?).collect();
         let placer = self.placer_for(task.object, &owed.key);
-        let lower = placer.allowed(device.tier + 1..self.tiers.tiers.len());
-        let Some(target) = placer.place_on(lower, extent, &chosen, true) else {
+        let lower = device.tier + 1..self.tiers.tiers.len();
+        let target = placer.place_on(placer.allowed(lower.clone()), extent, &chosen, true);
+        let Some(target) = target.or_else(|| placer.for_later(lower, 1, &chosen).first().copied()) else {
             return Ok(vec![forgive]);
         };
         Ok(owe_instead(&owed.key, *task, target, owed.raw_len, None).into())

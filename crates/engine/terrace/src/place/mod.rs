@@ -174,12 +174,12 @@ impl<'a> Placer<'a> {
         if self.wanted.budget.is_some() { planned.clamp(1, wanted) } else { wanted }
     }
 
-    /// Returns targets for replicas that no target takes now. They become pending there.
-    pub fn for_later(&self, missing: usize, beside: &[TargetId]) -> Vec<TargetId> {
+    /// Returns targets on these tiers for replicas that no target takes now. They become pending there.
+    pub fn for_later(&self, tiers: impl Iterator<Item = usize>, missing: usize, beside: &[TargetId]) -> Vec<TargetId> {
         let levels = &self.planning.tiers.tiers;
         let all_persistent = self.wanted.is_all_persistent();
         let fits = |level: &usize| !all_persistent || levels.get(*level).is_some_and(|tier| tier.persistent);
-        let allowed = self.allowed((0..levels.len()).filter(fits));
+        let allowed = self.allowed(tiers.filter(fits));
         self.planning.tiers.for_later(beside, missing, allowed, self.wanted.volatile)
     }
 

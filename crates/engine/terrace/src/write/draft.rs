@@ -199,7 +199,8 @@ impl<'a> Draft<'a> {
             plans = self.placer.place_more(&extent, missing, &taken);
             if plans.is_empty() {
                 // A replica that no target takes now becomes pending on one that may take it later.
-                owed.extend(self.placer.for_later(missing, &taken));
+                let all = 0..self.writer.planning.tiers.tiers.len();
+                owed.extend(self.placer.for_later(all, missing, &taken));
                 break;
             }
         }
