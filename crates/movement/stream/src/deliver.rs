@@ -7,6 +7,7 @@ use rustix_futex_sync::Mutex;
 use terrace_pipeline::Sink;
 
 use crate::control::Control;
+use crate::deal::Deal;
 use crate::destinations::{Destination, End, Outcome};
 use crate::entry::{Entry, Position};
 use crate::ledger::{Ledger, Mark};
@@ -26,9 +27,14 @@ pub struct Deliver {
     pub sources: Vec<String>,
     /// Control and progress counters shared with other threads.
     pub control: Arc<Control>,
+    /// Which destinations this process delivers to, if several nodes run the stream.
+    pub deal: Option<Arc<Deal>>,
     /// Names that were checked against the ledger since their last failure.
-    pub begun: Mutex<HashSet<Name>>,
+    pub begun: Arc<Begun>,
 }
+
+/// Names of destinations that were checked against the ledger.
+pub type Begun = Mutex<HashSet<Name>>;
 
 impl Deliver {
     /// Checks that the destination's state agrees with its mark. A destination without a mark appends behind the bytes that exist
@@ -146,8 +152,16 @@ impl Deliver {
     }
 
     fn recheck_after_error<T>(&self, name: &Name, outcome: Outcome<T>) -> Outcome<T> {
+        let outcome = outcome.map_err(|failure| match failure {
+            // Another node delivers to it now. The log hands out nothing for it until this process has it again.
+            Failure::Fatal(error @ Error::TakenOver(_)) => Failure::Later(error.to_string()),
+            failure => failure,
+        });
         if outcome.is_err() {
             self.begun.lock().remove(name);
+            if let Some(deal) = &self.deal {
+                deal.note(name, true);
+            }
         }
         outcome
     }
@@ -170,7 +184,7 @@ impl Sink<Entry> for Deliver {
             Some(mark) => {
                 let before = self.ledger.mark(name)?.map_or(0, |before| before.requests);
                 self.control.add_requests_done(mark.requests.saturating_sub(before));
-                self.ledger.commit(name, mark)?;
+                self.recheck_after_error(name, self.ledger.commit(name, mark).map_err(Failure::Fatal))?;
             }
             // A file has no mark of its own, unless its destination was parked before.
             None => self.ledger.unpark(name)?,
@@ -181,7 +195,8 @@ impl Sink<Entry> for Deliver {
     }
 
     fn wanted_again(&self) -> Result<Vec<Name>, Error> {
-        let wanted = self.control.take_wanted_again();
+        let mut wanted = self.control.take_wanted_again();
+        wanted.retain(|name| self.deal.as_ref().is_none_or(|deal| deal.has(name)));
         for name in &wanted {
             self.ledger.unpark(name)?;
             self.control.set_parked(name, false);
@@ -193,6 +208,10 @@ impl Sink<Entry> for Deliver {
         tracing::error!(destination = %String::from_utf8_lossy(name), reason, "a destination is parked");
         let mark = self.ledger.mark(name)?.unwrap_or_default();
         self.control.set_parked(name, true);
-        self.ledger.commit(name, Mark { parked: Some(reason.into()), ..mark })
+        match self.ledger.commit(name, Mark { parked: Some(reason.into()), ..mark }) {
+            // It failed, and was given up to another node, which tries again.
+            Err(Error::TakenOver(_)) => Ok(()),
+            parked => parked,
+        }
     }
 }

@@ -81,6 +81,26 @@ pub enum Error {
     /// Another process runs the stream.
     #[error("stream {0:?} is run by another process; end that one, or give this stream another name")]
     Running(String),
+    /// Another node runs the stream, and delivers to another place.
+    #[error(
+        "node {node} delivers stream {stream:?} to {place:?}; deliver to the same place, or give this stream another name"
+    )]
+    OtherPlace {
+        /// The stream.
+        stream: String,
+        /// The node.
+        node: String,
+        /// Where it delivers to.
+        place: String,
+    },
+    /// Another node has taken over.
+    #[error("another node has taken over stream {0:?}, because this process did not answer for a while; run it again")]
+    TakenOver(String),
+    /// A directory or another source for a stream that several nodes run.
+    #[error(
+        "only the log of a stream is delivered by several nodes; run its other sources alone, or give them a stream of their own"
+    )]
+    LogOnly,
     /// A stored record of a stream does not decode.
     #[error("{what} is damaged: {reason}")]
     Damaged {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use rustix_futex_sync::Mutex;
 use terrace::{Attributes, Batch, Store};
 
-use crate::claim::Claim;
 use crate::entry::Position;
 use crate::request::{Name, escape, unescape};
+use crate::right::Right;
 use crate::{Error, Result};
 
 /// The progress of a destination. It is committed only after the delivered bytes are durable.
@@ -80,29 +80,44 @@ impl Mark {
     }
 }
 
-/// The marks of a stream's destinations. Only one process writes them.
+/// The marks of a stream's destinations. Only one process writes each.
 pub struct Ledger {
     store: Store,
     folder: Vec<u8>,
-    /// Expected by each commit to hold still.
-    claim: Option<Claim>,
+    /// Each commit expects that this process still has it.
+    right: Right,
     /// The marks as this process last read or wrote them. A leaf: the store is not called under it.
     known: Mutex<HashMap<Name, Option<Mark>>>,
 }
 
 impl Ledger {
     /// Creates a ledger whose records lie below `folder`.
-    pub(crate) fn new(store: &Store, folder: Vec<u8>, claim: Option<Claim>) -> Ledger {
-        Ledger { store: store.clone(), folder, claim, known: Mutex::default() }
+    pub(crate) fn new(store: &Store, folder: Vec<u8>, right: Right) -> Ledger {
+        Ledger { store: store.clone(), folder, right, known: Mutex::default() }
     }
 
-    /// Begins a batch that is committed only as long as this process may change the stream's progress.
-    pub(crate) fn batch(&self) -> Batch<'_> {
+    /// Begins a batch that is committed only as long as this process may change the progress of a destination, or of the log if none is
+    /// named.
+    ///
+    /// # Errors
+    /// [`Error::TakenOver`] if it may not any more.
+    pub(crate) fn batch(&self, destination: Option<&[u8]>) -> Result<Batch<'_>> {
         let mut batch = self.store.batch();
-        if let Some(claim) = &self.claim {
-            claim.guard(&mut batch);
-        }
-        batch
+        self.right.guard(&mut batch, destination)?;
+        Ok(batch)
+    }
+
+    /// Commits a batch of [`Ledger::batch`].
+    ///
+    /// # Errors
+    /// [`Error::TakenOver`] if another node has what the batch is about.
+    pub(crate) fn commit_batch(&self, batch: Batch<'_>) -> Result<()> {
+        self.right.check(batch.commit().map(drop))
+    }
+
+    /// Forgets what is known of these destinations, because other processes may have changed it.
+    pub(crate) fn reread(&self, is_one: &dyn Fn(&[u8]) -> bool) {
+        self.known.lock().retain(|destination, _| !is_one(destination));
     }
 
     fn key(&self, destination: &[u8]) -> Vec<u8> {
@@ -136,12 +151,12 @@ impl Ledger {
     pub fn commit(&self, destination: &Name, mark: Mark) -> Result<()> {
         let key = self.key(destination);
         let is_new = self.mark(destination)?.is_none();
-        let mut batch = self.batch();
+        let mut batch = self.batch(Some(destination))?;
         match is_new {
             true => drop(batch.make(&key, 0, mark.attributes())?),
             false => batch.set_attributes(&key, mark.attributes()),
         }
-        batch.commit()?;
+        self.commit_batch(batch)?;
         self.known.lock().insert(destination.clone(), Some(mark));
         Ok(())
     }
@@ -161,9 +176,9 @@ impl Ledger {
             return Ok(());
         }
         let key = self.key(destination);
-        let mut batch = self.batch();
+        let mut batch = self.batch(Some(destination))?;
         batch.remove(&key);
-        batch.commit()?;
+        self.commit_batch(batch)?;
         self.known.lock().insert(destination.clone(), None);
         Ok(())
     }

@@ -29,6 +29,7 @@
 
 mod claim;
 mod control;
+mod deal;
 mod deliver;
 pub mod destinations;
 mod entry;
@@ -41,6 +42,7 @@ mod owners;
 mod parked;
 mod places;
 mod request;
+mod right;
 mod run;
 mod runs;
 mod seen;

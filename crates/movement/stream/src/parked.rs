@@ -3,17 +3,19 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 
-use terrace::replace;
+use terrace::{Attributes, replace};
 
 use crate::entry::Position;
 use crate::ledger::Mark;
 use crate::log::LOG_SOURCE_NAME;
-use crate::request::Name;
+use crate::request::{Name, escape, unescape};
 use crate::stream::Stream;
 use crate::{Error, Result};
 
 /// The suffix of the file in which other processes ask the running process to retry destinations.
 const RETRY_REQUESTS_SUFFIX: &str = ".again";
+/// The folder of the same requests where several nodes share the store.
+const RETRY_FOLDER: &str = "/again";
 
 /// The requests that were dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,9 +32,21 @@ impl Stream {
     pub fn retry(&self, destinations: &[Name]) -> Result<bool> {
         match self.lock() {
             Ok(exclusive) => {
-                let ledger = self.ledger_of(&exclusive);
+                let ledger = self.ledger_of(&exclusive.right);
                 destinations.iter().try_for_each(|destination| ledger.unpark(destination))?;
                 Ok(false)
+            }
+            Err(Error::Running(_)) if self.store().is_shared() => {
+                for destination in destinations {
+                    let mut batch = self.store().batch();
+                    batch.replace(
+                        &[&self.retry_folder(), b"/".as_slice(), &escape(destination)].concat(),
+                        0,
+                        Attributes::now(),
+                    )?;
+                    batch.commit()?;
+                }
+                Ok(true)
             }
             Err(Error::Running(_)) => {
                 let path = self.path(RETRY_REQUESTS_SUFFIX);
@@ -47,8 +61,29 @@ impl Stream {
         }
     }
 
-    /// Takes the retries that other processes have requested.
-    pub(crate) fn take_retry_requests(&self) -> Vec<Name> {
+    /// The key below which processes of other nodes request retries.
+    fn retry_folder(&self) -> Vec<u8> {
+        self.key(RETRY_FOLDER)
+    }
+
+    /// Takes those of the retries that other processes have requested that `has` says are this process's.
+    pub(crate) fn take_retry_requests(&self, has: &dyn Fn(&Name) -> bool) -> Result<Vec<Name>> {
+        if !self.store().is_shared() {
+            return Ok(self.take_local_requests());
+        }
+        let folder = self.retry_folder();
+        let mut taken = Vec::new();
+        for (key, _) in self.store().list(&folder, None, usize::MAX)? {
+            let name: Name = unescape(key.get(folder.len() + 1..).unwrap_or_default()).into();
+            if has(&name) {
+                self.store().remove(&key)?;
+                taken.push(name);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn take_local_requests(&self) -> Vec<Name> {
         let path = self.path(RETRY_REQUESTS_SUFFIX);
         let wishes = load(&path);
         if !wishes.is_empty() {
@@ -64,7 +99,7 @@ impl Stream {
     /// [`Error::Running`] where a process runs the stream.
     pub fn drop_waiting(&self, destinations: &[Name]) -> Result<BTreeMap<Name, Dropped>> {
         let exclusive = self.lock()?;
-        let ledger = self.ledger_of(&exclusive);
+        let ledger = self.ledger_of(&exclusive.right);
         let mut dropped: BTreeMap<Name, Dropped> =
             destinations.iter().map(|name| (name.clone(), Dropped::default())).collect();
         let mut last: BTreeMap<Name, Position> = BTreeMap::new();
@@ -100,7 +135,7 @@ impl Stream {
     /// [`Error::Running`] where a process runs the stream.
     pub fn forget(&self, destinations: &[Name]) -> Result<()> {
         let exclusive = self.lock()?;
-        let ledger = self.ledger_of(&exclusive);
+        let ledger = self.ledger_of(&exclusive.right);
         for destination in destinations {
             let mark = ledger.mark(destination)?.unwrap_or_default();
             ledger.set(destination, Mark { watermark: None, cut: None, parked: None, ..mark })?;

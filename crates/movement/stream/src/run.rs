@@ -6,18 +6,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix_futex_sync::Mutex;
 use terrace_pipeline::{DestinationOf, Ended, Pulled, Settings, Source};
 
-use crate::claim::Exclusive;
 use crate::control::Control;
-use crate::deliver::Deliver;
+use crate::deal::{Deal, Delivery};
+use crate::deliver::{Begun, Deliver};
 use crate::destinations::Destination;
 use crate::entry::Entry;
 use crate::ledger::Ledger;
 use crate::log::{LOG_SOURCE_NAME, LogSource};
 use crate::owners::{Claims, Owners};
 use crate::places::Places;
+use crate::request::Name;
+use crate::right::{Exclusive, Right};
 use crate::seen::Seen;
 use crate::sources::{Directory, Tail, Watch};
 use crate::stream::Stream;
@@ -29,7 +30,7 @@ const ATTENTION_INTERVAL: Duration = Duration::from_secs(1);
 /// A source of a stream other than its log.
 pub type AnySource = Box<dyn Source<Move = Entry, Error = Error> + Send>;
 
-/// A stream that this process runs exclusively.
+/// A stream that this process runs, alone or as one of several nodes.
 pub struct Running {
     stream: Stream,
     ledger: Arc<Ledger>,
@@ -39,8 +40,10 @@ pub struct Running {
     names: Vec<String>,
     sources: Vec<AnyRunningSource>,
     places: Places,
+    begun: Arc<Begun>,
+    deal: Option<Arc<Deal>>,
     /// Dropped last.
-    _exclusive: Exclusive,
+    _exclusive: Option<Exclusive>,
 }
 
 enum AnyRunningSource {
@@ -55,7 +58,26 @@ impl Stream {
     /// # Errors
     /// [`Error::Running`] if another process runs it.
     pub fn run(&self, to: Arc<dyn Destination>, control: &Arc<Control>) -> Result<Running> {
-        Running::new(self, to, control, self.lock()?)
+        let exclusive = self.lock()?;
+        let right = exclusive.right.clone();
+        Running::new(self, to, control, &right, Some(exclusive))
+    }
+
+    /// Like [`Stream::run`], beside other nodes that do the same: each delivers the log's requests to a part of the destinations. `place` says
+    /// in words where `to` is, and must be the same on all nodes. In a store of one machine this is [`Stream::run`].
+    ///
+    /// # Errors
+    /// [`Error::Running`] if a process of this node runs the stream, or one of another node runs it alone; [`Error::OtherPlace`].
+    pub fn run_beside_others(
+        &self,
+        to: Arc<dyn Destination>,
+        place: String,
+        control: &Arc<Control>,
+    ) -> Result<Running> {
+        match self.store().node()? {
+            Some(node) => Running::new(self, to, control, &Right::Dealt(self.join(node, place)?), None),
+            None => self.run(to, control),
+        }
     }
 }
 
@@ -64,17 +86,20 @@ impl Running {
         stream: &Stream,
         to: Arc<dyn Destination>,
         control: &Arc<Control>,
-        exclusive: Exclusive,
+        right: &Right,
+        exclusive: Option<Exclusive>,
     ) -> Result<Running> {
         let running = Running {
             places: Places { from: Vec::new(), to: to.root().map(Path::to_owned) },
             stream: stream.clone(),
-            ledger: Arc::new(stream.ledger_of(&exclusive)),
+            ledger: Arc::new(stream.ledger_of(right)),
             owners: Arc::new(stream.owners()),
             control: control.clone(),
             destination: to,
             names: Vec::new(),
             sources: Vec::new(),
+            begun: Arc::default(),
+            deal: if let Right::Dealt(deal) = right { Some(deal.clone()) } else { None },
             _exclusive: exclusive,
         };
         running.places.check_destination(stream.store())?;
@@ -92,7 +117,7 @@ impl Running {
     /// Adds the stream's log as a source.
     pub fn with_log(mut self) -> Running {
         let (log, ledger, control) = (self.stream.log.clone(), self.ledger.clone(), self.control.clone());
-        let source = LogSource::new(log, ledger, control, self.sources.len());
+        let source = LogSource::new(log, ledger, control, self.deal.clone(), self.sources.len());
         self.sources.push(AnyRunningSource::Log(Box::new(source)));
         self.names.push(LOG_SOURCE_NAME.into());
         self
@@ -103,6 +128,7 @@ impl Running {
     /// # Errors
     /// If the directory and the destination are the same, or one contains the other.
     pub fn with_directory(mut self, root: &Path, watch: &Watch) -> Result<Running> {
+        self.check_alone()?;
         let (store, number) = (self.stream.store(), self.sources.len());
         let root = &std::fs::canonicalize(root).map_err(Error::io(format!("opening {}", root.display())))?;
         self.places.check(root, store)?;
@@ -127,9 +153,14 @@ impl Running {
 
     /// Adds a source with a unique name. `make` receives the source's number and the destinations' progress.
     pub fn with(mut self, name: &str, make: impl FnOnce(usize, Arc<Ledger>) -> Result<AnySource>) -> Result<Running> {
+        self.check_alone()?;
         self.sources.push(AnyRunningSource::Other(make(self.sources.len(), self.ledger.clone())?));
         self.names.push(name.into());
         Ok(self)
+    }
+
+    fn check_alone(&self) -> Result<()> {
+        if self.deal.is_some() { Err(Error::LogOnly) } else { Ok(()) }
     }
 
     /// Runs until all sources have ended or [`Control`] stops the stream.
@@ -145,13 +176,22 @@ impl Running {
             ledger: self.ledger,
             sources: self.names,
             control: self.control.clone(),
-            begun: Mutex::default(),
+            deal: self.deal.clone(),
+            begun: self.begun.clone(),
         };
+        let dealt =
+            Dealt { sources: &self.sources, ledger: &deliver.ledger, begun: &self.begun, control: &self.control };
+        let attend = || {
+            let has = |destination: &Name| self.deal.as_ref().is_none_or(|deal| deal.has(destination));
+            self.stream.take_retry_requests(&has)?.into_iter().for_each(|name| self.control.retry(name));
+            self.deal.as_ref().map_or(Ok(()), |deal| deal.tend(&dealt))
+        };
+        attend()?;
         let (control, figures) = (&self.control, &self.control.figures);
         let (ended, ends) = channel::<()>();
         let (done, finished) = thread::scope(|scope| {
             let stream = &self.stream;
-            scope.spawn(move || serve_observers(control, stream, &ends));
+            scope.spawn(move || serve_observers(control, stream, &attend, &ends));
             let done = terrace_pipeline::run(&self.sources, &deliver, settings, figures);
             let finished = self.sources.iter().try_for_each(AnyRunningSource::finish_all);
             // Signal the end only now, so that the last saved figures include the final state.
@@ -166,13 +206,12 @@ impl Running {
     }
 }
 
-/// Saves the figures and takes other processes' requests, once a second and at the end.
-fn serve_observers(control: &Control, stream: &Stream, ends: &Receiver<()>) {
+/// Saves the figures once a second and at the end, and attends to other processes once a second.
+fn serve_observers(control: &Control, stream: &Stream, attend: &dyn Fn() -> Result<()>, ends: &Receiver<()>) {
     let path = &stream.seen_path();
     let mut before = (Seen::default(), Instant::now());
     let mut ended = false;
     loop {
-        stream.take_retry_requests().into_iter().for_each(|destination| control.retry(destination));
         let seen = Seen::of(control, &before);
         if let Err(error) = seen.save(path) {
             tracing::warn!(%error, "others do not see how the stream does");
@@ -180,8 +219,38 @@ fn serve_observers(control: &Control, stream: &Stream, ends: &Receiver<()>) {
         if ended {
             return;
         }
+        if let Err(error) = attend() {
+            tracing::warn!(%error, "requests of other processes were not served; this is tried again");
+        }
         before = (seen, Instant::now());
         ended = ends.recv_timeout(ATTENTION_INTERVAL) != Err(RecvTimeoutError::Timeout);
+    }
+}
+
+/// The delivery of the destinations that this process has, where several nodes run the stream.
+struct Dealt<'a> {
+    sources: &'a [AnyRunningSource],
+    ledger: &'a Ledger,
+    begun: &'a Begun,
+    control: &'a Control,
+}
+
+impl Delivery for Dealt<'_> {
+    fn is_idle(&self, is_one: &dyn Fn(&[u8]) -> bool) -> bool {
+        let is_idle = |source: &AnyRunningSource| match source {
+            AnyRunningSource::Log(log) => log.is_idle(is_one),
+            _ => true,
+        };
+        self.sources.iter().all(is_idle)
+    }
+
+    fn forget(&self, is_one: &dyn Fn(&[u8]) -> bool) {
+        self.ledger.reread(is_one);
+        self.begun.lock().retain(|name| !is_one(name));
+    }
+
+    fn retry(&self, failed: Vec<Name>) {
+        failed.into_iter().for_each(|name| self.control.retry(name));
     }
 }
 

@@ -9,12 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use terrace::{Ack, Locked, Store};
 
-use crate::claim::{Exclusive, runs_elsewhere};
+use crate::deal::Deal;
 use crate::ledger::{Ledger, Mark};
 use crate::log::{Accepted, LOG_SOURCE_NAME, Log, Page, Submitted};
 use crate::owners::Owners;
 use crate::places::Places;
 use crate::request::{Framed, Name, Origin, Request};
+use crate::right::{Exclusive, Right, runs_elsewhere};
 use crate::seen::Seen;
 use crate::sources::{Tally, all_tallies};
 use crate::{Error, Result};
@@ -154,12 +155,26 @@ impl Stream {
         self.locks.join(format!("{}{kind}", self.name))
     }
 
+    /// Returns a key below those of the stream.
+    pub(crate) fn key(&self, what: &str) -> Vec<u8> {
+        [self.folder.as_str(), what].concat().into_bytes()
+    }
+
     /// Takes the right to run the stream, or to change its progress.
     ///
     /// # Errors
     /// [`Error::Running`] if another process has it.
     pub(crate) fn lock(&self) -> Result<Exclusive> {
         Exclusive::take(&self.store, &self.folder, &self.name, self.lock_here()?)
+    }
+
+    /// Joins the processes of other nodes that deliver the stream to a place.
+    ///
+    /// # Errors
+    /// [`Error::Running`] if a process of this node runs the stream, or one of another node does alone.
+    pub(crate) fn join(&self, node: String, place: String) -> Result<Arc<Deal>> {
+        let lock = self.lock_here()?;
+        Ok(Arc::new(Deal::join(&self.store, &self.folder, &self.name, node, place, lock)?))
     }
 
     /// Locks the stream among the processes of this machine.
@@ -213,12 +228,12 @@ impl Stream {
 
     /// Returns the progress of its destinations.
     pub fn ledger(&self) -> Ledger {
-        Ledger::new(&self.store, format!("{}/to", self.folder).into_bytes(), None)
+        Ledger::new(&self.store, format!("{}/to", self.folder).into_bytes(), Right::Local)
     }
 
     /// Returns the progress of its destinations, for the holder of the right to change it.
-    pub(crate) fn ledger_of(&self, exclusive: &Exclusive) -> Ledger {
-        Ledger::new(&self.store, format!("{}/to", self.folder).into_bytes(), exclusive.claim.clone())
+    pub(crate) fn ledger_of(&self, right: &Right) -> Ledger {
+        Ledger::new(&self.store, format!("{}/to", self.folder).into_bytes(), right.clone())
     }
 
     pub(crate) fn owners(&self) -> Owners {

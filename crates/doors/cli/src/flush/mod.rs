@@ -123,8 +123,15 @@ pub fn flush(store: &Store, asked: &Flush, show: Show) -> Result<bool> {
     let ack = if asked.durable { Ack::Durable } else { Ack::Placed };
     let stream = Stream::open(store, &asked.stream, ack)?;
     let control = Arc::new(Control::default());
-    let mut running = stream.run(to, &control)?;
-    let stdin = sources.iter().any(|source| matches!(source, From::Stdin));
+    let is_stdin = |source: &From| matches!(source, From::Stdin);
+    let stdin = sources.iter().any(is_stdin);
+    let mut running = if sources.iter().all(is_stdin) {
+        // Several nodes may deliver what is in the log.
+        let place = to.root().map_or_else(|| asked.to.clone().unwrap_or_default(), |root| root.into());
+        stream.run_beside_others(to, place.to_string_lossy().into_owned(), &control)?
+    } else {
+        stream.run(to, &control)?
+    };
     let settings = asked.settings();
     let watch = Watch { settle: asked.settle.map(|time| time.0), tail: asked.tail, patience: settings.patience };
     if (asked.tail || asked.settle.is_some()) && directories.is_empty() {

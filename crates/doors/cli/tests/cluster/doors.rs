@@ -1,13 +1,17 @@
 //! Tiers of services, and streams.
 
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 use std::thread;
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use terrace::Ack;
 use terrace_stream::{Request, Stream};
 use terrace_testkit::{Random, Redis, wait_until};
 
+use crate::number;
 use crate::shared::{NODE_NAMES, Node, Shared, told};
 
 /// A bucket, or a folder of a parallel file system, is one tier for all nodes: each writes blobs of its own, and all read and remove them.
@@ -43,55 +47,106 @@ fn all_nodes_use_the_tier_of_a_service() {
     }
 }
 
-/// Programs on two nodes append to one stream, and a third node runs it until it dies; then another one does. Each request arrives once.
+/// Programs on two nodes append to one stream, and two nodes deliver it, each to a part of the destinations. Again and again, the process of
+/// one is killed or paused, and comes back. Each request arrives once, and those of a producer in order. A fifth of `TERRACE_NODE_KILLS` is the number of
+/// kills.
 #[test]
 fn a_stream_of_several_nodes_is_delivered_once() {
-    let Some(mut shared) = Shared::start("a stream of several nodes") else { return };
-    const REQUEST_COUNT: u64 = 150;
+    let Some(shared) = Shared::start("a stream of several nodes") else { return };
+    const REQUESTS_PER_ROUND: u64 = 60;
+    const DESTINATION_COUNT: u64 = 24;
+    let (mut random, kills) = (Random::new(number("TERRACE_SEED", 1)), number("TERRACE_NODE_KILLS", 5).div_ceil(5));
     let out = shared.path("out");
-    let run_on = |shared: &Shared, at: usize, stdin: Stdio| {
-        let mut run = shared.command(at, &["flush", "-", "--stream", "s", "--to"]);
-        run.arg(&out).stdin(stdin).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    let deliver = |at: usize, to: &Path, stdin: Stdio| {
+        let mut run = shared.command(at, &["flush", "-", "--json", "--stream", "s", "--to"]);
+        run.arg(to).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap()
     };
-    // It runs as long as its standard input is open.
-    let mut first = Node(run_on(&shared, 2, Stdio::piped()));
-    let is_running = |shared: &Shared| {
-        let streams = shared.run(0, &["flush", "--json"]);
-        String::from_utf8_lossy(&streams.stdout).contains("\"running\":true")
-    };
-    thread::scope(|scope| {
-        let appending: Vec<_> = (0..2)
-            .map(|at| {
-                let store = terrace::Store::open(&shared.path(NODE_NAMES[at])).unwrap();
+    let append = |round: u64| {
+        thread::scope(|scope| {
+            for node in &NODE_NAMES[..2] {
+                let store = terrace::Store::open(&shared.path(node)).unwrap();
                 scope.spawn(move || {
                     let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
-                    let mut producer = stream.producer(NODE_NAMES[at]).unwrap();
-                    for number in 0..REQUEST_COUNT {
-                        let line = format!("{number}\n");
-                        producer.send(Request::append(format!("of-{}", NODE_NAMES[at]), line.clone())).unwrap();
-                        producer.send(Request::append("of-both", line)).unwrap();
+                    let mut producer = stream.producer(node).unwrap();
+                    for number in round * REQUESTS_PER_ROUND..(round + 1) * REQUESTS_PER_ROUND {
+                        let (line, to) = (format!("{node} {number}\n"), number % DESTINATION_COUNT);
+                        producer.send(Request::append(format!("d/{to}"), line.clone())).unwrap();
+                        producer.send(Request::append("both", line)).unwrap();
                     }
-                })
-            })
-            .collect();
-        wait_until("the stream runs", || is_running(&shared));
-        let refused = run_on(&shared, 1, Stdio::null()).wait_with_output().unwrap();
-        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && message.contains("run"), "{message}");
-        appending.into_iter().for_each(|thread| thread.join().unwrap());
-    });
-    // What is not delivered yet is delivered by another node, once this one's lease is over.
-    first.0.kill().unwrap();
-    shared.nodes[2] = None;
-    wait_until("another node runs the stream", || run_on(&shared, 1, Stdio::null()).wait().unwrap().success());
-    let lines = |name: &str| -> Vec<u64> {
-        let text = fs::read_to_string(out.join(name)).unwrap();
-        text.lines().map(|line| line.parse().unwrap()).collect()
+                });
+            }
+        });
     };
-    let all: Vec<u64> = (0..REQUEST_COUNT).collect();
-    assert!(lines("of-a") == all && lines("of-b") == all, "in order, each once");
-    let mut both = lines("of-both");
-    both.sort_unstable();
-    let twice: Vec<u64> = all.iter().flat_map(|number| [*number, *number]).collect();
-    assert_eq!(both, twice);
+    let has_all = |rounds: u64| {
+        let lines = |name: String| fs::read_to_string(out.join(name)).unwrap_or_default().lines().count() as u64;
+        let all = 2 * rounds * REQUESTS_PER_ROUND;
+        lines("both".into()) >= all && (0..DESTINATION_COUNT).map(|to| lines(format!("d/{to}"))).sum::<u64>() >= all
+    };
+    let holders = || {
+        let store = terrace::Store::open(&shared.path("a")).unwrap();
+        let shares = store.list(b".terrace/streams/s/shares", None, 100).unwrap();
+        let mut nodes: Vec<String> = shares.iter().map(|(_, share)| share.attributes.user["node"].clone()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    };
+    // They run as long as their standard input is open.
+    let mut both = [1, 2].map(|at| Node(deliver(at, &out, Stdio::piped())));
+    append(0);
+    wait_until("two nodes deliver", || has_all(1));
+    let mut elsewhere = shared.command(0, &["flush", "-", "--stream", "s", "--to"]);
+    let elsewhere = elsewhere.arg(shared.path("elsewhere")).stdin(Stdio::null()).output().unwrap();
+    let message = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
+    assert!(!elsewhere.status.success() && message.contains("deliver to the same place"), "{message}");
+    let refused = shared.run(0, &["flush", "both", "--stream", "s", "--forget"]);
+    assert!(!refused.status.success(), "nobody else changes what they have delivered");
+
+    for kill in 0..kills {
+        let victim = random.below(2) as usize;
+        thread::scope(|scope| {
+            scope.spawn(|| append(1 + kill));
+            thread::sleep(Duration::from_millis(random.below(500)));
+            let is_pause = kill % 2 == 1;
+            signal(&both[victim], if is_pause { Signal::STOP } else { Signal::KILL });
+            wait_until("one node delivers for both", || has_all(2 + kill));
+            match is_pause {
+                true => signal(&both[victim], Signal::CONT),
+                false => both[victim] = Node(deliver(victim + 1, &out, Stdio::piped())),
+            }
+        });
+    }
+    wait_until("each node has a part", || holders() == ["b", "c"]);
+    append(1 + kills);
+    wait_until("two nodes deliver again", || has_all(2 + kills));
+    let ended = both.each_mut().map(end);
+    assert!(ended.iter().all(|requests| *requests > 0), "both have delivered: {ended:?}");
+    assert!(holders().is_empty());
+    let all: Vec<u64> = (0..(2 + kills) * REQUESTS_PER_ROUND).collect();
+    let of = |text: &str, node: &str| -> Vec<u64> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(node)?.strip_prefix(' '));
+        lines.map(|number| number.parse().unwrap()).collect()
+    };
+    let both = fs::read_to_string(out.join("both")).unwrap();
+    for node in ["a", "b"] {
+        assert_eq!(of(&both, node), all, "in order, each once");
+        for to in 0..DESTINATION_COUNT {
+            let text = fs::read_to_string(out.join(format!("d/{to}"))).unwrap();
+            let expected: Vec<u64> = all.iter().copied().filter(|number| number % DESTINATION_COUNT == to).collect();
+            assert_eq!(of(&text, node), expected, "in order, each once");
+        }
+    }
+    told(&shared.run(0, &["flush", "both", "--stream", "s", "--forget"]));
+}
+
+fn signal(delivery: &Node, signal: Signal) {
+    kill_process(Pid::from_child(&delivery.0), signal).unwrap();
+}
+
+/// Ends a delivery by the end of its standard input. Returns the number of requests that it has delivered.
+fn end(Node(delivery): &mut Node) -> u64 {
+    drop(delivery.stdin.take());
+    let ended = std::io::read_to_string(delivery.stdout.take().unwrap()).unwrap();
+    assert!(delivery.wait().unwrap().success());
+    let ended: serde_json::Value = serde_json::from_str(&ended).unwrap();
+    ended["requests"].as_u64().unwrap()
 }

@@ -64,10 +64,15 @@ impl<'a> Batch<'a> {
         self.expect.push(Expect::Names(key.to_vec(), object));
     }
 
+    /// Commits only if the key does not exist.
+    pub fn absent(&mut self, key: &[u8]) {
+        self.expect.push(Expect::Absent(key.to_vec()));
+    }
+
     /// Creates an object of zeros, and returns its number. Commits only if the key does not exist.
     pub fn make(&mut self, key: &[u8], length: u64, attributes: Attributes) -> Result<u64> {
         self.store.check_changeable(key)?;
-        self.expect.push(Expect::Absent(key.to_vec()));
+        self.absent(key);
         self.replace(key, length, attributes)
     }
 

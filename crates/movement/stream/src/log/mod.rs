@@ -307,6 +307,15 @@ impl Log {
         Ok(requests)
     }
 
+    /// Returns whether a page was not trimmed yet.
+    fn has(&self, page: &Page) -> Result<bool> {
+        match self.store.stat(&page.key(&self.below(LOG_FOLDER))) {
+            Ok(_) => Ok(true),
+            Err(terrace::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Lists the existing pages.
     pub fn pages(&self) -> Result<Vec<Page>> {
         Pages::default().all_new(&self.store, &self.below(LOG_FOLDER))
@@ -338,7 +347,7 @@ impl Log {
     /// Removes pages whose requests are all done, and records their producers' sequences. Only the process that runs the stream trims,
     /// and it never waits for an appender: an appender may itself be waiting for the space.
     fn trim(&self, pages: &[(Page, SequencesByProducer)], ledger: &Ledger) -> Result<()> {
-        let mut batch = ledger.batch();
+        let mut batch = ledger.batch(None)?;
         let gone: Vec<SequencesByProducer> = pages.iter().map(|(_, came)| came.clone()).collect();
         for (key, attributes, is_new) in origins::records(&gone, &self.store, &self.folder)? {
             match is_new {
@@ -356,7 +365,7 @@ impl Log {
             Some(_) => batch.set_attributes(&key, head),
         }
         pages.iter().for_each(|(page, _)| batch.remove(&page.key(&self.below(LOG_FOLDER))));
-        batch.commit()?;
+        ledger.commit_batch(batch)?;
         terrace::fail::point("stream:trimmed");
         Ok(())
     }

@@ -11,8 +11,9 @@ use super::origins::{SequencesByProducer, group_by_producer};
 use super::pages::{Page, Pages};
 use super::{LOG_FOLDER, LOG_SOURCE_NAME, Log};
 use crate::control::Control;
+use crate::deal::Deal;
 use crate::entry::{Entry, Position};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Mark};
 use crate::request::Name;
 use crate::{Error, Result};
 
@@ -22,6 +23,8 @@ const PAGES_PER_LISTING: usize = 256;
 const PAGES_PER_TRIM: usize = 64;
 /// The longest time that a finished page stays in the log.
 const MAX_TRIM_DELAY: Duration = Duration::from_millis(500);
+/// The shortest time between two looks at the progress of destinations that other nodes deliver to.
+const OTHERS_INTERVAL: Duration = Duration::from_millis(500);
 /// The shortest time between two listings, and the longest one, because other processes may append too.
 const LISTING_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -30,6 +33,8 @@ pub struct LogSource {
     log: Arc<Log>,
     ledger: Arc<Ledger>,
     control: Arc<Control>,
+    /// Which destinations this process delivers to, if several nodes run the stream.
+    deal: Option<Arc<Deal>>,
     number: usize,
     /// Held while pages are listed and read, and during the wait for new ones: only the collector's thread uses it. Taken before
     /// `state`.
@@ -48,6 +53,8 @@ struct Coming {
     /// Pages that were listed and are durable.
     pages: VecDeque<Page>,
     appended: u64,
+    /// [`Deal::gained`] at the listing.
+    gained: u64,
 }
 
 #[derive(Default)]
@@ -58,34 +65,114 @@ struct State {
     again: BTreeMap<u64, HashSet<Name>>,
     done: Vec<(Page, SequencesByProducer)>,
     trimmed: Option<Instant>,
+    /// The time of the last look at what other nodes have delivered.
+    looked: Option<Instant>,
+    /// Whether all pending requests of other nodes' destinations are for parked ones.
+    are_others_done: bool,
 }
 
 struct Open {
     page: Page,
     came: SequencesByProducer,
-    /// Pending requests, by destination.
+    /// Pending requests that were handed out, by destination.
     left: HashMap<Name, usize>,
+    /// The last request to each destination that other nodes deliver to.
+    others: HashMap<Name, Position>,
+}
+
+/// The pending requests of a page.
+struct Contents {
+    entries: Vec<Entry>,
+    others: HashMap<Name, Position>,
+    came: SequencesByProducer,
 }
 
 impl LogSource {
     /// The log as source number `number`.
-    pub fn new(log: Arc<Log>, ledger: Arc<Ledger>, control: Arc<Control>, number: usize) -> LogSource {
+    pub fn new(
+        log: Arc<Log>,
+        ledger: Arc<Ledger>,
+        control: Arc<Control>,
+        deal: Option<Arc<Deal>>,
+        number: usize,
+    ) -> LogSource {
         let (coming, state, trimming) = (Mutex::default(), Mutex::default(), Mutex::default());
-        LogSource { log, ledger, control, number, coming, state, trimming }
+        LogSource { log, ledger, control, deal, number, coming, state, trimming }
     }
 
-    /// Returns the pending entries of a page.
-    fn entries(&self, page: &Page) -> Result<(Vec<Entry>, SequencesByProducer)> {
-        let requests = self.log.page(page)?;
+    /// Returns what is pending of a page; nothing if another node has trimmed it.
+    fn read(&self, page: &Page) -> Result<Option<Contents>> {
+        let requests = match self.log.page(page) {
+            Err(Error::Engine(terrace::Error::NotFound { .. })) if self.deal.is_some() => return Ok(None),
+            requests => requests?,
+        };
         let came = group_by_producer(&requests);
-        let mut entries = Vec::with_capacity(requests.len());
+        let (mut entries, mut others) = (Vec::with_capacity(requests.len()), HashMap::new());
         for (sequence, framed) in (page.first..).zip(requests) {
             let (position, request) = (Position(sequence, 0), framed.request);
-            if self.ledger.done(&request.destination, LOG_SOURCE_NAME)? < Some(position) {
+            if self.deal.as_ref().is_some_and(|deal| !deal.has(&request.destination)) {
+                others.insert(request.destination, position);
+            } else if self.ledger.done(&request.destination, LOG_SOURCE_NAME)? < Some(position) {
                 entries.push(Entry { request, source: self.number, position, file: None, lane: None });
             }
         }
-        Ok((entries, came))
+        Ok(Some(Contents { entries, others, came }))
+    }
+
+    /// Begins again with the first page if this process has got destinations: it has left out their requests.
+    fn begin_again_if_more(&self, coming: &mut Coming) {
+        let Some(deal) = &self.deal else { return };
+        let gained = deal.gained();
+        if gained != coming.gained {
+            (coming.listed, coming.pages, coming.looked, coming.gained) =
+                (Pages::default(), VecDeque::new(), None, gained);
+        }
+    }
+
+    /// Returns whether the pipeline holds no requests for these destinations.
+    pub fn is_idle(&self, is_one: &dyn Fn(&[u8]) -> bool) -> bool {
+        let Some(deal) = &self.deal else { return true };
+        // Both: requests that are read now are handed out only after this look, and only if this process still has the destination.
+        let (_coming, state) = (self.coming.lock(), self.state.lock());
+        let mut left = state.open.values().flat_map(|open| open.left.keys());
+        !left.any(|destination| is_one(destination) && deal.may_be_moving(destination))
+    }
+
+    /// Looks, twice a second, at what other nodes have delivered.
+    fn look_at_others(&self) -> Result<()> {
+        let Some(deal) = &self.deal else { return Ok(()) };
+        {
+            // Released before the ledger is read.
+            let mut state = self.state.lock();
+            if state.looked.is_some_and(|at| at.elapsed() < OTHERS_INTERVAL) {
+                return Ok(());
+            }
+            state.looked = Some(Instant::now());
+            if state.open.values().all(|open| open.others.is_empty()) {
+                state.are_others_done = true;
+                return Ok(());
+            }
+        }
+        let marks: HashMap<Vec<u8>, Mark> = self.ledger.all()?.into_iter().collect();
+        let State { open, done, are_others_done, .. } = &mut *self.state.lock();
+        let is_pending = |destination: &Name, last: &mut Position| {
+            let log = marks.get(&**destination).and_then(|mark| mark.done.get(LOG_SOURCE_NAME));
+            log.is_none_or(|done| done < last)
+        };
+        open.values_mut().for_each(|open| open.others.retain(is_pending));
+        for (_, finished) in open.extract_if(.., |_, open| open.left.is_empty() && open.others.is_empty()) {
+            if deal.trims() {
+                done.push((finished.page, finished.came));
+            }
+        }
+        let is_parked = |destination: &Name| marks.get(&**destination).is_some_and(|mark| mark.parked.is_some());
+        *are_others_done = open.values().flat_map(|open| open.others.keys()).all(is_parked);
+        Ok(())
+    }
+
+    /// Returns whether other nodes have nothing more to deliver.
+    fn are_others_done(&self) -> bool {
+        self.deal.is_none() || self.state.lock().are_others_done
     }
 
     /// Lists the pages appended since the last listing; unless `now`, only after a minimum interval. Syncs the pages before they are
@@ -102,6 +189,7 @@ impl LogSource {
     }
 
     fn pull_again(&self) -> Result<Option<Vec<Entry>>> {
+        let _coming = self.coming.lock(); // see `is_idle`
         let (page, names) = {
             // Released before the page is read.
             let mut state = self.state.lock();
@@ -109,27 +197,40 @@ impl LogSource {
             let Some(open) = state.open.get(&first) else { return Ok(Some(Vec::new())) };
             (open.page, names)
         };
-        let (mut entries, _) = self.entries(&page)?;
+        let mut entries = self.read(&page)?.map_or_else(Vec::new, |contents| contents.entries);
         entries.retain(|entry| names.contains(&entry.request.destination));
         Ok(Some(entries))
     }
 
     fn pull_next(&self, now: bool) -> Result<Option<Vec<Entry>>> {
         let mut coming = self.coming.lock(); // see the field
+        self.begin_again_if_more(&mut coming);
         self.list(&mut coming, now)?;
         let Some(page) = coming.pages.pop_front() else { return Ok(None) };
-        let (entries, came) = self.entries(&page)?;
-        let mut left: HashMap<Name, usize> = HashMap::new();
+        let Some(Contents { mut entries, others, came }) = self.read(&page)? else { return Ok(Some(Vec::new())) };
+        // Before the entries are handed out: `finish` must find their page.
+        let mut state = self.state.lock();
+        // A page that is read again has destinations whose requests were handed out before.
+        let mut left = state.open.remove(&page.first).map_or_else(HashMap::new, |open| open.left);
+        entries.retain(|entry| !left.contains_key(&entry.request.destination));
         for entry in &entries {
             *left.entry(entry.request.destination.clone()).or_default() += 1;
         }
-        // Before the entries are handed out: `finish` must find their page.
-        let mut state = self.state.lock();
-        match left.is_empty() {
+        let is_done = left.is_empty() && others.is_empty();
+        match is_done && self.trims() {
             true => state.done.push((page, came)),
-            false => drop(state.open.insert(page.first, Open { page, came, left })),
+            false if is_done => {}
+            false => {
+                state.are_others_done &= others.is_empty();
+                state.open.insert(page.first, Open { page, came, left, others });
+            }
         }
         Ok(Some(entries))
+    }
+
+    /// Returns whether this process trims the log. Only one does.
+    fn trims(&self) -> bool {
+        self.deal.as_ref().is_none_or(|deal| deal.trims())
     }
 
     /// Trims finished pages: at once with `now`, otherwise if many are finished and no other thread is trimming.
@@ -147,10 +248,25 @@ impl LogSource {
         if state.done.is_empty() || !(due || now) {
             return Ok(());
         }
-        let done = std::mem::take(&mut state.done);
+        let mut done = std::mem::take(&mut state.done);
         state.trimmed = Some(Instant::now());
         drop(state);
-        self.log.trim(&done, &self.ledger)
+        if self.deal.is_some() {
+            // A page that was read again may have been trimmed before.
+            let is_there = |page: &Page| self.log.has(page);
+            let there = done.iter().map(|(page, _)| is_there(page)).collect::<Result<Vec<bool>>>()?;
+            let mut there = there.into_iter();
+            done.retain(|_| there.next() == Some(true) && self.trims());
+            done.dedup_by_key(|(page, _)| page.first);
+            if done.is_empty() {
+                return Ok(());
+            }
+        }
+        match self.log.trim(&done, &self.ledger) {
+            // Another node trims now, and reads all pages.
+            Err(Error::TakenOver(_)) => Ok(()),
+            trimmed => trimmed,
+        }
     }
 }
 
@@ -162,6 +278,7 @@ impl Source for LogSource {
         if self.control.stopped() {
             return Ok(Pulled::Stop);
         }
+        self.look_at_others()?;
         // Read the drain flag before the listing, so that requests appended before the drain was requested are not missed.
         let ends = self.control.drains();
         let mut pulled = Vec::new();
@@ -178,7 +295,7 @@ impl Source for LogSource {
         terrace::fail::point("stream:pulled");
         Ok(match pulled.is_empty() {
             false => Pulled::Moves(pulled),
-            true if ends => Pulled::End,
+            true if ends && self.are_others_done() => Pulled::End,
             true => Pulled::Nothing,
         })
     }
@@ -196,6 +313,7 @@ impl Source for LogSource {
     fn finish(&self, moves: Vec<Entry>) -> Result<()> {
         let mut state = self.state.lock(); // released before `trim`
         for entry in moves {
+            let trims = self.trims();
             let State { open, done, .. } = &mut *state;
             let page = open.range_mut(..=entry.position.0).next_back();
             let Some((&first, page)) = page else { continue };
@@ -206,7 +324,9 @@ impl Source for LogSource {
                 }
             }
             if page.left.is_empty()
+                && page.others.is_empty()
                 && let Some(Open { page, came, .. }) = open.remove(&first)
+                && trims
             {
                 done.push((page, came));
             }
@@ -216,6 +336,9 @@ impl Source for LogSource {
     }
 
     fn again(&self, destination: &Name) -> Result<()> {
+        if let Some(deal) = &self.deal {
+            deal.note(destination, false);
+        }
         let mut state = self.state.lock(); // a change in memory only
         let State { open, again, .. } = &mut *state;
         let with = open.iter().filter(|(_, page)| page.left.contains_key(destination));
@@ -252,7 +375,7 @@ mod tests {
         }
         let control = Arc::new(Control::default());
         control.drain();
-        let source = LogSource::new(stream.log.clone(), Arc::new(stream.ledger()), control, 0);
+        let source = LogSource::new(stream.log.clone(), Arc::new(stream.ledger()), control, None, 0);
         let mut parts: Vec<Vec<Entry>> = (0..WORKER_COUNT).map(|_| Vec::new()).collect();
         while let Pulled::Moves(moves) = source.pull(1 << 20).expect("pulls") {
             moves.into_iter().enumerate().for_each(|(at, one)| parts[at % WORKER_COUNT].push(one));

@@ -1,0 +1,136 @@
+//! The right to change a stream's progress.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use terrace::{Batch, Locked, Store};
+
+use crate::claim::{Claim, Claimant, find, holder, is_there, runner_key};
+use crate::deal::{Deal, shares};
+use crate::{Error, Result};
+
+/// Two nodes that claim a stream at the same time try again after this.
+const CLAIM_PAUSE: Duration = Duration::from_millis(20);
+
+/// The right to change a part of a stream's progress.
+#[derive(Clone)]
+pub enum Right {
+    /// All or nothing, as the lock of a file says: the store is one machine's.
+    Local,
+    /// All, as no process of another node may change anything.
+    Alone(Box<Claim>),
+    /// The destinations of the shares that are dealt to it.
+    Dealt(Arc<Deal>),
+}
+
+impl Right {
+    /// Makes a batch expect that this process may still change the progress of a destination, or of the log if none is named.
+    ///
+    /// # Errors
+    /// [`Error::TakenOver`] if it may not.
+    pub fn guard(&self, batch: &mut Batch<'_>, destination: Option<&[u8]>) -> Result<()> {
+        match self {
+            Right::Local => Ok(()),
+            Right::Alone(claim) => {
+                claim.guard(batch);
+                Ok(())
+            }
+            Right::Dealt(deal) => deal.guard(batch, destination),
+        }
+    }
+
+    /// Says what a commit of a guarded batch has come to.
+    ///
+    /// # Errors
+    /// [`Error::TakenOver`] if nodes share the destinations, and another one has this one now.
+    pub fn check(&self, committed: terrace::Result<()>) -> Result<()> {
+        match (self, committed) {
+            (Right::Dealt(deal), Err(terrace::Error::Conflict { .. })) => Err(deal.taken_over()),
+            (_, committed) => Ok(committed?),
+        }
+    }
+}
+
+/// The right to run a stream, or to change its progress, while no other process does: the lock of a file among the processes of a machine,
+/// and a claim among nodes.
+pub struct Exclusive {
+    store: Store,
+    pub right: Right,
+    /// Released after the claim.
+    _lock: Locked,
+}
+
+impl Exclusive {
+    /// Claims the stream whose objects lie below `folder`, for the holder of its file lock.
+    ///
+    /// # Errors
+    /// [`Error::Running`] if a node that is there has claimed it, or shares of it.
+    pub fn take(store: &Store, folder: &str, name: &str, lock: Locked) -> Result<Exclusive> {
+        let right = match store.node()? {
+            Some(node) => Right::Alone(Box::new(claim_alone(store, folder, name, &node)?)),
+            None => Right::Local,
+        };
+        Ok(Exclusive { store: store.clone(), right, _lock: lock })
+    }
+}
+
+impl Drop for Exclusive {
+    fn drop(&mut self) {
+        if let Right::Alone(claim) = &self.right {
+            let mut batch = self.store.batch();
+            claim.release(&mut batch);
+            if let Err(error) = batch.commit() {
+                // Another process of this node may claim it again; other nodes may once this one has ended.
+                tracing::debug!(%error, "a claim on a stream was not released");
+            }
+        }
+    }
+}
+
+fn claim_alone(store: &Store, folder: &str, name: &str, node: &str) -> Result<Claim> {
+    let key = runner_key(folder);
+    let claimant = Claimant::new(store, node)?;
+    loop {
+        let before = find(store, &key)?;
+        let shares = shares(store, folder)?;
+        for other in before.iter().chain(shares.iter().filter_map(|(_, share)| share.as_ref())).filter_map(holder) {
+            // This process has the file lock, so no other one of this node holds a claim.
+            if other != node && is_there(store, other)? {
+                return Err(Error::Running(name.to_owned()));
+            }
+        }
+        let mut batch = store.batch();
+        claimant.claim(&mut batch, &key, before.as_ref())?;
+        for (key, share) in &shares {
+            match share {
+                Some(object) => {
+                    batch.unchanged(key, object);
+                    batch.remove(key);
+                }
+                None => batch.absent(key),
+            }
+        }
+        match batch.commit() {
+            Ok(_) | Err(terrace::Error::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(claim) = claimant.made(&key)? {
+            return Ok(claim);
+        }
+        thread::sleep(CLAIM_PAUSE);
+    }
+}
+
+/// Returns whether another node that is there runs the stream whose objects lie below `folder`.
+pub fn runs_elsewhere(store: &Store, folder: &str) -> Result<bool> {
+    let Some(node) = store.node()? else { return Ok(false) };
+    let alone = find(store, &runner_key(folder))?;
+    let dealt = shares(store, folder)?;
+    for other in alone.iter().chain(dealt.iter().filter_map(|(_, share)| share.as_ref())).filter_map(holder) {
+        if other != node && is_there(store, other)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
