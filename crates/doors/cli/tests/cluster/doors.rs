@@ -150,3 +150,46 @@ fn end(Node(delivery): &mut Node) -> u64 {
     let ended: serde_json::Value = serde_json::from_str(&ended).unwrap();
     ended["requests"].as_u64().unwrap()
 }
+
+const SAMPLES_DECLARATION: &str = "dataset { var data [9000]struct { a, b, c float32 } }\nview aos { var data = data }\n\
+    view soa { var a [] { a } = data\nvar b [] { b } = data\nvar c [] { c } = data }\n\
+    replica rows { view aos }\nreplica columns { view soa }\n";
+
+/// Three nodes write interleaved parts of a dataset, each through its own process, and all read it in both layouts.
+#[test]
+fn a_dataset_is_written_by_all_nodes() {
+    let Some(shared) = Shared::start("a dataset of several nodes") else { return };
+    const PART_COUNT: usize = 9;
+    let rows: Vec<u8> = (0..27_000u32).flat_map(|number| (number as f32).to_le_bytes()).collect();
+    let column = |field: usize| rows.chunks(12).flat_map(move |row| row[4 * field..4 * field + 4].to_vec());
+    let columns: Vec<u8> = (0..3).flat_map(column).collect();
+    fs::write(shared.path("samples.dataset"), SAMPLES_DECLARATION).unwrap();
+    told(&shared.run(0, &["dataset", "add", shared.path("samples.dataset").to_str().unwrap()]));
+    thread::scope(|scope| {
+        for at in 0..3 {
+            let (shared, rows) = (&shared, &rows);
+            scope.spawn(move || {
+                // No part begins at the beginning of an extent or of a row.
+                let bounds =
+                    |part: usize| if part == PART_COUNT { rows.len() } else { part * rows.len() / PART_COUNT / 5 * 5 };
+                for part in (0..PART_COUNT).filter(|part| part % 3 == at) {
+                    let (file, begin) = (shared.path(&format!("part-{part}")), bounds(part));
+                    fs::write(&file, &rows[begin..bounds(part + 1)]).unwrap();
+                    let (file, begin) = (file.to_str().unwrap().to_owned(), begin.to_string());
+                    told(&shared.run(at, &["view", "write", "samples", "aos", &file, "--at", &begin]));
+                }
+            });
+        }
+    });
+    for at in 0..3 {
+        for (view, expected) in [("aos", &rows), ("soa", &columns)] {
+            let read = shared.run(at, &["view", "read", "samples", view]);
+            assert!(read.status.success() && read.stdout == *expected, "{view} on node {at}");
+        }
+    }
+    // Each replica is as the other.
+    told(&shared.run(2, &["scrub"]));
+    for (replica, expected) in [("rows", &rows), ("columns", &columns)] {
+        assert!(shared.get(1, &format!("datasets/samples/{replica}")) == *expected, "{replica}");
+    }
+}
