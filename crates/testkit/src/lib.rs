@@ -1,5 +1,5 @@
 //! Parts that tests share: random numbers, counted skips, waits, golden stores, a Redis server, members of etcd, the examples of guides,
-//! and disks that record their writes.
+//! small disks, and disks that record their writes.
 
 pub mod disk;
 mod etcd;
@@ -9,6 +9,7 @@ mod ports;
 mod random;
 mod redis;
 mod skip;
+mod small_disk;
 mod wait;
 
 pub use etcd::EtcdCluster;
@@ -16,4 +17,5 @@ pub use ports::free_ports;
 pub use random::{Random, noise};
 pub use redis::Redis;
 pub use skip::{Missing, skip};
+pub use small_disk::SmallDisk;
 pub use wait::wait_until;

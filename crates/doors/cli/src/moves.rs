@@ -11,6 +11,7 @@ use terrace::{Config, Store};
 use crate::arguments::Tiers;
 use crate::errors::read_text;
 use crate::node::NodeChange;
+use crate::objects::tell_lost;
 use crate::output::{Show, count};
 
 /// Reports moved data; returns false if some had to stay.
@@ -81,10 +82,12 @@ pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
             show.result(&json!({"removed": tier, "kept": kept}), &words)?;
         }
         Tiers::Renew { tier } => {
-            let owed = Store::renew_tier(dir, tier)?.status()?.owed;
+            let store = Store::renew_tier(dir, tier)?;
+            let owed = store.status()?.owed;
             let pending = count(owed, "pending replica");
             let words = format!("tier {tier} renewed; {pending}, which `terrace sync` makes");
             show.result(&json!({"renewed": tier, "owed": owed}), &words)?;
+            tell_lost(&store)?;
         }
     }
     Ok(true)

@@ -85,6 +85,16 @@ pub fn cp(store: &Store, from: &OsStr, to: &OsStr, show: Show) -> Result<bool> {
     Ok(true)
 }
 
+/// Complains about objects that are known to have lost bytes. Returns whether there are any.
+pub fn tell_lost(store: &Store) -> Result<bool> {
+    let lost = store.find_lost()?;
+    if let Some(first) = lost.first() {
+        let more = if lost.len() > 1 { format!(" and {} more", lost.len() - 1) } else { String::new() };
+        complain(&format!("no good replica is left of bytes of {}{more}; put them again, or remove them", name(first)));
+    }
+    Ok(!lost.is_empty())
+}
+
 pub fn sync(store: &Store, show: Show) -> Result<bool> {
     let (datasets, mut good) = (Datasets::new(store), true);
     for dataset in datasets.list()? {
@@ -109,6 +119,12 @@ pub fn sync(store: &Store, show: Show) -> Result<bool> {
         bar.set_position(most - owed);
     })?;
     bar.finish_and_clear();
-    show.result(&json!({"owed": 0}), "no replica is pending, and all is durable")?;
-    Ok(good)
+    let lost = tell_lost(store)?;
+    let words = if lost {
+        "no replica is pending, and all that is left is durable"
+    } else {
+        "no replica is pending, and all is durable"
+    };
+    show.result(&json!({"owed": 0}), words)?;
+    Ok(good && !lost)
 }

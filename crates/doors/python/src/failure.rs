@@ -17,7 +17,7 @@ pub fn raised(error: Error) -> PyErr {
         }
         Error::Conflict { key, .. } => ("ConflictError", json!({"key": key})),
         Error::Replaced { key } => ("ReplacedError", json!({"key": key})),
-        Error::Unreadable { key, start, length, tried } => {
+        Error::Unreadable { key, start, length, tried, .. } => {
             ("UnreadableError", json!({"key": key, "start": start, "length": length, "tried": tried, "errno": 5}))
         }
         Error::TooLarge { key, .. } => ("TooLargeError", json!({"key": key, "errno": 27})),

@@ -93,6 +93,8 @@ pub enum Error {
         length: u64,
         /// Each replica that was tried, with its error.
         tried: String,
+        /// Whether all replicas are bad or missing. Otherwise some could not be asked now.
+        is_lost: bool,
     },
     /// No tier has room for the bytes.
     #[error("no space: {tiers}")]

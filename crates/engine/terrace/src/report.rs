@@ -193,6 +193,9 @@ pub struct Scrubbed {
     /// The number of shared frames whose record has a wrong number of owners.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub miscounted: u64,
+    /// The number of damaged files of the commit log.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub log_damaged: u64,
     /// The number of lost extents of each object, by its key as [`terrace_format::key::show`] writes it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_of: BTreeMap<String, u64>,
@@ -389,7 +392,9 @@ pub enum FindingCode {
     OneCopy,
     /// The last scrub found shared frames with a wrong number of owners.
     Miscounted,
-    /// The last scrub found extents without a good replica.
+    /// The last scrub found damaged files of the commit log.
+    LogDamaged,
+    /// A read, a scrub or an opening found bytes without a good replica.
     Lost,
     /// A node of a shared store does not follow the log.
     NodeAway,
@@ -411,6 +416,7 @@ impl fmt::Display for FindingCode {
             FindingCode::BadReplicas => "BAD_REPLICAS",
             FindingCode::OneCopy => "ONE_COPY",
             FindingCode::Miscounted => "MISCOUNTED",
+            FindingCode::LogDamaged => "LOG_DAMAGED",
             FindingCode::Lost => "LOST",
             FindingCode::NodeAway => "NODE_AWAY",
             FindingCode::TargetDoubtful => "TARGET_DOUBTFUL",

@@ -5,47 +5,13 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{store_of, tier};
 use terrace::report::{FindingCode, ReplicaState, TierState};
 use terrace::{Ack, Config, PutOptions, Store};
-use terrace_testkit::noise;
-
-/// A file system in memory, unmounted when it is dropped.
-struct Small(PathBuf);
-
-impl Small {
-    /// None where this user may not mount; the test is skipped then.
-    fn mount(at: &Path, options: &str) -> Option<Small> {
-        fs::create_dir_all(at).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "terrace-test"]).arg(at).output();
-        if !mounted.is_ok_and(|output| output.status.success()) {
-            println!("skipped: this user may not mount file systems");
-            return None;
-        }
-        Some(Small(at.to_owned()))
-    }
-
-    /// The system refuses while a file is open for writing, as one is while the store writes behind its caller's back.
-    fn remount(&self, options: &str) {
-        let end = Instant::now() + Duration::from_secs(60);
-        let remount =
-            || Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.0).status().unwrap();
-        while !remount().success() {
-            assert!(Instant::now() < end, "it cannot be mounted again with {options}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
+use terrace_testkit::{SmallDisk, noise};
 
 fn segments(target: &Path) -> Vec<u64> {
     let entries = fs::read_dir(target.join("segments")).unwrap();
@@ -72,7 +38,11 @@ fn becomes_ok(store: &Store, tier: &str) {
 #[test]
 fn a_full_file_system_is_told_of_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(small) = Small::mount(&dir.path().join("small"), "size=2m") else { return };
+    let Some(small) =
+        SmallDisk::mount("a full file system is told of and left alone", &dir.path().join("small"), "size=2m")
+    else {
+        return;
+    };
     let tiers = [
         tier(dir.path(), "first", &["first"], ""),
         tier(dir.path(), "small", &["small/t"], ""),
@@ -81,7 +51,7 @@ fn a_full_file_system_is_told_of_and_left_alone() {
     let store = store_of(dir.path(), &tiers);
     assert_eq!(state_of(&store, "small").0, TierState::Ok);
     assert!(state_of(&store, "small").1 <= 2 << 20, "its file system has no more");
-    fs::write(small.0.join("others"), noise(4 << 20, 1)).unwrap_err();
+    small.fill_but(0);
     let both = PutOptions { ack: Some(Ack::Replicated), replicas: Some(2), ..PutOptions::default() };
     let bytes = noise(1_500_000, 2);
     for number in 0..20 {
@@ -91,7 +61,7 @@ fn a_full_file_system_is_told_of_and_left_alone() {
     assert_eq!(state_of(&store, "small").0, TierState::Full);
     assert!(segments(&dir.path().join("small/t")).len() <= 1, "failed writes leave no files");
     // Others free some room.
-    fs::remove_file(small.0.join("others")).unwrap();
+    small.make_room();
     store.sync().unwrap();
     becomes_ok(&store, "small");
     small.remount("ro");
@@ -108,7 +78,11 @@ fn a_full_file_system_is_told_of_and_left_alone() {
 #[test]
 fn a_replica_in_memory_is_none_of_a_durable_write() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(small) = Small::mount(&dir.path().join("small"), "size=20m") else { return };
+    let Some(small) =
+        SmallDisk::mount("a replica in memory is none of a durable write", &dir.path().join("small"), "size=20m")
+    else {
+        return;
+    };
     let tiers = [
         tier(dir.path(), "ram", &["ram"], "persistent = false"),
         tier(dir.path(), "small", &["small/t"], ""),
@@ -136,7 +110,7 @@ fn a_replica_in_memory_is_none_of_a_durable_write() {
 #[test]
 fn a_replica_that_is_dropped_for_want_of_room_becomes_pending() {
     let dir = tempfile::tempdir().unwrap();
-    let mount = |name: &str| Small::mount(&dir.path().join(name), "size=16m");
+    let mount = |name: &str| SmallDisk::mount("a replica that is dropped", &dir.path().join(name), "size=16m");
     let (Some(a), Some(b)) = (mount("a"), mount("b")) else { return };
     let memory = tier(dir.path(), "ram", &["ram"], "persistent = false\ncapacity = '6MiB'");
     let disk = tier(dir.path(), "disk", &["a/t", "b/t"], "");
@@ -152,8 +126,7 @@ fn a_replica_that_is_dropped_for_want_of_room_becomes_pending() {
     };
     assert!(keys.iter().all(|key| count(key) == 2));
 
-    let fill = |small: &Small| fs::write(small.0.join("others"), vec![1; 16 << 20]).unwrap_err();
-    [&a, &b].into_iter().for_each(|small| drop(fill(small)));
+    [&a, &b].into_iter().for_each(|small| small.fill_but(0));
     let placed = PutOptions { ack: Some(Ack::Placed), replicas: Some(1), ..PutOptions::default() };
     // The last of these finds no room at all.
     let crowd = |n: u8| store.put_bytes(&[b'x', n], &noise(1_000_000, n.into()), &placed).is_ok();
@@ -165,7 +138,7 @@ fn a_replica_that_is_dropped_for_want_of_room_becomes_pending() {
     assert!(matches!(error, terrace::Error::StillOwed { .. }), "{error}");
     assert!(store.status().unwrap().owed >= (thinned + crowded) as u64);
 
-    [&a, &b].into_iter().for_each(|small| fs::remove_file(small.0.join("others")).unwrap());
+    [&a, &b].into_iter().for_each(SmallDisk::make_room);
     becomes_ok(&store, "disk");
     store.sync().unwrap();
     assert!(keys.iter().all(|key| count(key) == 2), "the pending replicas are made");
@@ -175,7 +148,11 @@ fn a_replica_that_is_dropped_for_want_of_room_becomes_pending() {
 #[test]
 fn a_read_only_file_system_is_named_as_the_reason() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(small) = Small::mount(&dir.path().join("small"), "size=20m") else { return };
+    let Some(small) =
+        SmallDisk::mount("a read only file system is named as the reason", &dir.path().join("small"), "size=20m")
+    else {
+        return;
+    };
     let tiers = [tier(dir.path(), "ram", &["ram"], "persistent = false"), tier(dir.path(), "disk", &["small/t"], "")];
     let store = store_of(dir.path(), &tiers);
     store.sync().unwrap();
@@ -207,14 +184,17 @@ fn a_read_only_file_system_is_named_as_the_reason() {
 #[test]
 fn what_nobody_can_take_is_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(small) = Small::mount(&dir.path().join("small"), "size=1m") else { return };
+    let Some(small) = SmallDisk::mount("what nobody can take is not waited for", &dir.path().join("small"), "size=1m")
+    else {
+        return;
+    };
     let store =
         store_of(dir.path(), &[tier(dir.path(), "small", &["small/t"], ""), tier(dir.path(), "big", &["big"], "")]);
-    fs::write(small.0.join("others"), noise(4 << 20, 1)).unwrap_err();
+    small.fill_but(0);
     let both = PutOptions { ack: Some(Ack::Replicated), replicas: Some(2), ..PutOptions::default() };
     let late = store.put_bytes(b"k", &noise(500_000, 2), &both).unwrap_err();
     assert!(matches!(late, terrace::Error::StillOwed { owed: 1, seconds: 1, is_full: true, .. }), "{late}");
-    fs::remove_file(small.0.join("others")).unwrap();
+    small.make_room();
     store.sync().unwrap();
     assert_eq!(store.status().unwrap().owed, 0);
 }
@@ -223,17 +203,21 @@ fn what_nobody_can_take_is_not_waited_for() {
 #[test]
 fn a_segment_goes_on_after_a_write_that_failed() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(small) = Small::mount(&dir.path().join("small"), "size=2m") else { return };
+    let Some(small) =
+        SmallDisk::mount("a segment goes on after a write that failed", &dir.path().join("small"), "size=2m")
+    else {
+        return;
+    };
     let store =
         store_of(dir.path(), &[tier(dir.path(), "small", &["small/t"], ""), tier(dir.path(), "big", &["big"], "")]);
     let one = PutOptions { replicas: Some(1), tiers: Some(vec!["small".into()]), ..PutOptions::default() };
     store.put_bytes(b"a", &noise(700_000, 1), &one).unwrap();
     // Nobody has looked at the space since: the write itself finds the file system full.
-    let _ = fs::write(small.0.join("others"), noise(1_000_000, 1));
+    small.fill_but(0);
     let any = PutOptions { replicas: Some(1), ..PutOptions::default() };
     store.put_bytes(b"b", &noise(900_000, 2), &any).unwrap();
     assert_eq!(segments(&dir.path().join("small/t")).len(), 1);
-    fs::remove_file(small.0.join("others")).unwrap();
+    small.make_room();
     store.status().unwrap();
     store.put_bytes(b"c", &noise(300_000, 3), &one).unwrap();
     assert_eq!(segments(&dir.path().join("small/t")).len(), 1, "one segment goes on");
@@ -277,8 +261,14 @@ fn a_removal_makes_room_for_bytes_that_wait_in_memory() {
 #[test]
 fn a_store_on_a_full_disk_is_opened_read_and_freed_of_objects() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(small) = Small::mount(&dir.path().join("small"), "size=16m") else { return };
-    let home = small.0.join("store");
+    let Some(small) = SmallDisk::mount(
+        "a store on a full disk is opened read and freed of objects",
+        &dir.path().join("small"),
+        "size=16m",
+    ) else {
+        return;
+    };
+    let home = small.path().join("store");
     let text = tier(dir.path(), "disk", &["disk"], "");
     let store = Store::init(&home, &Config::parse(&text, "test").unwrap()).unwrap();
     let key = |number: u64| format!("folder/{number}").into_bytes();
@@ -288,8 +278,7 @@ fn a_store_on_a_full_disk_is_opened_read_and_freed_of_objects() {
     store.close().unwrap();
     let whole = fs::metadata(home.join("reserve")).unwrap().len();
     assert_eq!(whole, 256 << 10, "a 64th of the disk");
-    let fill = |name: &str| fs::write(small.0.join(name), vec![1; 16 << 20]).unwrap_err();
-    fill("others");
+    small.fill_but(0);
     let names = || fs::read_dir(&home).unwrap().count();
     let before = names();
     for number in 0..3 {
@@ -309,10 +298,41 @@ fn a_store_on_a_full_disk_is_opened_read_and_freed_of_objects() {
     drop(store.handle(&key(299)).unwrap());
     drop(store);
     assert!(names() <= before + 3, "failed writes leave no files");
-    fs::remove_file(small.0.join("others")).unwrap();
+    small.make_room();
     let store = Store::open(&home).unwrap();
     store.put_bytes(b"later", &noise(300, 1), &PutOptions::default()).unwrap();
     store.sync().unwrap();
     assert_eq!(fs::metadata(home.join("reserve")).unwrap().len(), whole);
     assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
+}
+
+/// LMDB maps its lock file, which was sparse: `init` ended by SIGBUS, or left its targets behind as those of another store.
+#[test]
+fn a_store_is_made_on_a_nearly_full_disk_or_can_be_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(small) =
+        SmallDisk::mount("a store is made on a nearly full disk or can be later", &dir.path().join("small"), "size=2m")
+    else {
+        return;
+    };
+    for free in (4..=80).step_by(4) {
+        let (home, target) = (small.path().join("store"), small.path().join("target"));
+        let text = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", target.display());
+        let config = Config::parse(&text, "test").unwrap();
+        small.fill_but(free << 10);
+        let made = Store::init(&home, &config);
+        small.make_room();
+        let store = made.unwrap_or_else(|_| Store::init(&home, &config).unwrap());
+        store.put_bytes(b"k", b"bytes", &PutOptions::default()).unwrap();
+        store.close().unwrap();
+        // The table of readers is gone, and the disk is full.
+        fs::remove_file(home.join("catalog/lock.mdb")).unwrap();
+        small.fill_but(0);
+        if let Ok(store) = Store::open(&home) {
+            assert_eq!(store.get(b"k").unwrap(), b"bytes");
+        }
+        small.make_room();
+        assert_eq!(Store::open(&home).unwrap().get(b"k").unwrap(), b"bytes");
+        Store::destroy(&home, true).unwrap();
+    }
 }

@@ -118,6 +118,12 @@ impl Deal {
         shares.held.contains_key(&share) && !shares.leaving.contains(&share)
     }
 
+    /// Returns this process's claim on a destination. What was written under it is committed under it: another node may have delivered to the
+    /// destination before this process has another claim.
+    pub fn claim_on(&self, destination: &[u8]) -> Option<Claim> {
+        self.shares.lock().held.get(&share_of(destination)).cloned()
+    }
+
     /// Returns whether this process trims the log.
     pub fn trims(&self) -> bool {
         self.shares.lock().held.contains_key(&TRIMMING_SHARE)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix_futex_sync::Mutex;
 use terrace_pipeline::Sink;
 
+use crate::claim::Claim;
 use crate::control::Control;
 use crate::deal::Deal;
 use crate::destinations::{Destination, End, Outcome};
@@ -33,13 +34,19 @@ pub struct Deliver {
     pub begun: Arc<Begun>,
 }
 
+/// The progress after a write, and the claim under which it was made.
+pub struct Written {
+    mark: Option<Mark>,
+    claim: Option<Claim>,
+}
+
 /// Names of destinations that were checked against the ledger.
 pub type Begun = Mutex<HashSet<Name>>;
 
 impl Deliver {
     /// Checks that the destination's state agrees with its mark. A destination without a mark appends behind the bytes that exist
     /// already.
-    fn check_destination(&self, name: &Name) -> Outcome<Mark> {
+    fn check_destination(&self, name: &Name, claim: Option<&Claim>) -> Outcome<Mark> {
         let known = self.ledger.mark(name)?;
         if let Some(mark) = known.as_ref().filter(|_| self.begun.lock().contains(name)) {
             return Ok(mark.clone());
@@ -53,7 +60,7 @@ impl Deliver {
                 // the next run must not append behind those.
                 let watermark = length.unwrap_or(0);
                 mark.watermark = Some(watermark);
-                self.ledger.commit(name, mark.clone())?;
+                self.commit(name, claim, mark.clone())?;
                 self.ledger.sync()?;
                 watermark
             }
@@ -92,13 +99,13 @@ impl Deliver {
         if writes.is_empty() { Ok(()) } else { self.destination.write_part(name, &runs(writes), None) }
     }
 
-    fn deliver(&self, name: &Name, entries: &[Entry]) -> Outcome<Option<Mark>> {
+    fn deliver(&self, name: &Name, claim: Option<&Claim>, entries: &[Entry]) -> Outcome<Option<Mark>> {
         self.write_parts(name, entries)?;
         let mut requests = entries.iter().filter(|entry| entry.file.is_none()).peekable();
         if requests.peek().is_none() {
             return Ok(None);
         }
-        let mut mark = self.check_destination(name)?;
+        let mut mark = self.check_destination(name, claim)?;
         let before = mark.clone();
         let mut end = mark.watermark.unwrap_or(0);
         let mut writes: Vec<Run> = Vec::new();
@@ -135,7 +142,7 @@ impl Deliver {
                 if before.watermark.is_some_and(|watermark| end < watermark) {
                     // Record the cut before it happens: otherwise the next run could not tell it from a file that was damaged.
                     let cut = Some(before.cut.map_or(end, |cut| cut.min(end)));
-                    self.ledger.commit(name, Mark { cut, ..before.clone() })?;
+                    self.commit(name, claim, Mark { cut, ..before.clone() })?;
                     self.ledger.sync()?;
                 }
                 self.destination.set_length(name, end)?;
@@ -149,6 +156,19 @@ impl Deliver {
     fn write(&self, name: &Name, first: Position, writes: &mut Vec<Run>) -> Outcome<()> {
         let runs = runs(std::mem::take(writes));
         if runs.is_empty() { Ok(()) } else { self.destination.write(name, first, &runs) }
+    }
+
+    /// Returns the claim under which this process writes to a destination, if several nodes run the stream.
+    fn claim_on(&self, name: &Name) -> Result<Option<Claim>, Error> {
+        let Some(deal) = &self.deal else { return Ok(None) };
+        deal.claim_on(name).map_or_else(|| Err(deal.taken_over()), |claim| Ok(Some(claim)))
+    }
+
+    fn commit(&self, name: &Name, claim: Option<&Claim>, mark: Mark) -> Result<(), Error> {
+        match claim {
+            Some(claim) => self.ledger.commit_under(claim, name, mark),
+            None => self.ledger.commit(name, mark),
+        }
     }
 
     fn recheck_after_error<T>(&self, name: &Name, outcome: Outcome<T>) -> Outcome<T> {
@@ -168,23 +188,25 @@ impl Deliver {
 }
 
 impl Sink<Entry> for Deliver {
-    type Written = Option<Mark>;
+    type Written = Written;
     type Error = Error;
 
-    fn write(&self, name: &Name, entries: &[Entry]) -> Outcome<Option<Mark>> {
-        let delivered = self.recheck_after_error(name, self.deliver(name, entries));
+    fn write(&self, name: &Name, entries: &[Entry]) -> Outcome<Written> {
+        let claim = self.claim_on(name).map_err(Failure::Fatal);
+        let delivered =
+            claim.and_then(|claim| Ok(Written { mark: self.deliver(name, claim.as_ref(), entries)?, claim }));
         terrace::fail::point("stream:written");
-        delivered
+        self.recheck_after_error(name, delivered)
     }
 
-    fn sync(&self, name: &Name, mark: Option<Mark>) -> Outcome<()> {
+    fn sync(&self, name: &Name, Written { mark, claim }: Written) -> Outcome<()> {
         self.recheck_after_error(name, self.destination.sync(name))?;
         terrace::fail::point("stream:synced");
         match mark {
             Some(mark) => {
                 let before = self.ledger.mark(name)?.map_or(0, |before| before.requests);
                 self.control.add_requests_done(mark.requests.saturating_sub(before));
-                self.recheck_after_error(name, self.ledger.commit(name, mark).map_err(Failure::Fatal))?;
+                self.recheck_after_error(name, self.commit(name, claim.as_ref(), mark).map_err(Failure::Fatal))?;
             }
             // A file has no mark of its own, unless its destination was parked before.
             None => self.ledger.unpark(name)?,

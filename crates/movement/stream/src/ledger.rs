@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use rustix_futex_sync::Mutex;
 use terrace::{Attributes, Batch, Store};
 
+use crate::claim::Claim;
 use crate::entry::Position;
 use crate::request::{Name, escape, unescape};
 use crate::right::Right;
@@ -149,9 +150,23 @@ impl Ledger {
 
     /// Commits the progress of a destination.
     pub fn commit(&self, destination: &Name, mark: Mark) -> Result<()> {
+        let batch = self.batch(Some(destination))?;
+        self.commit_into(batch, destination, mark)
+    }
+
+    /// Commits the progress of a destination if this claim still holds.
+    ///
+    /// # Errors
+    /// [`Error::TakenOver`] if it does not.
+    pub(crate) fn commit_under(&self, claim: &Claim, destination: &Name, mark: Mark) -> Result<()> {
+        let mut batch = self.store.batch();
+        claim.guard(&mut batch);
+        self.commit_into(batch, destination, mark)
+    }
+
+    fn commit_into(&self, mut batch: Batch<'_>, destination: &Name, mark: Mark) -> Result<()> {
         let key = self.key(destination);
         let is_new = self.mark(destination)?.is_none();
-        let mut batch = self.batch(Some(destination))?;
         match is_new {
             true => drop(batch.make(&key, 0, mark.attributes())?),
             false => batch.set_attributes(&key, mark.attributes()),

@@ -5,8 +5,6 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +12,7 @@ use common::{Random, settings};
 use terrace::{Ack, Config, Store};
 use terrace_stream::destinations::Files;
 use terrace_stream::{Control, Request, Settings, Stream};
+use terrace_testkit::SmallDisk;
 
 /// The size of a request.
 const REQUEST_BYTES: usize = 64 << 10;
@@ -32,36 +31,11 @@ fn expected(requests: usize) -> Vec<u8> {
     (0..requests).flat_map(part).collect()
 }
 
-/// A file system of a megabyte, unmounted at the end.
-struct Small<'a>(&'a Path);
-
-impl Small<'_> {
-    /// Mounts the file system. Returns `None` if the system forbids mounts.
-    fn mount(path: &Path) -> Option<Small<'_>> {
-        fs::create_dir_all(path).unwrap();
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
-            .arg(path)
-            .stderr(Stdio::null())
-            .status();
-        mount.is_ok_and(|status| status.success()).then_some(Small(path))
-    }
-}
-
-impl Drop for Small<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0).status();
-    }
-}
-
 #[test]
 fn a_full_destination_is_retried_then_parked_and_continues_when_there_is_room() {
     let dir = tempfile::tempdir().unwrap();
     let small = dir.path().join("archive/small");
-    let Some(_small) = Small::mount(&small) else {
-        println!("skipped: no file system can be mounted here");
-        return;
-    };
+    let Some(_disk) = SmallDisk::mount("a full destination", &small, "size=1m") else { return };
     let store = common::store(dir.path());
     fs::write(small.join("in-the-way"), vec![1; 600_000]).unwrap();
     let stream = Stream::open(&store, "s", Ack::Placed).unwrap();

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::ops::Deref;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -126,14 +126,14 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
                 let bytes = fs::metadata(&data).map_or(u64::MAX, |found| found.len());
                 let depth = if bytes <= MAX_WALKED_BYTES { CheckDepth::Pages } else { CheckDepth::Length };
                 check_data_file(&data, MAP_BYTES, depth)?;
+                allocate_lock_file(folder)?;
                 shrink_data_file(folder)?;
             }
-            Ok(false) => make_data_file(folder)?,
+            Ok(false) => {
+                allocate_lock_file(folder)?;
+                make_data_file(folder)?;
+            }
             Err(e) => return Err(Error::io(format!("looking for {}", data.display()))(e)),
-        }
-        if let Err(error) = allocate_lock_file(folder) {
-            // Not fatal: the file has room for as many readers as it ever had at once.
-            tracing::debug!(%error, "LMDB's lock file may lack room for more readers");
         }
         return Ok(alone);
     }
@@ -158,16 +158,35 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
 /// Allocates all the space that LMDB's lock file may need. LMDB maps a sparse file, and on a full disk the first write to a page
 /// without space would end the process. Closing the file here drops none of LMDB's locks, because nobody has the environment
 /// open, not even this process.
-fn allocate_lock_file(folder: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// If the disk has no room for it, and the file had none before.
+fn allocate_lock_file(folder: &Path) -> Result<()> {
     let path = folder.join(LOCK_FILE);
-    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    let context = || format!("allocating {}", path.display());
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = file.map_err(Error::io(context()))?;
+    let is_new = file.metadata().map_err(Error::io(context()))?.blocks() == 0;
     let bytes = LOCK_FILE_HEADER_BYTES + u64::from(MAX_READERS) * READER_ENTRY_BYTES;
-    Ok(rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?)
+    let allocated = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(io::Error::from);
+    match allocated {
+        // Some file systems cannot allocate. A new file of zeros is what LMDB makes.
+        Err(error) if is_new && error.kind() != io::ErrorKind::StorageFull => {
+            file.write_all_at(&vec![0; bytes as usize], 0).map_err(Error::io(context()))
+        }
+        // It has room for as many readers as it ever had at once.
+        Err(error) if !is_new => {
+            tracing::debug!(%error, "LMDB's lock file may lack room for more readers");
+            Ok(())
+        }
+        allocated => allocated.map_err(Error::io(context())),
+    }
 }
 
 /// Makes an empty data file. It gets its name once it is whole. So a short file was cut: a killed process never leaves one.
 fn make_data_file(folder: &Path) -> Result<()> {
     replace_data_file(folder, |unfinished| {
+        allocate_lock_file(unfinished)?;
         let (env, _) = open_database(unfinished)?;
         env.prepare_for_closing().wait();
         Ok(())

@@ -42,3 +42,23 @@ fn a_log_ends_with_its_last_record_whatever_file_follows() {
     assert_eq!(last.tail().unwrap(), again.tail().unwrap());
     assert!(last.dump().unwrap() == again.dump().unwrap());
 }
+
+/// Somebody cut the log under a process that had it open. Its next record went behind a hole, where no reader finds it, and was called durable.
+#[test]
+fn nothing_is_appended_to_a_log_that_was_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = open(dir.path(), "catalog");
+    ["a", "b"].iter().for_each(|key| put(&catalog, key));
+    let tail = catalog.tail().unwrap();
+    let path = dir.path().join(format!("log/{:016x}.log", tail.file));
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, b"").unwrap();
+    let edit = Edit::Remove { key: b"a".to_vec() };
+    let error = catalog.commit(edit.clone().into()).unwrap_err();
+    assert!(matches!(error, terrace_catalog::Error::LogDamaged(_)), "{error}");
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    assert!(catalog.log().find_damaged(tail).unwrap().contains(&path));
+    fs::write(&path, whole).unwrap();
+    assert!(catalog.log().find_damaged(tail).unwrap().is_empty());
+    catalog.commit(edit.into()).unwrap();
+}

@@ -39,7 +39,12 @@ pub fn scrub(
     spinner.finish_and_clear();
     // Bytes that other replicas of a dataset hold are not lost until their repair has failed.
     let needs = if repair { 0 } else { take_of_datasets(store, &mut found)? };
-    let good = found.lost == 0 && needs == 0 && found.bad == found.repaired && found.miscounted == 0 && found.away == 0;
+    let good = found.lost == 0
+        && needs == 0
+        && found.bad == found.repaired
+        && found.miscounted == 0
+        && found.away == 0
+        && found.log_damaged == 0;
     let mut words = format!(
         "{} checked, {} bad, {} repaired, {} lost",
         count(found.checked, "replica"),
@@ -59,6 +64,9 @@ pub fn scrub(
     if found.miscounted > 0 {
         words.push_str(&format!(", {} with a wrong number of owners", count(found.miscounted, "shared frame")));
     }
+    if found.log_damaged > 0 {
+        words.push_str(&format!(", {} of the commit log", count(found.log_damaged, "damaged file")));
+    }
     show.result(&Found { found: &found, needs_dataset: needs }, &words)?;
     for (key, extents) in found.lost_of.iter().take(MAX_NAMED_OBJECTS) {
         show.line(&format!(
@@ -75,6 +83,13 @@ pub fn scrub(
     }
     if found.away > 0 {
         show.line("`terrace status` names the targets that are away; bring them back, and repeat this")?;
+    }
+    let owed = if repair { store.status()?.owed } else { 0 };
+    if owed > 0 {
+        show.line(&format!("{}; `terrace sync` makes them", count(owed, "pending replica")))?;
+    }
+    if found.log_damaged > 0 {
+        show.line("`terrace rebuild` makes the commit log whole")?;
     }
     if found.miscounted > 0 {
         show.line("`terrace rebuild` counts the owners of shared frames again")?;

@@ -397,6 +397,9 @@ fn unchanged(store: &Store, item: &Item, put: &Put) -> Result<bool> {
     if asked != PutOptions::default() && asked != PutOptions::kept_with(&object) {
         return Ok(false);
     }
+    if store.has_lost(&item.key, &object) {
+        return Ok(false);
+    }
     if !put.checksum {
         return Ok(object.attributes.mtime == now.mtime && is_there(store, &item.key)?);
     }

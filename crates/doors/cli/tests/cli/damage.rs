@@ -166,3 +166,55 @@ fn what_is_lost_is_told_of_and_can_be_put_again() {
     assert_eq!(place.good(["check", "tree", "d"]), "2 files compared, 0 differ, 0 missing, 0 failed\n");
     assert_eq!(place.run(["scrub"]).code, 0);
 }
+
+/// `scrub` and `health` said to put the object again. `put` found its size and time unchanged, wrote nothing, and exited with 0.
+#[test]
+fn what_is_lost_is_put_again() {
+    let by_read = |place: &Place| place.bad(["cat", "d/a"], &["no good replica"]);
+    let by_scrub = |place: &Place| assert_eq!(place.run(["scrub"]).code, 1);
+    for find in [by_read as fn(&Place), by_scrub] {
+        let place = Place::with("", "");
+        place.write("tree/a", noise(1_500_000, 1));
+        place.write("tree/b", noise(1_500_000, 2));
+        let put = || place.good(["put", "tree", "d", "--ack", "durable"]);
+        put();
+        damage(&place, "d/a", "ram");
+        damage(&place, "d/a", "disk");
+        find(&place);
+        let (health, _) = place.json(["health"]);
+        assert_eq!(
+            (&health["health"], &health["findings"][0]["code"]),
+            (&json!("damaged"), &json!("LOST")),
+            "{health}"
+        );
+        place.bad(["sync"], &["no good replica is left of bytes of d/a; put them again"]);
+        let words = put();
+        assert!(words.starts_with("1 object written") && words.contains("1 unchanged"), "{words}");
+        place.good(["check", "tree", "d"]);
+        place.good(["sync"]);
+        assert_eq!(place.run(["scrub"]).code, 0);
+        assert_eq!(place.json(["health"]).0["health"], "safe");
+    }
+}
+
+#[test]
+fn a_scrub_finds_damage_of_the_commit_log() {
+    let place = Place::with("", "");
+    for number in 0..20 {
+        place.write("a", noise(2_000, number));
+        place.good(["put", "a", &format!("k{number}"), "-q"]);
+    }
+    place.good(["sync"]);
+    let log = fs::read_dir(place.path("store/log")).unwrap().next().unwrap().unwrap().path();
+    let file = File::options().read(true).write(true).open(&log).unwrap();
+    let (at, mut byte) = (file.metadata().unwrap().len() / 2, [0]);
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[!byte[0]], at).unwrap();
+    let scrubbed = place.run(["scrub"]);
+    assert!(scrubbed.code == 1 && scrubbed.out.contains("1 damaged file of the commit log"), "{}", scrubbed.out);
+    assert_eq!(place.json(["health"]).0["findings"][0]["code"], "LOG_DAMAGED");
+    assert_eq!(place.run(["rebuild"]).code, 0);
+    place.good(["scrub"]);
+    assert_eq!(place.keys("").len(), 20);
+    assert_eq!(place.json(["health"]).0["health"], "safe");
+}

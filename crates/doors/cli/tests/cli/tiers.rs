@@ -76,6 +76,24 @@ fn a_lost_tier_is_renewed() {
     assert_eq!(place.run(["scrub"]).code, 0);
 }
 
+/// The directories of both tiers were lost. `renew` knew that objects were gone, but `sync` and `health` said that all is well.
+#[test]
+fn what_renewed_tiers_have_lost_is_told() {
+    let place = Place::new();
+    place.write("a", noise(1_500_000, 2));
+    place.good(["put", "a", "a"]);
+    fs::remove_dir_all(place.path("tiers")).unwrap();
+    assert_eq!(place.run(["tiers", "renew", "ram"]).code, 0);
+    let renewed = place.run(["tiers", "renew", "disk"]);
+    assert!(renewed.err.contains("no good replica is left of bytes of a; put them again"), "{}", renewed.err);
+    place.bad(["sync"], &["no good replica is left of bytes of a"]);
+    assert_eq!(place.json(["health"]).0["findings"][0]["code"], "LOST");
+    place.good(["put", "a", "a"]);
+    place.good(["sync"]);
+    place.good(["check", "a", "a"]);
+    assert_eq!(place.json(["health"]).0["health"], "safe");
+}
+
 #[test]
 fn top_looks_once_where_nobody_watches() {
     let place = Place::new();

@@ -76,3 +76,49 @@ fn changed_rules_reach_all_nodes() {
     assert_eq!(fs::read(shared.path("c/terrace.toml.unused")).unwrap(), [0xff; 9]);
     assert!(shared.put(2, "three/b", b"other bytes") && shared.get(1, "three/b") == b"other bytes");
 }
+
+/// A tier that all nodes reach is added while the store is in use. Processes that have had it open for long use it, too.
+#[test]
+fn a_tier_of_all_nodes_is_added() {
+    let Some(shared) = Shared::start("a tier that is added") else { return };
+    let bytes = Random::new(9).bytes(300_000);
+    let stores = [0, 1, 2].map(|at| terrace::Store::open(&shared.path(NODE_NAMES[at])).unwrap());
+    stores[0].put_bytes(b"before", &bytes, &terrace::PutOptions::default()).unwrap();
+    let (file, pfs) = (shared.path("pfs.toml"), shared.path("pfs"));
+    let add = |text: String, more: &[&str]| {
+        fs::write(&file, text).unwrap();
+        shared.run(1, &[&["tiers", "add", file.to_str().unwrap()], more].concat())
+    };
+    let tier = |path: &std::path::Path| {
+        format!("[[tier]]\nname = 'pfs'\nkind = 'object'\nservice = 'fs'\ntargets = ['{}']\n", path.display())
+    };
+    for (text, more, reason) in [
+        (tier(&pfs), ["--before", "disk"].as_slice(), "comes after all others"),
+        (tier(&pfs).replace("'pfs'", "'disk'"), &[], "disk"),
+        (
+            format!("[[tier]]\nname = 'own'\nkind = 'directory'\ntargets = ['{}']\n", pfs.display()),
+            &[],
+            "cannot reach it",
+        ),
+    ] {
+        let refused = add(text, more);
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && message.contains(reason), "{message}");
+    }
+    told(&add(tier(&pfs), &[]));
+    told(&add(tier(&pfs), &[]));
+    let on_pfs = terrace::PutOptions { tiers: Some(vec!["pfs".into()]), ..Default::default() };
+    for (at, store) in stores.iter().enumerate() {
+        let key = format!("on pfs/{at}");
+        store.put_bytes(key.as_bytes(), &bytes, &on_pfs).unwrap();
+    }
+    told(&shared.run(0, &["stage", "before", "--tier", "pfs"]));
+    for store in &stores {
+        assert!((0..3).all(|at| store.get(format!("on pfs/{at}").as_bytes()).unwrap() == bytes));
+    }
+    let located = told(&shared.run(2, &["locate", "before", "--json"]));
+    assert!(located.contains("pfs") && fs::read_dir(&pfs).unwrap().count() > 0, "{located}");
+    drop(stores);
+    told(&shared.run(0, &["sync"]));
+    told(&shared.run(2, &["scrub"]));
+}

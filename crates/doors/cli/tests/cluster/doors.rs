@@ -12,7 +12,7 @@ use terrace_stream::{Request, Stream};
 use terrace_testkit::{Random, Redis, wait_until};
 
 use crate::number;
-use crate::shared::{NODE_NAMES, Node, Shared, told};
+use crate::shared::{More, NODE_NAMES, Node, Shared, told};
 
 /// A bucket, or a folder of a parallel file system, is one tier for all nodes: each writes blobs of its own, and all read and remove them.
 #[test]
@@ -25,7 +25,9 @@ fn all_nodes_use_the_tier_of_a_service() {
         pfs.path().display(),
         redis.endpoint()
     );
-    let Some(mut shared) = Shared::start_with("a tier of a service", &tiers, None) else { return };
+    let Some(mut shared) = Shared::start_with("a tier of a service", &More { tiers: &tiers, ..More::default() }) else {
+        return;
+    };
     let contents: Vec<Vec<u8>> = (0..6).map(|n| Random::new(n).bytes(300_000 + n as usize)).collect();
     for (n, bytes) in contents.iter().enumerate() {
         let (at, key) = (n % 3, format!("k{n}"));

@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use terrace_testkit::disk::{DiskFormat, RecordedDisk};
-use terrace_testkit::{Random, skip, wait_until};
+use terrace_testkit::{Random, SmallDisk, skip, wait_until};
 
-use crate::shared::{Shared, told};
+use crate::shared::{More, NODE_NAMES, Shared, told};
 
 /// Each node writes to its own target first, and deals other replicas to the others. One that hangs holds up nobody for long.
 #[test]
@@ -106,7 +106,10 @@ fn what_replaces_an_object_survives_a_loss_of_power() {
         Ok(disk) => disk,
         Err(missing) => return skip(test, &missing),
     };
-    let Some(mut shared) = Shared::start_with(test, "", Some(&disk.path())) else { return };
+    let Some(mut shared) = Shared::start_with(test, &More { last_target: Some(&disk.path()), ..More::default() })
+    else {
+        return;
+    };
     shared.nodes[2] = None;
     // It syncs what it was not asked to sync after some seconds only.
     shared.start_node_under(2, &[], &[("TERRACE_TEND_MILLISECONDS", "5000")]);
@@ -262,4 +265,54 @@ fn a_log_that_etcd_has_lost_is_made_again_from_a_node() {
     }
     told(&shared.run(1, &["sync"]));
     told(&shared.run(2, &["scrub"]));
+}
+
+/// The disk of a node's target is full: the other nodes take what is written. Then that of its directory is full: it cannot follow the log,
+/// and the others go on without it. It comes back when there is room.
+#[test]
+fn a_disk_of_a_node_is_full() {
+    let test = "full disks of a node";
+    let dir = tempfile::tempdir().unwrap();
+    let mount = |name: &str, size: &str| SmallDisk::mount(test, &dir.path().join(name), size);
+    let (Some(data), Some(index)) = (mount("data", "size=24m"), mount("index", "size=24m")) else { return };
+    let more = More { last_target: Some(data.path()), last_store: Some(index.path()), ..More::default() };
+    let Some(mut shared) = Shared::start_with(test, &more) else { return };
+    let contents: Vec<Vec<u8>> = (0..9).map(|n| Random::new(n).bytes(1_000_000)).collect();
+    let all_are_there = |shared: &Shared, count: usize, nodes: &[usize]| {
+        for at in nodes {
+            for (n, bytes) in contents[..count].iter().enumerate() {
+                assert!(shared.get(*at, &format!("k{n}")) == *bytes, "k{n} on {}", NODE_NAMES[*at]);
+            }
+        }
+    };
+    data.fill_but(0);
+    for (n, bytes) in contents[..3].iter().enumerate() {
+        assert!(shared.put(n, &format!("k{n}"), bytes), "the others have room");
+    }
+    all_are_there(&shared, 3, &[0, 1, 2]);
+    data.make_room();
+    told(&shared.run(0, &["sync"]));
+
+    index.fill_but(0);
+    for (n, bytes) in contents.iter().enumerate().skip(3) {
+        assert!(shared.put(n % 2, &format!("k{n}"), bytes), "the others go on");
+    }
+    // More than the node's catalog has room for.
+    for round in 0..2 {
+        let folder = shared.path(&format!("x{round}"));
+        fs::create_dir(&folder).unwrap();
+        (0..500).for_each(|n| fs::write(folder.join(n.to_string()), [n as u8; 100]).unwrap());
+        told(&shared.run(round % 2, &["put", folder.to_str().unwrap(), &format!("x{round}"), "--replicas", "1"]));
+    }
+    all_are_there(&shared, 9, &[0, 1]);
+    index.make_room();
+    // It may have ended, with the reason.
+    if shared.nodes[2].as_mut().is_some_and(|node| node.0.try_wait().unwrap().is_some()) {
+        shared.start_node(2, &[]);
+    }
+    wait_until("the node follows again", || shared.run(2, &["cat", "k8"]).stdout == contents[8]);
+    all_are_there(&shared, 9, &[2]);
+    assert!(shared.put(2, "later", &contents[0]));
+    told(&shared.run(2, &["sync"]));
+    told(&shared.run(0, &["scrub"]));
 }

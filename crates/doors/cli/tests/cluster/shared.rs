@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -19,6 +19,17 @@ impl Drop for Node {
     }
 }
 
+/// More than the nodes of a store need.
+#[derive(Default)]
+pub struct More<'a> {
+    /// Tiers below those of the nodes.
+    pub tiers: &'a str,
+    /// A disk for the target of the last node.
+    pub last_target: Option<&'a Path>,
+    /// A disk for its directory.
+    pub last_store: Option<&'a Path>,
+}
+
 /// A store of three nodes below one folder.
 pub struct Shared {
     pub folder: tempfile::TempDir,
@@ -31,11 +42,11 @@ pub struct Shared {
 impl Shared {
     /// Makes the store, and starts its nodes. None if the test must be skipped.
     pub fn start(test: &str) -> Option<Shared> {
-        Shared::start_with(test, "", None)
+        Shared::start_with(test, &More::default())
     }
 
-    /// Makes the store with more tiers below those of the nodes, and the target of the last node on a disk of its own.
-    pub fn start_with(test: &str, more_tiers: &str, last_disk: Option<&Path>) -> Option<Shared> {
+    /// Makes the store with more than the nodes need.
+    pub fn start_with(test: &str, more: &More<'_>) -> Option<Shared> {
         let etcd = match EtcdCluster::start(&[]) {
             Ok(etcd) => etcd,
             Err(missing) => {
@@ -55,13 +66,18 @@ impl Shared {
             .collect();
         let config = format!(
             "[store]\nreplicas = {{ min = 1, max = 3, default = 2 }}\n[[tier]]\nname = 'disk'\nkind = 'node'\n\
-             options = {{ secret = '{}' }}\ntargets = [{targets}]\n{more_tiers}",
-            secret.display()
+             options = {{ secret = '{}' }}\ntargets = [{targets}]\n{}",
+            secret.display(),
+            more.tiers
         );
+        if let Some(disk) = more.last_store {
+            fs::create_dir(disk.join("store")).unwrap();
+            symlink(disk.join("store"), shared.path("c")).unwrap();
+        }
         fs::write(shared.path("shared.toml"), config).unwrap();
         for (name, port) in NODE_NAMES.iter().zip(&ports) {
             let disk = shared.path(&format!("{name}-disk"));
-            let disk = last_disk.filter(|_| *name == "c").map_or(disk, |last| last.join("target"));
+            let disk = more.last_target.filter(|_| *name == "c").map_or(disk, |last| last.join("target"));
             let text = format!(
                 "listen = '127.0.0.1:{port}'\nsecret = '{}'\n[[target]]\nname = 'disk'\npath = '{}'\n",
                 secret.display(),

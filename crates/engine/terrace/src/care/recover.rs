@@ -249,6 +249,7 @@ impl Care {
                 }));
             }
             if is_lost {
+                self.reader.lost.note(key, object);
                 objects_lost += 1;
                 first_lost.get_or_insert_with(|| key::show(key));
             }

@@ -84,6 +84,7 @@ impl ScrubRecord {
         self.found.away += found.away;
         self.found.one_copy += found.one_copy;
         self.found.miscounted += found.miscounted;
+        self.found.log_damaged += found.log_damaged;
         if self.done >= self.parts {
             self.last = Some(LastScrub { finished: now, found: std::mem::take(&mut self.found) });
         }

@@ -28,9 +28,11 @@ struct Round {
     repair: bool,
     found: Scrubbed,
     shared: Shared,
+    /// The objects that have lost bytes, with their numbers and generations.
+    lost: Vec<(Vec<u8>, (u64, u64))>,
 }
 
-fn note_lost(key: &[u8], found: &mut Scrubbed) {
+fn count_lost(key: &[u8], found: &mut Scrubbed) {
     found.lost += 1;
     *found.lost_of.entry(show(key)).or_default() += 1;
 }
@@ -63,7 +65,7 @@ impl Care {
     ) -> Result<(Scrubbed, bool)> {
         self.look_at_targets()?;
         let subset = subset.map(|(part, of)| Subset { part, of: of.max(1) });
-        let mut round = Round { repair, found: Scrubbed::default(), shared: Shared::new() };
+        let mut round = Round { repair, found: Scrubbed::default(), shared: Shared::new(), lost: Vec::new() };
         let mut go_on = true;
         self.catalog.each_object(prefix, |key, object, extents| {
             if subset.is_none_or(|s| xxhash_rust::xxh3::xxh3_64(key) % s.of + 1 == s.part) {
@@ -71,9 +73,13 @@ impl Care {
             }
             Ok::<_, Error>(go_on)
         })?;
+        if go_on && prefix.is_empty() && subset.is_none() && round.found.away == 0 {
+            self.reader.lost.replace(&round.lost);
+        }
         // Of all parts of the store, with the first one.
         if go_on && prefix.is_empty() && subset.is_none_or(|subset| subset.part == 1) {
             round.found.miscounted = self.check_owners()?;
+            round.found.log_damaged = self.check_log()?;
         }
         Ok((round.found, go_on))
     }
@@ -88,8 +94,8 @@ impl Care {
         round: &mut Round,
         progress: &mut dyn FnMut(&Scrubbed) -> bool,
     ) -> Result<bool> {
-        let Round { repair, found, shared } = round;
-        let repair = *repair;
+        let Round { repair, found, shared, lost } = round;
+        let (repair, lost_before) = (*repair, found.lost);
         if self.planning.rules.now().has_plain() {
             self.scrub_names(key, object, extents, repair, found)?;
         }
@@ -103,13 +109,17 @@ impl Care {
                     }
                 }
                 // It was read for another owner. It is lost to all of them.
-                Some(true) => note_lost(key, found),
+                Some(true) => count_lost(key, found),
                 // Another owner may want more replicas than those before.
                 Some(false) => found.one_copy += u64::from(self.has_one_copy(key, object, extent, repair)?),
             }
             if !progress(found) {
                 return Ok(false);
             }
+        }
+        if found.lost > lost_before {
+            self.reader.lost.note(key, object);
+            lost.push((key.to_vec(), (object.id, object.generation)));
         }
         Ok(true)
     }
@@ -161,7 +171,7 @@ impl Care {
         }
         if good == 0 {
             if self.still_named(key, &extent.task(object.id, 0), extent)? {
-                note_lost(key, found);
+                count_lost(key, found);
                 return Ok(true);
             }
             return Ok(false);
@@ -189,6 +199,24 @@ impl Care {
             );
         }
         Ok(wrong.len() as u64)
+    }
+
+    /// Reads the commit log, and returns how many of its files are damaged. The catalog has what they say, until it is lost.
+    fn check_log(&self) -> Result<u64> {
+        if self.catalog.is_shared() {
+            // Its servers keep it.
+            return Ok(0);
+        }
+        let log = self.catalog.log();
+        let damaged = log.find_damaged(self.catalog.tail()?)?;
+        if let Some(first) = damaged.first() {
+            tracing::error!(
+                files = damaged.len(),
+                first = %first.display(),
+                "the commit log is damaged; `terrace rebuild` makes it whole from its copies and the catalog"
+            );
+        }
+        Ok(damaged.len() as u64)
     }
 
     /// Counts plain files that are not at the object's key, because another program put a file there.

@@ -77,6 +77,16 @@ impl TierConfig {
         at.domain.clone().or_else(|| self.node_of(at)).unwrap_or_else(|| format!("target-{number}"))
     }
 
+    /// Returns whether another tier is the same, but for the numbers of its targets.
+    pub(crate) fn is_like(&self, other: &TierConfig) -> bool {
+        let text = |tier: &TierConfig| {
+            let mut tier = tier.clone();
+            tier.targets.iter_mut().for_each(|target| target.number = None);
+            toml::to_string(&tier)
+        };
+        text(self) == text(other)
+    }
+
     /// Returns the place of one of its targets for messages: a path, or a service and a path on it.
     pub(crate) fn place_name(&self, at: &TargetConfig) -> PathBuf {
         match &self.service {

@@ -93,12 +93,21 @@ impl Tiers {
 
     /// Returns a target by its number, also one that another node has just added.
     pub fn device(&self, id: TargetId) -> Result<&Device> {
-        let known = self.newest().list.device(id);
+        self.find(|list| list.device(id))
+    }
+
+    /// Finds the level of a tier, also of one that another node has just added.
+    pub fn level(&self, name: &str) -> Result<usize> {
+        self.find(|list| list.level(name))
+    }
+
+    fn find<'a, T>(&'a self, find: impl Fn(&'a TierList) -> Result<T>) -> Result<T> {
+        let known = find(&self.newest().list);
         if known.is_err()
             && let Some(catalog) = self.catalog.upgrade().filter(|catalog| catalog.is_shared())
         {
             self.look_at_nodes(&catalog, self.heeded.lock())?;
-            return self.newest().list.device(id);
+            return find(&self.newest().list);
         }
         known
     }
@@ -145,7 +154,9 @@ impl Tiers {
         if targets.all(|number| newest.list.device(number).is_ok()) {
             return Ok(());
         }
-        if !config.tiers.iter().map(|tier| &tier.name).eq(newest.list.tiers.iter().map(|tier| &tier.name)) {
+        // New tiers come last, so that a target of an older list is on the same level in each newer one.
+        let known = newest.list.tiers.iter().map(|tier| &tier.name);
+        if !known.eq(config.tiers.iter().map(|tier| &tier.name).take(newest.list.tiers.len())) {
             tracing::warn!("the store has other tiers than when it was opened; open it again to use them");
             return Ok(());
         }

@@ -2,6 +2,7 @@
 
 mod cache;
 mod fetched;
+mod lost;
 mod nearest;
 mod suspects;
 
@@ -13,6 +14,7 @@ use terrace_codec::Encoding;
 
 pub(crate) use cache::Cache;
 pub(crate) use fetched::{Fetched, Lent};
+pub(crate) use lost::LostObjects;
 use nearest::nearest;
 pub(crate) use suspects::{Suspect, Suspects};
 
@@ -41,9 +43,20 @@ pub(crate) struct Reader {
     pub fetched: Fetched,
     /// Replicas that reads found bad, for the mover to repair.
     pub suspects: Suspects,
+    /// Objects that have lost bytes.
+    pub lost: LostObjects,
 }
 
 impl Reader {
+    /// Notes that an object has lost bytes, if this is the reason why a read failed, and returns the reason. The catalog still names the
+    /// frames that were read.
+    pub fn failed(&self, key: &[u8], object: &Object, error: Error) -> Error {
+        if matches!(error, Error::Unreadable { is_lost: true, .. }) {
+            self.lost.note(key, object);
+        }
+        error
+    }
+
     /// Fills `out` from the object's byte `offset` on, which these of its extents cover. Ranges without an extent are zero.
     pub fn read_extents(
         &self,
@@ -80,7 +93,7 @@ impl Reader {
 
     /// Like `read_extent`, but reads only from replicas, not from fetched frames.
     pub fn fetch_extent(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
-        let mut tried = Vec::new();
+        let (mut tried, mut is_lost) = (Vec::new(), true);
         for replica in nearest(&self.tiers, extent)? {
             let device = self.tiers.device(replica.target)?;
             let costly = is_costly(device, &replica);
@@ -94,6 +107,7 @@ impl Reader {
                 Err(e) => {
                     device.failed(&e);
                     tried.push(format!("{} ({}): {e}", self.tiers.tier(device).name, device.path.display()));
+                    is_lost &= bad(&e);
                     if bad(&e) {
                         self.suspects.report(Suspect {
                             key: key.to_vec(),
@@ -105,7 +119,8 @@ impl Reader {
             }
         }
         let tried = if tried.is_empty() { "none: it has no replica".to_owned() } else { tried.join(", ") };
-        Err(Error::Unreadable { key: key::show(key), start: extent.offset, length: u64::from(extent.length), tried })
+        let length = u64::from(extent.length);
+        Err(Error::Unreadable { key: key::show(key), start: extent.offset, length, tried, is_lost })
     }
 
     /// Returns whether it pays to fetch an extent ahead of its reader.

@@ -9,19 +9,23 @@ use terrace_tier::made_note;
 use super::{Store, destroy};
 use crate::config::{Config, Rule, TierConfig};
 use crate::devices::targets;
-use crate::home::{boot, check_identity, lock_store, read_config, refuse_if_shared, write_file};
+use crate::home::{Cluster, boot, check_identity, lock_store, read_config, refuse_if_shared, write_file};
 use crate::{Error, Result};
 
 /// The number of pending replicas that are read at a time.
 const OWED_PER_LOOK: usize = 1024;
 
 impl Store {
-    /// Adds tiers, each before the existing tier named in `before`, or last. No other process may have the store open.
+    /// Adds tiers, each before the existing tier named in `before`, or last. No other process may have the store open, unless several nodes
+    /// share it: then all of them use the tiers from now on, and new tiers come last.
     ///
     /// # Errors
     /// [`Error::Config`] if the tiers do not fit the existing ones, or a target is the store's own directory; [`Error::Io`]
     /// if a target cannot be created, or belongs to a store. Then nothing is changed.
     pub fn add_tiers(dir: &Path, added: Vec<TierConfig>, before: Option<&str>) -> Result<()> {
+        if Cluster::read(dir)?.is_some() {
+            return Store::open(dir)?.add_shared_tiers(added, before);
+        }
         change(dir, |config| {
             let at = match before {
                 Some(name) => position(config, name)?,

@@ -28,7 +28,7 @@ const OWN_FOLDERS: [&str; 5] = ["catalog", "dumps", "keepers", "leases", "stream
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 /// Files, except those that identify the store.
-const OWN_FILES: [&str; 19] = [
+const OWN_FILES: [&str; 20] = [
     RESERVE_FILE,
     "boot",
     REACH_FILE,
@@ -36,6 +36,7 @@ const OWN_FILES: [&str; 19] = [
     "node",
     "place",
     "scrubbed",
+    "lost",
     "copies",
     "appends",
     "rules",
@@ -237,6 +238,20 @@ impl Described<'_> {
     fn remove(&self, dir: &Path, store: u64) -> io::Result<Vec<PathBuf>> {
         self.tier.kind.remove(&self.tier.settings(self.at), &self.owner(dir, store))
     }
+}
+
+/// Removes all that a store has made so far whose creation failed, so that it can be tried again. What cannot be removed stays: the error of
+/// the creation is the one to report.
+pub(super) fn take_back(dir: &Path, id: u64, config: &Config) {
+    // First, since without this file there is no store.
+    let _ = fs::remove_file(dir.join("store"));
+    for of in described(config) {
+        // The id is new, so nobody else has made a target of it.
+        if let Ok(TargetFound::Own { .. }) = of.tier.kind.find(&of.tier.settings(of.at), &of.owner(dir, id)) {
+            let _ = of.remove(dir, id);
+        }
+    }
+    let _ = remove_own(dir);
 }
 
 /// For targets that are emptied, which need no numbers for new frames.

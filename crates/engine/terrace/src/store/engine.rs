@@ -16,7 +16,7 @@ use crate::hotness::Hotness;
 use crate::journal::Journal;
 use crate::mover::{Mover, State};
 use crate::place::{Lessons, Planner, Planning};
-use crate::read::{Cache, Fetched, Reader, Suspects};
+use crate::read::{Cache, Fetched, LostObjects, Reader, Suspects};
 use crate::write::{Kept, Writer};
 
 /// A long `put` records its extents after this many bytes, before it is visible.
@@ -89,6 +89,7 @@ impl Engine {
             cache: Cache::new(config.store.cache.0),
             fetched: Fetched::default(),
             suspects: Suspects::default(),
+            lost: LostObjects::of(&dir),
         });
         let writer = Arc::new(Writer {
             catalog: catalog.clone(),

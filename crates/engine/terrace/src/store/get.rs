@@ -178,7 +178,7 @@ impl Store {
                     let again = engine.catalog.locate(key, offset, offset + length as u64)?;
                     let same = again.is_some_and(|(o, now)| o.id == object.id && same_frames(&now, &extents));
                     if same {
-                        return Err(e);
+                        return Err(engine.reader.failed(key, &object, e));
                     }
                     failed = Some(e);
                 }

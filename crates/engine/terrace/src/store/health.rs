@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use terrace_catalog::Object;
+use terrace_format::key::show;
 use terrace_system::Locked;
 use terrace_system::clock::unix_seconds;
 
@@ -41,6 +43,7 @@ impl Store {
         );
         findings.extend(self.node_findings()?);
         findings.extend(self.log_finding());
+        findings.extend(self.lost_finding()?);
         findings.extend(self.scrub_findings(&record));
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
         Ok(Health {
@@ -135,20 +138,43 @@ impl Store {
         })
     }
 
+    fn lost_finding(&self) -> Result<Option<Finding>> {
+        let lost = self.find_lost()?;
+        let Some(first) = lost.first() else { return Ok(None) };
+        let more = if lost.len() > 1 { format!(", and {} more", lost.len() - 1) } else { String::new() };
+        Ok(Some(Finding {
+            code: FindingCode::Lost,
+            health: HealthState::Damaged,
+            message: format!("no good replica is left of bytes of {}{more}", show(first)),
+            advice: "run `terrace repair`; put the objects again that it names, or remove them",
+        }))
+    }
+
+    /// Returns the keys of the objects that are known to have lost bytes: a read, a scrub or an opening found no good replica of these.
+    pub fn find_lost(&self) -> Result<Vec<Vec<u8>>> {
+        let mut lost = Vec::new();
+        for (key, version) in self.engine.reader.lost.all() {
+            // Others were written or removed since.
+            let object = self.engine.catalog.object(&key)?;
+            if object.is_some_and(|object| (object.id, object.generation) == version) {
+                lost.push(key);
+            }
+        }
+        lost.sort_unstable();
+        Ok(lost)
+    }
+
+    /// Returns whether an object is known to have lost bytes.
+    pub fn has_lost(&self, key: &[u8], object: &Object) -> bool {
+        self.engine.reader.lost.has(key, object)
+    }
+
     fn scrub_findings(&self, record: &ScrubRecord) -> Vec<Finding> {
         let mut findings = Vec::new();
         let last = record.last.as_ref();
-        let lost = last.map_or(0, |last| last.found.lost) + record.found.lost;
         let unrepaired = |found: &crate::report::Scrubbed| found.bad.saturating_sub(found.repaired);
         let bad = last.map_or(0, |last| unrepaired(&last.found)) + unrepaired(&record.found);
-        if lost > 0 {
-            findings.push(Finding {
-                code: FindingCode::Lost,
-                health: HealthState::Damaged,
-                message: format!("the last scrub found {lost} extents without a good replica"),
-                advice: "`terrace repair` names the objects; put them again",
-            });
-        } else if bad > 0 {
+        if bad > 0 {
             findings.push(Finding {
                 code: FindingCode::BadReplicas,
                 health: HealthState::Warning,
@@ -172,6 +198,15 @@ impl Store {
                 health: HealthState::Warning,
                 message: format!("the last scrub found {miscounted} shared frames with a wrong number of owners"),
                 advice: "run `terrace rebuild`, which counts them again, and then `terrace scrub`",
+            });
+        }
+        let damaged = last.map_or(0, |last| last.found.log_damaged) + record.found.log_damaged;
+        if damaged > 0 {
+            findings.push(Finding {
+                code: FindingCode::LogDamaged,
+                health: HealthState::Damaged,
+                message: format!("the last scrub found {damaged} damaged files of the commit log"),
+                advice: "run `terrace rebuild`, which makes it whole, and then `terrace scrub`",
             });
         }
         let since = last.map(|last| last.finished).or_else(|| self.made_at());

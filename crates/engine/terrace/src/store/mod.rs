@@ -147,8 +147,7 @@ impl Store {
         drop(alone);
         let made = made.and_then(|()| Store::open(dir));
         if made.is_err() {
-            // Without this file there is no store. If it cannot be removed, the error at hand is still the one to report.
-            let _ = fs::remove_file(dir.join("store"));
+            destroy::take_back(dir, id, &config);
         }
         made
     }

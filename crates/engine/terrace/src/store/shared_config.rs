@@ -5,9 +5,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use terrace_catalog::{Catalog, Change};
+use terrace_tier::{TargetOwner, TargetSettings};
 
 use super::Store;
-use crate::config::{Config, SharedConfig, TargetConfig};
+use crate::config::{Config, SharedConfig, TargetConfig, TierConfig};
+use crate::devices::targets;
 use crate::home::{self, Cluster};
 use crate::{Error, Result};
 
@@ -42,11 +44,54 @@ impl Store {
         })
     }
 
+    /// Adds tiers to a shared store, after all others: processes that have the store open know its tiers by their places.
+    pub(super) fn add_shared_tiers(&self, added: Vec<TierConfig>, before: Option<&str>) -> Result<()> {
+        if before.is_some() {
+            return Err(Error::Config("a tier of a store that several nodes share comes after all others".into()));
+        }
+        let common: Vec<&TierConfig> = added.iter().filter(|tier| Cluster::is_common(tier)).collect();
+        // The first time, no target may be another store's. Later, those that could not be made are made.
+        let is_known = |config: &Config| added.iter().all(|tier| config.tiers.iter().any(|known| known.is_like(tier)));
+        if !is_known(&self.shared_config()?.parse()?) {
+            targets::probe(common.iter().copied())?;
+        }
+        self.change_shared_config(|config| {
+            if !is_known(config) {
+                config.tiers.extend(added.iter().cloned());
+                config.number_targets();
+            }
+            Ok(())
+        })?;
+        let config = self.shared_config()?.parse()?;
+        for tier in config.tiers.iter().filter(|tier| common.iter().any(|added| added.name == tier.name)) {
+            tier.targets.iter().try_for_each(|target| self.make_common_target(tier, target))?;
+        }
+        // This process knows them, too.
+        self.engine.tiers.heed_nodes(&self.engine.catalog)
+    }
+
+    /// Puts the store's marker on a target that all nodes reach. Each of them has noted that it must not do so by itself.
+    fn make_common_target(&self, tier: &TierConfig, target: &TargetConfig) -> Result<()> {
+        let place = tier.place_name(target);
+        let context = || format!("making target {} (repeat this command once that works)", place.display());
+        let catalog = &self.engine.catalog;
+        let (store, number) = (catalog.log().store(), target.number.unwrap_or_default());
+        let owner = TargetOwner { store, number, dir: self.dir().to_owned(), ids: catalog.clone() };
+        // A target that may be empty after a reboot is made wherever it is missing.
+        let settings = TargetSettings { persistent: false, ..tier.settings(target) };
+        let opened = tier.kind.open(&settings, &owner).map_err(Error::io(context()))?;
+        opened.trouble.map_or(Ok(()), |error| Err(Error::io(context())(error)))
+    }
+
+    fn shared_config(&self) -> Result<SharedConfig> {
+        SharedConfig::read(&self.engine.catalog)?.ok_or_else(|| lacks_config(self.dir()))
+    }
+
     /// Changes the configuration in the log, and waits until the node of this machine has written it.
     pub(super) fn change_shared_config(&self, edit: impl Fn(&mut Config) -> Result<()>) -> Result<()> {
         let catalog = &self.engine.catalog;
         for _ in 0..MAX_CHANGE_TRIES {
-            let before = SharedConfig::read(catalog)?.ok_or_else(|| lacks_config(self.dir()))?;
+            let before = self.shared_config()?;
             let mut config = before.parse()?;
             edit(&mut config)?;
             if config.to_toml() == before.text() {

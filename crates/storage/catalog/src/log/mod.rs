@@ -142,14 +142,7 @@ impl Log {
         let handle =
             OpenOptions::new().read(true).write(true).create(length == 0).truncate(false).mode(0o600).open(&path);
         let handle = handle.map_err(Error::io(context()))?;
-        // A record behind a hole would be lost: every reader takes the hole for the end of the log.
-        let held = handle.metadata().map_err(Error::io(context()))?.len();
-        if held < length {
-            let path = path.display();
-            return Err(Error::LogDamaged(format!(
-                "{path} ends at byte {held}, but {length} bytes were written to it"
-            )));
-        }
+        check_length(&|| path.clone(), &handle, length)?;
         let handle = Arc::new(handle);
         *open = Some((file, handle.clone()));
         Ok(handle)
@@ -184,6 +177,8 @@ impl Log {
             false => tail,
         };
         let file = self.file(tail.file, tail.position)?;
+        // Somebody may have cut it since it was opened.
+        check_length(&|| self.path(tail.file), &file, tail.position)?;
         file.write_all_at(buffer, tail.position)
             .map_err(|e| Error::io(format!("appending to {}", self.path(tail.file).display()))(e))?;
         let sequence = tail.sequence + u64::from(count);
@@ -239,6 +234,17 @@ impl Log {
         written.map_err(Error::io(context()))?;
         Ok(opened)
     }
+}
+
+/// Refuses a file that has fewer than these bytes. A record behind a hole would be lost: every reader takes the hole for the end of the log.
+fn check_length(path: &dyn Fn() -> PathBuf, file: &File, bytes: u64) -> Result<()> {
+    let held = file.metadata().map_err(|e| Error::io(format!("looking at {}", path().display()))(e))?.len();
+    if held < bytes {
+        let path = path();
+        let path = path.display();
+        return Err(Error::LogDamaged(format!("{path} ends at byte {held}, but {bytes} bytes were written to it")));
+    }
+    Ok(())
 }
 
 fn name(file: u64) -> String {

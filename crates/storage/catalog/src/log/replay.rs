@@ -145,6 +145,28 @@ impl Log {
         Ok(Some(Record { first, time: u64_at(header, 32), commits, tail }))
     }
 
+    /// Returns the files of the log that are not chains of whole records up to `tail`.
+    pub fn find_damaged(&self, tail: Tail) -> Result<Vec<PathBuf>> {
+        let mut damaged = Vec::new();
+        for file in self.files()?.into_iter().filter(|file| *file <= tail.file) {
+            let path = self.path(file);
+            let context = || format!("reading {}", path.display());
+            let whole = || {
+                // Other processes append behind the tail meanwhile.
+                let bytes = if file == tail.file { tail.position } else { open_regular(&path)?.metadata()?.len() };
+                self.is_whole_file(file, bytes)
+            };
+            match whole() {
+                Ok(true) => {}
+                Ok(false) => damaged.push(path),
+                // A snapshot has replaced it.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(Error::io(context())(e)),
+            }
+        }
+        Ok(damaged)
+    }
+
     /// Returns whether a chain of whole records fills the first `length` bytes of a file of the log.
     pub(super) fn is_whole_file(&self, file: u64, length: u64) -> io::Result<bool> {
         let bytes = read_regular(&self.path(file))?;
