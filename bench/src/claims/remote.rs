@@ -78,6 +78,7 @@ fn serve(folder: &Path, identity: Option<&Identity>) -> Result<(Server, Arc<dyn 
         identity: identity.cloned(),
         targets: vec![ServedTarget { name: "t".into(), path: folder.join("disk"), capacity: u64::MAX }],
         numbers: None,
+        handler: None,
     })?;
     let scheme = if identity.is_some() { "https" } else { "http" };
     let mut settings = TargetSettings::at(format!("{scheme}://{}/t", server.address()));

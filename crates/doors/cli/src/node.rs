@@ -101,7 +101,7 @@ pub fn node(globals: &Globals, wanted: &Node) -> Result<()> {
             wait_for_signal(signals);
             Ok(())
         }
-        false => keep_store(globals, wanted, shared, signals),
+        false => keep_store(globals, wanted, shared, targets.as_ref(), signals),
     };
     if let Some(targets) = targets {
         targets.end();
@@ -110,7 +110,13 @@ pub fn node(globals: &Globals, wanted: &Node) -> Result<()> {
 }
 
 /// Runs the daemon of a store until a signal arrives.
-fn keep_store(globals: &Globals, wanted: &Node, shared: Option<SharedNode>, signals: Signals) -> Result<()> {
+fn keep_store(
+    globals: &Globals,
+    wanted: &Node,
+    shared: Option<SharedNode>,
+    targets: Option<&Targets>,
+    signals: Signals,
+) -> Result<()> {
     let store = match &shared {
         None => opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?,
         Some(shared) => {
@@ -126,6 +132,9 @@ fn keep_store(globals: &Globals, wanted: &Node, shared: Option<SharedNode>, sign
     options.scrub_interval = (!wanted.scrub_every.0.is_zero()).then_some(wanted.scrub_every.0);
     let waiting = signals.handle();
     let node = terrace_node::Node::begin(store, shared, &options, move || waiting.close())?;
+    if let Some(targets) = targets {
+        targets.take_streams_of(&node);
+    }
     let place = node.address().map_or_else(String::new, |address| format!(" at http://{address}/"));
     say(&format!("the node of {} runs{place}", dir.display()));
     wait_for_signal(signals);

@@ -14,6 +14,7 @@ mod metrics;
 mod node;
 mod page;
 mod report;
+mod streams;
 mod targets;
 mod tending;
 mod upkeep;

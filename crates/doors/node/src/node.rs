@@ -80,6 +80,11 @@ impl Node {
         Ok(Node { held, stop, server, upkeep, tending, _lock: lock })
     }
 
+    /// The store, until the node ends.
+    pub(crate) fn store(&self) -> Arc<Held> {
+        self.held.clone()
+    }
+
     /// The address on which the node listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.server.as_ref().map(Server::address)

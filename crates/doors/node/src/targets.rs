@@ -8,9 +8,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 use terrace::config::Bytes;
 use terrace::tier::Ids;
-use terrace_remote::{Identity, Secret, ServedTarget, Server, ServerOptions};
+use terrace_remote::{Handler, Identity, Secret, ServedTarget, Server, ServerOptions};
 
 use crate::error::NodeError;
+use crate::node::Node;
+use crate::streams::Streams;
 
 /// The file that says which targets are served, and how.
 #[derive(Deserialize)]
@@ -19,6 +21,7 @@ struct Description {
     listen: SocketAddr,
     secret: PathBuf,
     certificate: Option<PathBuf>,
+    #[serde(default)]
     target: Vec<TargetDescription>,
 }
 
@@ -34,6 +37,7 @@ struct TargetDescription {
 pub struct Targets {
     server: Server,
     names: Vec<String>,
+    streams: Arc<Streams>,
     fingerprint: Option<String>,
 }
 
@@ -59,14 +63,22 @@ impl Targets {
         };
         let targets: Vec<ServedTarget> = described.target.into_iter().map(served).collect();
         let names = targets.iter().map(|target| target.name.clone()).collect();
-        let options = ServerOptions { listen: described.listen, secret, identity, targets, numbers };
+        let streams = Arc::new(Streams::default());
+        let handler: Option<Arc<dyn Handler>> = Some(streams.clone());
+        let options = ServerOptions { listen: described.listen, secret, identity, targets, numbers, handler };
         let server = Server::begin(options).map_err(|error| wrong(error.to_string()))?;
-        Ok(Targets { server, names, fingerprint })
+        Ok(Targets { server, names, streams, fingerprint })
+    }
+
+    /// Takes requests for the streams of this store from now on, until the node ends.
+    pub fn take_streams_of(&self, node: &Node) {
+        self.streams.of(node.store());
     }
 
     /// One line for people: the targets, the address, and the fingerprint of the certificate.
     pub fn describe(&self) -> String {
-        let (names, address) = (self.names.join(", "), self.server.address());
+        let names = if self.names.is_empty() { "no targets".to_owned() } else { self.names.join(", ") };
+        let address = self.server.address();
         match &self.fingerprint {
             Some(fingerprint) => format!("serves {names} at https://{address}/ with the certificate {fingerprint}"),
             None => format!("serves {names} at http://{address}/"),

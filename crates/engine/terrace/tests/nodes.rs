@@ -105,6 +105,7 @@ impl Node {
             identity: None,
             targets: ["a", "b"].map(|target_name| target(target_name, dir.join(name).join(target_name))).into(),
             numbers: None,
+            handler: None,
         });
         let server = server.unwrap();
         let wire = Arc::new(Wire { delay, passed: AtomicU64::new(0) });

@@ -18,7 +18,7 @@ mod wire;
 
 pub use kind::NodeKind;
 pub use secret::Secret;
-pub use serve::{ServedTarget, Server, ServerOptions};
+pub use serve::{Handler, HandlerRequest, ServedTarget, Server, ServerOptions};
 pub use tls::{Identity, NODE_NAME, client_config};
 pub use wire::{read_headers, write_header};
 

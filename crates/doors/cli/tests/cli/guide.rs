@@ -142,12 +142,18 @@ fn the_guide_to_flushing_works_as_it_says() {
     let redis = Redis::start();
     let socket = redis.as_ref().map_or_else(String::new, |redis| redis.socket().display().to_string());
     let below = |path: &str| place.path(path).display().to_string();
+    // As above.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let replaced = [
         ("/burst/", below("burst/")),
         ("/archive", below("archive")),
         ("/var/log/", below("var/log/")),
         ("redis-cli", format!("redis-cli -s {socket}")),
         ("redis://127.0.0.1/0?", format!("redis+unix://{socket}?")),
+        ("/data/store", below("store")),
+        ("127.0.0.1:5705", free.to_string()),
+        ("http://127.0.0.1:5705", format!("http://{free}")),
+        ("'http://127.0.0.1:5705", format!("'http://{free}")),
     ];
     run_replaced("flush.md", &place, &replaced, &|_| {});
     assert_eq!(place.read("archive/north/wind"), b"12 m/s\n");

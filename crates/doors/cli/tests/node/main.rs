@@ -11,4 +11,5 @@ mod health;
 #[path = "../cli/place.rs"]
 #[allow(dead_code)] // It can do more than is asked of it here.
 mod place;
+mod streams;
 mod targets;

@@ -4,21 +4,27 @@ use std::collections::BTreeMap;
 use std::io;
 use std::pin::pin;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Buf, Bytes};
 use hyper::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderValue};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::target::{NumberNeeded, Open, Served};
+use super::{Handler, HandlerRequest};
 use crate::buffers::Buffers;
 use crate::secret::Secret;
 use crate::wire::{
     Appended, ERROR_HEADER, INCARNATION_HEADER, MAX_FRAME_BYTES, MAX_PLACES, MAX_REQUEST_BYTES, NEXT_HEADER,
     NUMBER_NEEDED, OWNER_HEADER, Owner, error_name,
 };
+
+/// The path below which targets are.
+const TARGETS_PATH: &str = "/targets/";
 
 /// An answer.
 pub type Answer = Response<Full<Bytes>>;
@@ -28,6 +34,7 @@ pub struct Answers {
     pub targets: BTreeMap<String, Served>,
     pub secret: Secret,
     pub buffers: Buffers,
+    pub handler: Option<Arc<dyn Handler>>,
 }
 
 /// A failed request.
@@ -76,13 +83,12 @@ impl Answers {
             return refuse(StatusCode::UNAUTHORIZED, "the secret is missing or wrong".to_owned());
         }
         began();
+        if let Some(handler) = self.handler.as_ref().filter(|_| !head.uri.path().starts_with(TARGETS_PATH)) {
+            return handle(&**handler, &head, body).await;
+        }
         let mut bytes = self.buffers.lend();
-        match collect(Limited::new(body, MAX_REQUEST_BYTES), &mut bytes).await {
-            Ok(()) => {}
-            Err(error) if error.is::<LengthLimitError>() => {
-                return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long".to_owned());
-            }
-            Err(_) => return refuse(StatusCode::BAD_REQUEST, "the body is cut short".to_owned()),
+        if let Err(refused) = collect_within(body, MAX_REQUEST_BYTES, &mut bytes).await {
+            return refused;
         }
         let mut incarnation = None;
         match self.told(&head.method, head.uri.path(), head.uri.query(), &head.headers, &bytes, &mut incarnation) {
@@ -119,7 +125,7 @@ impl Answers {
         body: &[u8],
         incarnation: &mut Option<u64>,
     ) -> Result<Told, Refusal> {
-        let mut parts = path.strip_prefix("/targets/").ok_or(NO_SUCH_PATH)?.split('/');
+        let mut parts = path.strip_prefix(TARGETS_PATH).ok_or(NO_SUCH_PATH)?.split('/');
         let name = parts.next().unwrap_or_default();
         let rest: Vec<&str> = parts.collect();
         let missing = || io::Error::new(io::ErrorKind::NotConnected, format!("this node serves no target {name:?}"));
@@ -190,6 +196,42 @@ fn of_target(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotConnected, error),
         _ => error,
+    }
+}
+
+/// Answers a request that is not about targets.
+async fn handle<B>(handler: &dyn Handler, head: &Parts, body: B) -> Answer
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut bytes = Vec::new();
+    if let Err(refused) = collect_within(body, handler.max_body_bytes(), &mut bytes).await {
+        return refused;
+    }
+    let (method, path, query) = (head.method.as_str(), head.uri.path(), head.uri.query().unwrap_or_default());
+    match handler.answer(&HandlerRequest { method, path, query, body: &bytes }) {
+        Some((status, text)) => {
+            let mut answer = Response::new(Full::new(Bytes::from(text)));
+            *answer.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
+            answer
+        }
+        None => refuse(StatusCode::NOT_FOUND, "there is nothing at this path".to_owned()),
+    }
+}
+
+/// Replaces the content of `into` by a body of at most these bytes, or returns the answer that refuses it.
+async fn collect_within<B>(body: B, most: usize, into: &mut Vec<u8>) -> Result<(), Answer>
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match collect(Limited::new(body, most), into).await {
+        Ok(()) => Ok(()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long".to_owned()))
+        }
+        Err(_) => Err(refuse(StatusCode::BAD_REQUEST, "the body is cut short".to_owned())),
     }
 }
 

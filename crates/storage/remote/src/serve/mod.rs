@@ -46,6 +46,27 @@ const MAX_END_TIME: Duration = Duration::from_secs(10);
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 const MAX_HEADERS: usize = 32;
 
+/// A request beside those about targets, of a client that knows the secret.
+pub struct HandlerRequest<'a> {
+    /// The method, such as `POST`.
+    pub method: &'a str,
+    /// The path, as it was sent.
+    pub path: &'a str,
+    /// The parameters, as they were sent.
+    pub query: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// Answers the requests of clients that are not about targets.
+pub trait Handler: Send + Sync {
+    /// The longest body of a request.
+    fn max_body_bytes(&self) -> usize;
+
+    /// Answers a request by a status of HTTP and a text. None if there is nothing at its path.
+    fn answer(&self, request: &HandlerRequest<'_>) -> Option<(u16, String)>;
+}
+
 /// The settings of a server.
 pub struct ServerOptions {
     /// The address; port 0 chooses a free one.
@@ -58,6 +79,8 @@ pub struct ServerOptions {
     pub targets: Vec<ServedTarget>,
     /// Numbers for new segments, if the node has some that no other node has. Otherwise clients send them.
     pub numbers: Option<Arc<dyn Ids>>,
+    /// Answers at other paths than `/targets`.
+    pub handler: Option<Arc<dyn Handler>>,
 }
 
 /// A running server of targets.
@@ -77,7 +100,7 @@ impl Server {
     /// `InvalidInput` if the options cannot be right. An error of the system if it refuses the address.
     pub fn begin(options: ServerOptions) -> io::Result<Server> {
         let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
-        let ServerOptions { listen, secret, identity, targets, numbers } = options;
+        let ServerOptions { listen, secret, identity, targets, numbers, handler } = options;
         if identity.is_none() && !listen.ip().is_loopback() {
             return Err(invalid(format!("{listen} can be reached from other machines, which needs TLS")));
         }
@@ -95,7 +118,7 @@ impl Server {
             .map_err(|error| io::Error::new(error.kind(), format!("listening on {listen}: {error}")))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let answers = Arc::new(Answers { targets: served, secret, buffers: Buffers::default() });
+        let answers = Arc::new(Answers { targets: served, secret, buffers: Buffers::default(), handler });
         let connections = Arc::new(Connections::default());
         let (stop, stopped) = UnixStream::pair()?;
         let accept = Accept { listener, stopped, identity, answers: answers.clone(), connections: connections.clone() };

@@ -78,6 +78,7 @@ impl Node {
             identity,
             targets: vec![ServedTarget { name: "t".into(), path: self.disk(), capacity: self.capacity }],
             numbers: None,
+            handler: None,
         });
         let server = server.unwrap();
         self.address = server.address();
