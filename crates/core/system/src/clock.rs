@@ -1,6 +1,6 @@
 //! Clocks.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -8,6 +8,12 @@ use rustix::time::{ClockId, clock_gettime};
 pub fn monotonic_nanos() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Returns the time since the machine was booted, also the time that it slept.
+pub fn boottime() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Returns the nanoseconds since 1970, or 0 if the clock shows an earlier time.

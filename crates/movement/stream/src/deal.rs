@@ -1,30 +1,25 @@
 //! Deals the destinations of a stream over the nodes that run it.
 //!
 //! A destination belongs to one of 64 shares, by a hash of its name. Each node that runs the stream is a worker: it has a record, which it
-//! changes every two seconds. All workers compute from these records who gets which share. A worker claims its shares by conditional
+//! changes every two seconds (`heartbeat.rs`). All workers compute from these records who gets which share. A worker claims its shares by conditional
 //! changes, each once the worker that has it has given it up or is silent; and gives up a share that another one gets once none of its
 //! requests is being delivered. Each commit of a destination's progress expects that the claim still holds.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix_futex_sync::Mutex;
-use terrace::{Attributes, Batch, Locked, Object, Store};
+use terrace::{Batch, Locked, Object, Store};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::claim::{Claim, Claimant, find, holder, is_there, runner_key};
+use crate::heartbeat::{Heartbeat, MAX_SILENCE, PLACE_ATTRIBUTE, WORKERS_FOLDER};
 use crate::request::Name;
 use crate::{Error, Result};
 
 const SHARE_COUNT: usize = 64;
 const SHARES_FOLDER: &str = "/shares";
-const WORKERS_FOLDER: &str = "/workers";
-const PLACE_ATTRIBUTE: &str = "to";
-/// A worker changes its record this often.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
-/// A worker whose record has not changed for this long counts as dead.
-const MAX_SILENCE: Duration = Duration::from_secs(10);
 /// The share whose holder trims the log.
 const TRIMMING_SHARE: usize = 0;
 
@@ -46,8 +41,8 @@ pub struct Deal {
     folder: String,
     stream: String,
     node: String,
-    /// Where this worker delivers to, in words. All workers deliver to the same place.
-    place: String,
+    /// All workers deliver to the same place.
+    heartbeat: Heartbeat,
     /// A leaf, held for a look or a change.
     shares: Mutex<Shares>,
     /// Counts the times at which this process has got shares. Changed after the shares, so that who sees a new count sees those, too.
@@ -72,7 +67,6 @@ struct Shares {
 struct Heard {
     /// The generation of each worker's record, and when that was first seen.
     records: HashMap<String, (u64, Instant)>,
-    beaten: Option<Instant>,
 }
 
 impl Deal {
@@ -91,8 +85,8 @@ impl Deal {
             store: store.clone(),
             folder: folder.to_owned(),
             stream: stream.to_owned(),
+            heartbeat: Heartbeat::new(store, folder, &node, place),
             node,
-            place,
             shares: Mutex::default(),
             gained: AtomicU64::new(0),
             heard: Mutex::default(),
@@ -105,7 +99,7 @@ impl Deal {
     fn check_place(&self) -> Result<()> {
         for (node, object) in self.records()? {
             let place = object.attributes.user.get(PLACE_ATTRIBUTE).cloned().unwrap_or_default();
-            if node != self.node && place != self.place && is_there(&self.store, &node)? {
+            if node != self.node && place != self.heartbeat.place() && is_there(&self.store, &node)? {
                 return Err(Error::OtherPlace { stream: self.stream.clone(), node, place });
             }
         }
@@ -114,19 +108,23 @@ impl Deal {
 
     /// Returns whether this process delivers new requests to a destination.
     pub fn has(&self, destination: &[u8]) -> bool {
+        if !self.heartbeat.is_fresh() {
+            return false;
+        }
         let (share, shares) = (share_of(destination), self.shares.lock());
         shares.held.contains_key(&share) && !shares.leaving.contains(&share)
     }
 
-    /// Returns this process's claim on a destination. What was written under it is committed under it: another node may have delivered to the
+    /// Returns this process's claim on a destination, if no other process can have taken it. What was written under it is committed under it: another node may have delivered to the
     /// destination before this process has another claim.
     pub fn claim_on(&self, destination: &[u8]) -> Option<Claim> {
-        self.shares.lock().held.get(&share_of(destination)).cloned()
+        let claim = self.shares.lock().held.get(&share_of(destination)).cloned();
+        claim.filter(|_| self.heartbeat.is_fresh())
     }
 
     /// Returns whether this process trims the log.
     pub fn trims(&self) -> bool {
-        self.shares.lock().held.contains_key(&TRIMMING_SHARE)
+        self.heartbeat.is_fresh() && self.shares.lock().held.contains_key(&TRIMMING_SHARE)
     }
 
     /// Returns the number of times at which this process has got shares: the log has to be read again after each.
@@ -171,7 +169,7 @@ impl Deal {
     /// Says that this process is there, gives up shares, and claims others. Called about once a second.
     pub fn tend(&self, delivery: &dyn Delivery) -> Result<()> {
         let mut heard = self.heard.lock(); // see the field
-        self.beat(&mut heard)?;
+        let begun = self.heartbeat.beat(None)?;
         let workers = self.workers(&mut heard)?;
         let owner =
             |share: usize| workers.iter().max_by_key(|worker| xxh3_64_with_seed(worker.as_bytes(), share as u64));
@@ -193,6 +191,8 @@ impl Deal {
                 }
             }
         }
+        // Only now: claims that others have taken are gone from `held`.
+        self.heartbeat.confirm(begun);
         if is_back {
             self.gained.fetch_add(1, Ordering::Release);
         }
@@ -244,13 +244,12 @@ impl Deal {
         let mut batch = self.store.batch();
         let runner = runner_key(&self.folder);
         match find(&self.store, &runner)? {
-            Some(object)
-                if holder(&object).is_none_or(|other| other == self.node) || !self.is_holder_there(&object)? =>
-            {
+            Some(object) if is_free(&Some(object.clone())) => {
                 batch.unchanged(&runner, &object);
                 batch.remove(&runner);
             }
-            Some(_) => return Err(Error::Running(self.stream.clone())),
+            // It may still be there.
+            Some(_) => return Ok(()),
             None => batch.absent(&runner),
         }
         for share in &free {
@@ -280,27 +279,6 @@ impl Deal {
         Ok(())
     }
 
-    fn is_holder_there(&self, object: &Object) -> Result<bool> {
-        holder(object).map_or(Ok(false), |other| is_there(&self.store, other))
-    }
-
-    /// Changes this worker's record if it is due.
-    fn beat(&self, heard: &mut Heard) -> Result<()> {
-        if heard.beaten.is_none_or(|at| at.elapsed() >= HEARTBEAT_INTERVAL) {
-            let mut attributes = Attributes::now();
-            attributes.user.insert(PLACE_ATTRIBUTE.into(), self.place.clone());
-            let mut batch = self.store.batch();
-            batch.replace(&self.record_key(), 0, attributes)?;
-            batch.commit()?;
-            heard.beaten = Some(Instant::now());
-        }
-        Ok(())
-    }
-
-    fn record_key(&self) -> Vec<u8> {
-        format!("{}{WORKERS_FOLDER}/{}", self.folder, self.node).into_bytes()
-    }
-
     /// Returns the records of all workers.
     fn records(&self) -> Result<Vec<(String, Object)>> {
         let folder = format!("{}{WORKERS_FOLDER}", self.folder);
@@ -319,7 +297,8 @@ impl Deal {
                 (*generation, *since) = (object.generation, Instant::now());
             }
             let is_silent = since.elapsed() >= MAX_SILENCE;
-            if node == self.node || !is_silent && is_there(&self.store, &node)? {
+            // Also those whose nodes are away: a process that does not know it may deliver for a while.
+            if node == self.node || !is_silent {
                 workers.push(node);
             }
         }
@@ -332,11 +311,11 @@ impl Drop for Deal {
     fn drop(&mut self) {
         let mut batch = self.store.batch();
         self.shares.lock().held.values().for_each(|claim| claim.release(&mut batch));
-        batch.remove(&self.record_key());
         if let Err(error) = batch.commit() {
             // Other workers take the shares once this one has been silent for a while.
             tracing::debug!(%error, "shares of a stream were not given up");
         }
+        self.heartbeat.end();
     }
 }
 

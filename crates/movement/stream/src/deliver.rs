@@ -174,7 +174,8 @@ impl Deliver {
     fn recheck_after_error<T>(&self, name: &Name, outcome: Outcome<T>) -> Outcome<T> {
         let outcome = outcome.map_err(|failure| match failure {
             // Another node delivers to it now. The log hands out nothing for it until this process has it again.
-            Failure::Fatal(error @ Error::TakenOver(_)) => Failure::Later(error.to_string()),
+            Failure::Fatal(error @ Error::TakenOver(_)) if self.deal.is_some() => Failure::Later(error.to_string()),
+            Failure::Fatal(error @ Error::Unheard(_)) => Failure::Later(error.to_string()),
             failure => failure,
         });
         if outcome.is_err() {
@@ -192,7 +193,7 @@ impl Sink<Entry> for Deliver {
     type Error = Error;
 
     fn write(&self, name: &Name, entries: &[Entry]) -> Outcome<Written> {
-        let claim = self.claim_on(name).map_err(Failure::Fatal);
+        let claim = self.ledger.check_fresh().and_then(|()| self.claim_on(name)).map_err(Failure::Fatal);
         let delivered =
             claim.and_then(|claim| Ok(Written { mark: self.deliver(name, claim.as_ref(), entries)?, claim }));
         terrace::fail::point("stream:written");

@@ -96,6 +96,9 @@ pub enum Error {
     /// Another node has taken over.
     #[error("another node has taken over stream {0:?}, because this process did not answer for a while; run it again")]
     TakenOver(String),
+    /// Other nodes have not heard of this process for a while.
+    #[error("stream {0:?} waits: the log of the store does not answer, and another node may take over")]
+    Unheard(String),
     /// A directory or another source for a stream that several nodes run.
     #[error(
         "only the log of a stream is delivered by several nodes; run its other sources alone, or give them a stream of their own"

@@ -108,6 +108,11 @@ impl Ledger {
         Ok(batch)
     }
 
+    /// Fails if this process must not deliver now.
+    pub(crate) fn check_fresh(&self) -> Result<()> {
+        self.right.check_fresh()
+    }
+
     /// Commits a batch of [`Ledger::batch`].
     ///
     /// # Errors

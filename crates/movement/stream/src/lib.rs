@@ -35,6 +35,7 @@ pub mod destinations;
 mod entry;
 mod error;
 mod frame;
+mod heartbeat;
 mod ledger;
 mod location;
 mod log;

@@ -1,17 +1,23 @@
 //! The right to change a stream's progress.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use terrace::{Batch, Locked, Store};
+use terrace_system::clock;
 
 use crate::claim::{Claim, Claimant, find, holder, is_there, runner_key};
 use crate::deal::{Deal, shares};
+use crate::heartbeat::{Heartbeat, MAX_SILENCE, record_key};
 use crate::{Error, Result};
 
 /// Two nodes that claim a stream at the same time try again after this.
 const CLAIM_PAUSE: Duration = Duration::from_millis(20);
+/// The time between two looks at the record of a node that may have died.
+const LISTENING_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The right to change a part of a stream's progress.
 #[derive(Clone)]
@@ -19,7 +25,7 @@ pub enum Right {
     /// All or nothing, as the lock of a file says: the store is one machine's.
     Local,
     /// All, as no process of another node may change anything.
-    Alone(Box<Claim>),
+    Alone(Arc<Alone>),
     /// The destinations of the shares that are dealt to it.
     Dealt(Arc<Deal>),
 }
@@ -32,11 +38,23 @@ impl Right {
     pub fn guard(&self, batch: &mut Batch<'_>, destination: Option<&[u8]>) -> Result<()> {
         match self {
             Right::Local => Ok(()),
-            Right::Alone(claim) => {
-                claim.guard(batch);
+            Right::Alone(alone) => {
+                alone.claim.guard(batch);
                 Ok(())
             }
             Right::Dealt(deal) => deal.guard(batch, destination),
+        }
+    }
+
+    /// Fails if this process must not deliver now.
+    ///
+    /// # Errors
+    /// [`Error::TakenOver`] if another node runs the stream, [`Error::Unheard`] if one may do so soon.
+    pub fn check_fresh(&self) -> Result<()> {
+        match self {
+            Right::Alone(alone) if alone.is_lost.load(Ordering::Acquire) => Err(Error::TakenOver(alone.stream.clone())),
+            Right::Alone(alone) if !alone.heartbeat.is_fresh() => Err(Error::Unheard(alone.stream.clone())),
+            _ => Ok(()),
         }
     }
 
@@ -47,7 +65,37 @@ impl Right {
     pub fn check(&self, committed: terrace::Result<()>) -> Result<()> {
         match (self, committed) {
             (Right::Dealt(deal), Err(terrace::Error::Conflict { .. })) => Err(deal.taken_over()),
+            (Right::Alone(alone), Err(terrace::Error::Conflict { .. })) => Err(Error::TakenOver(alone.stream.clone())),
             (_, committed) => Ok(committed?),
+        }
+    }
+}
+
+/// A claim on all of a stream.
+pub struct Alone {
+    stream: String,
+    claim: Claim,
+    heartbeat: Heartbeat,
+    /// Whether another node has taken over. Set once, with release, and read with acquire.
+    is_lost: AtomicBool,
+}
+
+impl Alone {
+    /// Says that this process still runs the stream. Called about once a second.
+    ///
+    /// # Errors
+    /// [`Error::TakenOver`] if another node runs it now.
+    pub fn tend(&self) -> Result<()> {
+        match self.heartbeat.beat(Some(&self.claim)) {
+            Ok(begun) => {
+                self.heartbeat.confirm(begun);
+                Ok(())
+            }
+            Err(Error::Engine(terrace::Error::Conflict { .. })) => {
+                self.is_lost.store(true, Ordering::Release);
+                Err(Error::TakenOver(self.stream.clone()))
+            }
+            Err(error) => Err(error),
         }
     }
 }
@@ -68,7 +116,11 @@ impl Exclusive {
     /// [`Error::Running`] if a node that is there has claimed it, or shares of it.
     pub fn take(store: &Store, folder: &str, name: &str, lock: Locked) -> Result<Exclusive> {
         let right = match store.node()? {
-            Some(node) => Right::Alone(Box::new(claim_alone(store, folder, name, &node)?)),
+            Some(node) => {
+                let (claim, stream) = (claim_alone(store, folder, name, &node)?, name.to_owned());
+                let heartbeat = Heartbeat::new(store, folder, &node, String::new());
+                Right::Alone(Arc::new(Alone { stream, claim, heartbeat, is_lost: AtomicBool::new(false) }))
+            }
             None => Right::Local,
         };
         Ok(Exclusive { store: store.clone(), right, _lock: lock })
@@ -77,9 +129,9 @@ impl Exclusive {
 
 impl Drop for Exclusive {
     fn drop(&mut self) {
-        if let Right::Alone(claim) = &self.right {
+        if let Right::Alone(alone) = &self.right {
             let mut batch = self.store.batch();
-            claim.release(&mut batch);
+            alone.claim.release(&mut batch);
             if let Err(error) = batch.commit() {
                 // Another process of this node may claim it again; other nodes may once this one has ended.
                 tracing::debug!(%error, "a claim on a stream was not released");
@@ -94,9 +146,11 @@ fn claim_alone(store: &Store, folder: &str, name: &str, node: &str) -> Result<Cl
     loop {
         let before = find(store, &key)?;
         let shares = shares(store, folder)?;
-        for other in before.iter().chain(shares.iter().filter_map(|(_, share)| share.as_ref())).filter_map(holder) {
-            // This process has the file lock, so no other one of this node holds a claim.
-            if other != node && is_there(store, other)? {
+        let claims = before.iter().chain(shares.iter().filter_map(|(_, share)| share.as_ref()));
+        // This process has the file lock, so no other one of this node holds a claim.
+        let others: HashSet<&str> = claims.filter_map(holder).filter(|other| *other != node).collect();
+        for other in others {
+            if !is_silent(store, folder, other)? {
                 return Err(Error::Running(name.to_owned()));
             }
         }
@@ -120,6 +174,23 @@ fn claim_alone(store: &Store, folder: &str, name: &str, node: &str) -> Result<Cl
         }
         thread::sleep(CLAIM_PAUSE);
     }
+}
+
+/// Listens until a node's process says that it still delivers, or has been silent for so long that it delivers no more.
+fn is_silent(store: &Store, folder: &str, node: &str) -> Result<bool> {
+    let generation = || Ok::<_, Error>(find(store, &record_key(folder, node))?.map(|record| record.generation));
+    let (before, begun) = (generation()?, clock::boottime());
+    if before.is_none() && is_there(store, node)? {
+        // It runs a command that takes a moment, such as one that drops requests.
+        return Ok(false);
+    }
+    while clock::boottime().saturating_sub(begun) < MAX_SILENCE {
+        if generation()? != before {
+            return Ok(false);
+        }
+        thread::sleep(LISTENING_INTERVAL);
+    }
+    Ok(true)
 }
 
 /// Returns whether another node that is there runs the stream whose objects lie below `folder`.

@@ -41,6 +41,7 @@ pub struct Running {
     sources: Vec<AnyRunningSource>,
     places: Places,
     begun: Arc<Begun>,
+    right: Right,
     deal: Option<Arc<Deal>>,
     /// Dropped last.
     _exclusive: Option<Exclusive>,
@@ -99,6 +100,7 @@ impl Running {
             names: Vec::new(),
             sources: Vec::new(),
             begun: Arc::default(),
+            right: right.clone(),
             deal: if let Right::Dealt(deal) = right { Some(deal.clone()) } else { None },
             _exclusive: exclusive,
         };
@@ -181,10 +183,17 @@ impl Running {
         };
         let dealt =
             Dealt { sources: &self.sources, ledger: &deliver.ledger, begun: &self.begun, control: &self.control };
+        // For tests: a process that goes on after a pause may deliver before this thread does anything.
+        let delay = Duration::from_millis(terrace::fail::limit("TERRACE_ATTEND_DELAY_MILLISECONDS", 0));
         let attend = || {
+            thread::sleep(delay);
             let has = |destination: &Name| self.deal.as_ref().is_none_or(|deal| deal.has(destination));
             self.stream.take_retry_requests(&has)?.into_iter().for_each(|name| self.control.retry(name));
-            self.deal.as_ref().map_or(Ok(()), |deal| deal.tend(&dealt))
+            match &self.right {
+                Right::Local => Ok(()),
+                Right::Alone(alone) => alone.tend(),
+                Right::Dealt(deal) => deal.tend(&dealt),
+            }
         };
         attend()?;
         let (control, figures) = (&self.control, &self.control.figures);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use terrace_stream::{Request, Stream};
 use terrace_testkit::{Random, Redis, wait_until};
 
 use crate::number;
-use crate::shared::{More, NODE_NAMES, Node, Shared, told};
+use crate::shared::{More, Node, Shared, told};
 
 /// A bucket, or a folder of a parallel file system, is one tier for all nodes: each writes blobs of its own, and all read and remove them.
 #[test]
@@ -49,95 +50,107 @@ fn all_nodes_use_the_tier_of_a_service() {
     }
 }
 
-/// Programs on two nodes append to one stream, and two nodes deliver it, each to a part of the destinations. Again and again, the process of
-/// one is killed or paused, and comes back. Each request arrives once, and those of a producer in order. A fifth of `TERRACE_NODE_KILLS` is the number of
-/// kills.
+/// Two programs append to one stream all the time, and two nodes deliver it, each to a part of the destinations. Meanwhile one of the two is
+/// paused, or its process or its node is killed, for longer than the other waits before it takes over. Each request arrives once, and those of
+/// a program in order. A tenth of `TERRACE_NODE_KILLS` is the number of these events.
 #[test]
 fn a_stream_of_several_nodes_is_delivered_once() {
-    let Some(shared) = Shared::start("a stream of several nodes") else { return };
-    const REQUESTS_PER_ROUND: u64 = 60;
+    let Some(mut shared) = Shared::start("a stream of several nodes") else { return };
     const DESTINATION_COUNT: u64 = 24;
-    let (mut random, kills) = (Random::new(number("TERRACE_SEED", 1)), number("TERRACE_NODE_KILLS", 5).div_ceil(5));
-    let out = shared.path("out");
-    let deliver = |at: usize, to: &Path, stdin: Stdio| {
-        let mut run = shared.command(at, &["flush", "-", "--json", "--stream", "s", "--to"]);
-        run.arg(to).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap()
-    };
-    let append = |round: u64| {
-        thread::scope(|scope| {
-            for node in &NODE_NAMES[..2] {
-                let store = terrace::Store::open(&shared.path(node)).unwrap();
-                scope.spawn(move || {
-                    let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
-                    let mut producer = stream.producer(node).unwrap();
-                    for number in round * REQUESTS_PER_ROUND..(round + 1) * REQUESTS_PER_ROUND {
-                        let (line, to) = (format!("{node} {number}\n"), number % DESTINATION_COUNT);
-                        producer.send(Request::append(format!("d/{to}"), line.clone())).unwrap();
-                        producer.send(Request::append("both", line)).unwrap();
-                    }
-                });
-            }
-        });
-    };
-    let has_all = |rounds: u64| {
-        let lines = |name: String| fs::read_to_string(out.join(name)).unwrap_or_default().lines().count() as u64;
-        let all = 2 * rounds * REQUESTS_PER_ROUND;
-        lines("both".into()) >= all && (0..DESTINATION_COUNT).map(|to| lines(format!("d/{to}"))).sum::<u64>() >= all
-    };
+    const PRODUCER_NAMES: [&str; 2] = ["p", "q"];
+    let (mut random, events) = (Random::new(number("TERRACE_SEED", 1)), number("TERRACE_NODE_KILLS", 10).div_ceil(10));
+    let (out, first_node) = (shared.path("out"), shared.path("a"));
     let holders = || {
-        let store = terrace::Store::open(&shared.path("a")).unwrap();
+        let store = terrace::Store::open(&first_node).unwrap();
         let shares = store.list(b".terrace/streams/s/shares", None, 100).unwrap();
         let mut nodes: Vec<String> = shares.iter().map(|(_, share)| share.attributes.user["node"].clone()).collect();
         nodes.sort_unstable();
         nodes.dedup();
         nodes
     };
-    // They run as long as their standard input is open.
-    let mut both = [1, 2].map(|at| Node(deliver(at, &out, Stdio::piped())));
-    append(0);
-    wait_until("two nodes deliver", || has_all(1));
-    let mut elsewhere = shared.command(0, &["flush", "-", "--stream", "s", "--to"]);
-    let elsewhere = elsewhere.arg(shared.path("elsewhere")).stdin(Stdio::null()).output().unwrap();
-    let message = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
-    assert!(!elsewhere.status.success() && message.contains("deliver to the same place"), "{message}");
-    let refused = shared.run(0, &["flush", "both", "--stream", "s", "--forget"]);
-    assert!(!refused.status.success(), "nobody else changes what they have delivered");
-
-    for kill in 0..kills {
-        let victim = random.below(2) as usize;
-        thread::scope(|scope| {
-            scope.spawn(|| append(1 + kill));
-            thread::sleep(Duration::from_millis(random.below(500)));
-            let is_pause = kill % 2 == 1;
-            signal(&both[victim], if is_pause { Signal::STOP } else { Signal::KILL });
-            wait_until("one node delivers for both", || has_all(2 + kill));
-            match is_pause {
-                true => signal(&both[victim], Signal::CONT),
-                false => both[victim] = Node(deliver(victim + 1, &out, Stdio::piped())),
+    let is_stopping = AtomicBool::new(false);
+    // Returns the number of rounds that it has sent.
+    let produce = |name: &str| {
+        let store = terrace::Store::open(&first_node).unwrap();
+        let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
+        let mut producer = stream.producer(name).unwrap();
+        for number in 0.. {
+            if is_stopping.load(Ordering::Acquire) {
+                return number;
             }
-        });
-    }
-    wait_until("each node has a part", || holders() == ["b", "c"]);
-    append(1 + kills);
-    wait_until("two nodes deliver again", || has_all(2 + kills));
+            // Lines of different lengths.
+            let line = format!("{name} {number} {}\n", "x".repeat((number % 7) as usize));
+            producer.send(Request::append(format!("d/{}", number % DESTINATION_COUNT), line.clone())).unwrap();
+            producer.send(Request::append("both", line)).unwrap();
+            thread::sleep(Duration::from_millis(10));
+        }
+        0
+    };
+    // They run as long as their standard input is open.
+    let mut both = [1, 2].map(|at| deliver(&shared, at, &out));
+    let sent = thread::scope(|scope| {
+        let producing = PRODUCER_NAMES.map(|name| scope.spawn(move || produce(name)));
+        wait_until("each node has a part", || holders() == ["b", "c"]);
+        let mut elsewhere = shared.command(0, &["flush", "-", "--stream", "s", "--to"]);
+        let elsewhere = elsewhere.arg(shared.path("elsewhere")).stdin(Stdio::null()).output().unwrap();
+        let message = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
+        assert!(!elsewhere.status.success() && message.contains("deliver to the same place"), "{message}");
+        let refused = shared.run(0, &["flush", "both", "--stream", "s", "--forget"]);
+        assert!(!refused.status.success(), "nobody else changes what they have delivered");
+        for event in 0..events {
+            let (victim, pause) = (random.below(2) as usize, Duration::from_millis(15_000 + random.below(6_000)));
+            match event % 3 {
+                0 => {
+                    signal(&both[victim], Signal::STOP);
+                    thread::sleep(pause);
+                    signal(&both[victim], Signal::CONT);
+                }
+                1 => {
+                    shared.nodes[victim + 1] = None;
+                    thread::sleep(pause);
+                    shared.start_node(victim + 1, &[]);
+                    shared.wait_for_node(victim + 1);
+                }
+                _ => both[victim] = deliver(&shared, victim + 1, &out),
+            }
+            thread::sleep(Duration::from_secs(3));
+            // One whose node was away for too long ends.
+            for (at, delivery) in both.iter_mut().enumerate() {
+                if delivery.0.try_wait().unwrap().is_some() {
+                    *delivery = deliver(&shared, at + 1, &out);
+                }
+            }
+        }
+        wait_until("each node has a part again", || holders() == ["b", "c"]);
+        thread::sleep(Duration::from_secs(2));
+        is_stopping.store(true, Ordering::Release);
+        producing.map(|producer| producer.join().unwrap())
+    });
     let ended = both.each_mut().map(end);
     assert!(ended.iter().all(|requests| *requests > 0), "both have delivered: {ended:?}");
     assert!(holders().is_empty());
-    let all: Vec<u64> = (0..(2 + kills) * REQUESTS_PER_ROUND).collect();
-    let of = |text: &str, node: &str| -> Vec<u64> {
-        let lines = text.lines().filter_map(|line| line.strip_prefix(node)?.strip_prefix(' '));
-        lines.map(|number| number.parse().unwrap()).collect()
+    let of = |text: &str, producer: &str| -> Vec<u64> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(producer)?.strip_prefix(' '));
+        lines.map(|rest| rest.split(' ').next().unwrap().parse().unwrap()).collect()
     };
-    let both = fs::read_to_string(out.join("both")).unwrap();
-    for node in ["a", "b"] {
-        assert_eq!(of(&both, node), all, "in order, each once");
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    for (producer, count) in PRODUCER_NAMES.into_iter().zip(sent) {
+        let all: Vec<u64> = (0..count).collect();
+        assert_eq!(of(&read("both"), producer), all, "in order, each once");
         for to in 0..DESTINATION_COUNT {
-            let text = fs::read_to_string(out.join(format!("d/{to}"))).unwrap();
             let expected: Vec<u64> = all.iter().copied().filter(|number| number % DESTINATION_COUNT == to).collect();
-            assert_eq!(of(&text, node), expected, "in order, each once");
+            assert_eq!(of(&read(&format!("d/{to}")), producer), expected, "in order, each once");
         }
     }
+    let lines: usize = (0..DESTINATION_COUNT).map(|to| read(&format!("d/{to}")).lines().count()).sum();
+    assert_eq!(lines as u64, sent.iter().sum::<u64>(), "no line is torn");
     told(&shared.run(0, &["flush", "both", "--stream", "s", "--forget"]));
+}
+
+fn deliver(shared: &Shared, at: usize, to: &Path) -> Node {
+    let mut run = shared.command(at, &["flush", "-", "--json", "--stream", "s", "--to"]);
+    run.env("TERRACE_ATTEND_DELAY_MILLISECONDS", "500");
+    Node(run.arg(to).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap())
 }
 
 fn signal(delivery: &Node, signal: Signal) {

@@ -278,6 +278,11 @@ impl Source for LogSource {
         if self.control.stopped() {
             return Ok(Pulled::Stop);
         }
+        match self.ledger.check_fresh() {
+            // What it would read now may not follow what it has read.
+            Err(Error::Unheard(_)) => return Ok(Pulled::Nothing),
+            fresh => fresh?,
+        }
         self.look_at_others()?;
         // Read the drain flag before the listing, so that requests appended before the drain was requested are not missed.
         let ends = self.control.drains();

@@ -1,0 +1,103 @@
+//! The record by which a process says to other nodes that it still delivers a stream.
+//!
+//! Commits of progress are fenced: they expect that a claim still holds. Writes to a destination are not. So a process that was paused, or
+//! whose node was away, must not write what it remembers: others may have delivered since, and trimmed what it would have to deliver first.
+//! A process delivers only while its last heartbeat is younger than [`MAX_UNHEARD_TIME`], and others take over only when they have heard
+//! nothing for [`MAX_SILENCE`], which is longer.
+
+use std::time::Duration;
+
+use rustix_futex_sync::Mutex;
+use terrace::{Attributes, Store};
+use terrace_system::clock;
+
+use crate::Result;
+use crate::claim::Claim;
+
+/// A process whose record has not changed for this long counts as dead.
+pub const MAX_SILENCE: Duration = Duration::from_secs(10);
+/// A process changes its record this often.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
+/// A process delivers nothing once its last heartbeat began this long ago.
+const MAX_UNHEARD_TIME: Duration = Duration::from_secs(5);
+
+pub const WORKERS_FOLDER: &str = "/workers";
+pub const PLACE_ATTRIBUTE: &str = "to";
+
+/// The heartbeats of this process.
+pub struct Heartbeat {
+    store: Store,
+    key: Vec<u8>,
+    /// Where the process delivers to, in words.
+    place: String,
+    /// A leaf, held for a look or a change.
+    times: Mutex<Times>,
+}
+
+/// Times of a clock that counts while the machine sleeps.
+#[derive(Default)]
+struct Times {
+    /// When the last heartbeat that succeeded began.
+    beaten: Option<Duration>,
+    /// The same, once this process has seen that its claims hold.
+    confirmed: Option<Duration>,
+}
+
+impl Heartbeat {
+    /// The heartbeats of a node's process that delivers the stream whose objects lie below `folder` to a place.
+    pub fn new(store: &Store, folder: &str, node: &str, place: String) -> Heartbeat {
+        let key = record_key(folder, node);
+        Heartbeat { store: store.clone(), key, place, times: Mutex::default() }
+    }
+
+    /// Where the process delivers to.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Changes the record if that is due, and if the claim still holds. Returns when the last heartbeat began.
+    pub fn beat(&self, claim: Option<&Claim>) -> Result<Duration> {
+        if let Some(beaten) = self.times.lock().beaten.filter(|beaten| age(*beaten) < HEARTBEAT_INTERVAL) {
+            return Ok(beaten);
+        }
+        // Before the record changes: others count from when they see it.
+        let begun = clock::boottime();
+        let mut attributes = Attributes::now();
+        attributes.user.insert(PLACE_ATTRIBUTE.into(), self.place.clone());
+        let mut batch = self.store.batch();
+        if let Some(claim) = claim {
+            claim.guard(&mut batch);
+        }
+        batch.replace(&self.key, 0, attributes)?;
+        batch.commit()?;
+        self.times.lock().beaten = Some(begun);
+        Ok(begun)
+    }
+
+    /// Notes that after a heartbeat that began then, this process's claims held.
+    pub fn confirm(&self, begun: Duration) {
+        self.times.lock().confirmed = Some(begun);
+    }
+
+    /// Returns whether this process may deliver: no other one can have taken over.
+    pub fn is_fresh(&self) -> bool {
+        self.times.lock().confirmed.is_some_and(|confirmed| age(confirmed) < MAX_UNHEARD_TIME)
+    }
+
+    /// Removes the record.
+    pub fn end(&self) {
+        if let Err(error) = self.store.remove(&self.key) {
+            // Others wait until it has been silent for a while.
+            tracing::debug!(%error, "the record of a delivery was not removed");
+        }
+    }
+}
+
+fn age(time: Duration) -> Duration {
+    clock::boottime().saturating_sub(time)
+}
+
+/// The key of the record of a node's process.
+pub fn record_key(folder: &str, node: &str) -> Vec<u8> {
+    format!("{folder}{WORKERS_FOLDER}/{node}").into_bytes()
+}
