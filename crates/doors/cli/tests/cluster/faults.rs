@@ -306,11 +306,15 @@ fn a_disk_of_a_node_is_full() {
     }
     all_are_there(&shared, 9, &[0, 1]);
     index.make_room();
-    // It may have ended, with the reason.
-    if shared.nodes[2].as_mut().is_some_and(|node| node.0.try_wait().unwrap().is_some()) {
-        shared.start_node(2, &[]);
-    }
-    wait_until("the node follows again", || shared.run(2, &["cat", "k8"]).stdout == contents[8]);
+    let mut was_started = false;
+    wait_until("the node follows again", || {
+        // It may have ended, with the reason.
+        if !was_started && shared.nodes[2].as_mut().is_some_and(|node| node.0.try_wait().unwrap().is_some()) {
+            was_started = true;
+            shared.start_node(2, &[]);
+        }
+        shared.run(2, &["cat", "k8"]).stdout == contents[8]
+    });
     all_are_there(&shared, 9, &[2]);
     assert!(shared.put(2, "later", &contents[0]));
     told(&shared.run(2, &["sync"]));

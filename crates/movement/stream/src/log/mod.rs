@@ -79,6 +79,10 @@ const HEAD_KEY: &[u8] = b"/head";
 const END_KEY: &[u8] = b"/end";
 const LOG_FOLDER: &[u8] = b"/log";
 const NEXT_ATTRIBUTE: &str = "next";
+/// A page is written again this often if the node that took its bytes has begun again.
+const MAX_STALE_PAGES: u32 = 20;
+/// The time between two of these writes.
+const STALE_PAUSE: Duration = Duration::from_millis(500);
 
 impl Log {
     /// Opens the log of the stream whose objects lie below `folder`. Processes serialise their appends by locking the file `lock`.
@@ -108,6 +112,7 @@ impl Log {
         let end = &mut *end;
         let _turn = self.lock_end()?;
         let any_origin = groups.iter().any(|group| group.iter().any(|one| one.origin.is_some()));
+        let mut stale_pages = 0;
         let accepted = loop {
             self.catch_up(end, any_origin)?;
             let (mut bytes, mut count) = (Vec::new(), 0);
@@ -117,11 +122,16 @@ impl Log {
                 Err(error) => {
                     // The cached end of the log includes requests that were not written; discard it and read the log again.
                     *end = End::default();
-                    let is_behind = matches!(error, Error::Engine(terrace::Error::Conflict { .. }));
-                    if !(is_behind && self.store.is_shared()) {
-                        return Err(error);
+                    match error {
+                        // Another node has appended a page, which this node's catalog has by now.
+                        Error::Engine(terrace::Error::Conflict { .. }) if self.store.is_shared() => {}
+                        // Nothing was changed. The next page goes to where the node is now.
+                        Error::Engine(terrace::Error::Stale) if stale_pages < MAX_STALE_PAGES => {
+                            stale_pages += 1;
+                            std::thread::sleep(STALE_PAUSE);
+                        }
+                        error => return Err(error),
                     }
-                    // Another node has appended a page, which this node's catalog has by now.
                 }
             }
         };
