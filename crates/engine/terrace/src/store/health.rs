@@ -11,7 +11,7 @@ use terrace_system::clock::unix_seconds;
 use super::Store;
 use crate::Result;
 use crate::care::ScrubRecord;
-use crate::report::{Finding, FindingCode, Health, HealthState, Status, TierState, TierStatus};
+use crate::report::{Finding, FindingCode, Health, HealthState, Scrubbed, Status, TierState, TierStatus};
 
 /// All replicas should be verified once in this time, or once in two intervals of the schedule if that is longer.
 const MAX_SCRUB_AGE_SECONDS: u64 = 30 * 86_400;
@@ -170,45 +170,28 @@ impl Store {
     }
 
     fn scrub_findings(&self, record: &ScrubRecord) -> Vec<Finding> {
+        use HealthState::{Damaged, Warning};
         let mut findings = Vec::new();
         let last = record.last.as_ref();
-        let unrepaired = |found: &crate::report::Scrubbed| found.bad.saturating_sub(found.repaired);
-        let bad = last.map_or(0, |last| unrepaired(&last.found)) + unrepaired(&record.found);
-        if bad > 0 {
-            findings.push(Finding {
-                code: FindingCode::BadReplicas,
-                health: HealthState::Warning,
-                message: format!("the last scrub found {bad} bad replicas that were not replaced"),
-                advice: "run `terrace repair`",
-            });
-        }
-        let one_copy = last.map_or(0, |last| last.found.one_copy) + record.found.one_copy;
-        if one_copy > 0 {
-            findings.push(Finding {
-                code: FindingCode::OneCopy,
-                health: HealthState::Warning,
-                message: format!("the last scrub found {one_copy} extents with one replica that are to have more"),
-                advice: "add a tier, or free some space, and run `terrace repair`",
-            });
-        }
-        let miscounted = last.map_or(0, |last| last.found.miscounted) + record.found.miscounted;
-        if miscounted > 0 {
-            findings.push(Finding {
-                code: FindingCode::Miscounted,
-                health: HealthState::Warning,
-                message: format!("the last scrub found {miscounted} shared frames with a wrong number of owners"),
-                advice: "run `terrace rebuild`, which counts them again, and then `terrace scrub`",
-            });
-        }
-        let damaged = last.map_or(0, |last| last.found.log_damaged) + record.found.log_damaged;
-        if damaged > 0 {
-            findings.push(Finding {
-                code: FindingCode::LogDamaged,
-                health: HealthState::Damaged,
-                message: format!("the last scrub found {damaged} damaged files of the commit log"),
-                advice: "run `terrace rebuild`, which makes it whole, and then `terrace scrub`",
-            });
-        }
+        let count = |of: fn(&Scrubbed) -> u64| last.map_or(0, |last| of(&last.found)) + of(&record.found);
+        let mut add = |count: u64, code, health, what: &str, advice| {
+            if count > 0 {
+                let message = format!("the last scrub found {count} {what}");
+                findings.push(Finding { code, health, message, advice });
+            }
+        };
+        let unrepaired = count(|found| found.bad.saturating_sub(found.repaired));
+        let (what, advice) = ("bad replicas that were not replaced", "run `terrace repair`");
+        add(unrepaired, FindingCode::BadReplicas, Warning, what, advice);
+        let what = "extents with one replica that are to have more";
+        let advice = "add a tier, or free some space, and run `terrace repair`";
+        add(count(|found| found.one_copy), FindingCode::OneCopy, Warning, what, advice);
+        let what = "shared frames with a wrong number of owners";
+        let advice = "run `terrace rebuild`, which counts them again, and then `terrace scrub`";
+        add(count(|found| found.miscounted), FindingCode::Miscounted, Warning, what, advice);
+        let what = "damaged files of the commit log";
+        let advice = "run `terrace rebuild`, which makes it whole, and then `terrace scrub`";
+        add(count(|found| found.log_damaged), FindingCode::LogDamaged, Damaged, what, advice);
         let since = last.map(|last| last.finished).or_else(|| self.made_at());
         let age = since.map_or(0, |since| unix_seconds().saturating_sub(since));
         if age > MAX_SCRUB_AGE_SECONDS.max(record.interval.saturating_mul(2)) {
