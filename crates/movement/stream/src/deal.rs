@@ -14,7 +14,7 @@ use terrace::{Batch, Locked, Object, Store};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::claim::{Claim, Claimant, find, holder, is_there, runner_key};
-use crate::heartbeat::{Heartbeat, MAX_SILENCE, PLACE_ATTRIBUTE, WORKERS_FOLDER};
+use crate::heartbeat::{Heartbeat, MAX_SILENCE, PLACE_ATTRIBUTE, WORKERS_FOLDER, is_silent};
 use crate::request::Name;
 use crate::{Error, Result};
 
@@ -99,7 +99,9 @@ impl Deal {
     fn check_place(&self) -> Result<()> {
         for (node, object) in self.records()? {
             let place = object.attributes.user.get(PLACE_ATTRIBUTE).cloned().unwrap_or_default();
-            if node != self.node && place != self.heartbeat.place() && is_there(&self.store, &node)? {
+            // A record may be left of a process that was killed.
+            let is_elsewhere = node != self.node && place != self.heartbeat.place();
+            if is_elsewhere && !is_silent(&self.store, &self.folder, &node)? {
                 return Err(Error::OtherPlace { stream: self.stream.clone(), node, place });
             }
         }

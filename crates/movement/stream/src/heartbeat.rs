@@ -5,14 +5,15 @@
 //! A process delivers only while its last heartbeat is younger than [`MAX_UNHEARD_TIME`], and others take over only when they have heard
 //! nothing for [`MAX_SILENCE`], which is longer.
 
+use std::thread;
 use std::time::Duration;
 
 use rustix_futex_sync::Mutex;
 use terrace::{Attributes, Store};
 use terrace_system::clock;
 
-use crate::Result;
-use crate::claim::Claim;
+use crate::claim::{Claim, find, is_there};
+use crate::{Error, Result};
 
 /// A process whose record has not changed for this long counts as dead.
 pub const MAX_SILENCE: Duration = Duration::from_secs(10);
@@ -20,6 +21,9 @@ pub const MAX_SILENCE: Duration = Duration::from_secs(10);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// A process delivers nothing once its last heartbeat began this long ago.
 const MAX_UNHEARD_TIME: Duration = Duration::from_secs(5);
+
+/// The time between two looks at the record of a process that may have died.
+const LISTENING_INTERVAL: Duration = Duration::from_millis(200);
 
 pub const WORKERS_FOLDER: &str = "/workers";
 pub const PLACE_ATTRIBUTE: &str = "to";
@@ -84,8 +88,11 @@ impl Heartbeat {
         self.times.lock().confirmed.is_some_and(|confirmed| age(confirmed) < MAX_UNHEARD_TIME)
     }
 
-    /// Removes the record.
+    /// Removes the record, if there was a heartbeat.
     pub fn end(&self) {
+        if self.times.lock().beaten.is_none() {
+            return;
+        }
         if let Err(error) = self.store.remove(&self.key) {
             // Others wait until it has been silent for a while.
             tracing::debug!(%error, "the record of a delivery was not removed");
@@ -100,4 +107,21 @@ fn age(time: Duration) -> Duration {
 /// The key of the record of a node's process.
 pub fn record_key(folder: &str, node: &str) -> Vec<u8> {
     format!("{folder}{WORKERS_FOLDER}/{node}").into_bytes()
+}
+
+/// Listens until a node's process says that it still delivers, or has been silent for so long that it delivers no more.
+pub fn is_silent(store: &Store, folder: &str, node: &str) -> Result<bool> {
+    let generation = || Ok::<_, Error>(find(store, &record_key(folder, node))?.map(|record| record.generation));
+    let (before, begun) = (generation()?, clock::boottime());
+    if before.is_none() && is_there(store, node)? {
+        // It runs a command that takes a moment, such as one that drops requests.
+        return Ok(false);
+    }
+    while clock::boottime().saturating_sub(begun) < MAX_SILENCE {
+        if generation()? != before {
+            return Ok(false);
+        }
+        thread::sleep(LISTENING_INTERVAL);
+    }
+    Ok(true)
 }

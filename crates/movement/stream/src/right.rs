@@ -6,18 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use terrace::{Batch, Locked, Store};
-use terrace_system::clock;
+use terrace::{Batch, Locked, Object, Store};
 
 use crate::claim::{Claim, Claimant, find, holder, is_there, runner_key};
 use crate::deal::{Deal, shares};
-use crate::heartbeat::{Heartbeat, MAX_SILENCE, record_key};
+use crate::heartbeat::{Heartbeat, is_silent};
 use crate::{Error, Result};
 
 /// Two nodes that claim a stream at the same time try again after this.
 const CLAIM_PAUSE: Duration = Duration::from_millis(20);
-/// The time between two looks at the record of a node that may have died.
-const LISTENING_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The right to change a part of a stream's progress.
 #[derive(Clone)]
@@ -136,6 +133,7 @@ impl Drop for Exclusive {
                 // Another process of this node may claim it again; other nodes may once this one has ended.
                 tracing::debug!(%error, "a claim on a stream was not released");
             }
+            alone.heartbeat.end();
         }
     }
 }
@@ -146,10 +144,7 @@ fn claim_alone(store: &Store, folder: &str, name: &str, node: &str) -> Result<Cl
     loop {
         let before = find(store, &key)?;
         let shares = shares(store, folder)?;
-        let claims = before.iter().chain(shares.iter().filter_map(|(_, share)| share.as_ref()));
-        // This process has the file lock, so no other one of this node holds a claim.
-        let others: HashSet<&str> = claims.filter_map(holder).filter(|other| *other != node).collect();
-        for other in others {
+        for other in other_holders(node, before.as_ref(), &shares) {
             if !is_silent(store, folder, other)? {
                 return Err(Error::Running(name.to_owned()));
             }
@@ -176,32 +171,25 @@ fn claim_alone(store: &Store, folder: &str, name: &str, node: &str) -> Result<Cl
     }
 }
 
-/// Listens until a node's process says that it still delivers, or has been silent for so long that it delivers no more.
-fn is_silent(store: &Store, folder: &str, node: &str) -> Result<bool> {
-    let generation = || Ok::<_, Error>(find(store, &record_key(folder, node))?.map(|record| record.generation));
-    let (before, begun) = (generation()?, clock::boottime());
-    if before.is_none() && is_there(store, node)? {
-        // It runs a command that takes a moment, such as one that drops requests.
-        return Ok(false);
-    }
-    while clock::boottime().saturating_sub(begun) < MAX_SILENCE {
-        if generation()? != before {
-            return Ok(false);
-        }
-        thread::sleep(LISTENING_INTERVAL);
-    }
-    Ok(true)
-}
-
 /// Returns whether another node that is there runs the stream whose objects lie below `folder`.
 pub fn runs_elsewhere(store: &Store, folder: &str) -> Result<bool> {
     let Some(node) = store.node()? else { return Ok(false) };
-    let alone = find(store, &runner_key(folder))?;
-    let dealt = shares(store, folder)?;
-    for other in alone.iter().chain(dealt.iter().filter_map(|(_, share)| share.as_ref())).filter_map(holder) {
-        if other != node && is_there(store, other)? {
+    let (alone, dealt) = (find(store, &runner_key(folder))?, shares(store, folder)?);
+    for other in other_holders(&node, alone.as_ref(), &dealt) {
+        if is_there(store, other)? {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Returns the names of the other nodes that have claimed the stream, or shares of it. A process that has the file lock is the only one of its
+/// own node, so a claim of that node is a dead process's.
+fn other_holders<'a>(
+    node: &str,
+    alone: Option<&'a Object>,
+    shares: &'a [(Vec<u8>, Option<Object>)],
+) -> HashSet<&'a str> {
+    let claims = alone.into_iter().chain(shares.iter().filter_map(|(_, share)| share.as_ref()));
+    claims.filter_map(holder).filter(|other| *other != node).collect()
 }

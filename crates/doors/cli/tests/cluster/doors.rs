@@ -147,6 +147,28 @@ fn a_stream_of_several_nodes_is_delivered_once() {
     told(&shared.run(0, &["flush", "both", "--stream", "s", "--forget"]));
 }
 
+/// A stream of a directory is run by one node alone. Afterwards others run its log, and deliver to another place: nothing is left behind.
+#[test]
+fn a_stream_is_run_by_one_node_and_then_by_others() {
+    let Some(shared) = Shared::start("a stream of one node and then of others") else { return };
+    let burst = shared.path("burst");
+    fs::create_dir(&burst).unwrap();
+    fs::write(burst.join("file"), "from a directory").unwrap();
+    let flush = |at: usize, from: &Path, to: &str| {
+        let mut command = shared.command(at, &["flush", "--stream", "t", "--once", "--to"]);
+        told(&command.arg(shared.path(to)).arg(from).output().unwrap());
+    };
+    flush(0, &burst, "first");
+    assert_eq!(fs::read_to_string(shared.path("first/file")).unwrap(), "from a directory");
+    let store = terrace::Store::open(&shared.path("a")).unwrap();
+    let left = store.list(b".terrace/streams/t/workers", None, 10).unwrap();
+    assert!(left.is_empty(), "{left:?}");
+    let stream = Stream::open(&store, "t", Ack::Placed).unwrap();
+    stream.append(vec![Request::append("log", "from the log")]).unwrap();
+    flush(1, Path::new("-"), "second");
+    assert_eq!(fs::read_to_string(shared.path("second/log")).unwrap(), "from the log");
+}
+
 fn deliver(shared: &Shared, at: usize, to: &Path) -> Node {
     let mut run = shared.command(at, &["flush", "-", "--json", "--stream", "s", "--to"]);
     run.env("TERRACE_ATTEND_DELAY_MILLISECONDS", "500");
