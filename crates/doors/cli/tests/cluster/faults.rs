@@ -52,9 +52,9 @@ fn a_node_that_hangs_delays_the_others_little() {
     // A put of many files waits once for a node that is gone.
     let folder = shared.path("many");
     fs::create_dir(&folder).unwrap();
-    (0..60).for_each(|n| fs::write(folder.join(format!("{n}")), &bytes).unwrap());
+    (0..2000).for_each(|n| fs::write(folder.join(format!("{n}")), &bytes[n..30_000 + n]).unwrap());
     let mut put = shared.command(2, &["put"]).arg(&folder).arg("many/").stderr(Stdio::null()).spawn().unwrap();
-    thread::sleep(Duration::from_millis(300));
+    wait_until("it writes", || !shared.run(0, &["ls", "many/"]).stdout.is_empty());
     shared.nodes[2] = None;
     wait_until("it gives up", || put.try_wait().unwrap().is_some_and(|status| !status.success()));
 }
