@@ -187,7 +187,7 @@ impl Plain {
         }
     }
 
-    /// The numbers of all files.
+    /// The numbers of all files. After a power cut, only headers or a second name may be left of one.
     pub fn all(&self) -> io::Result<Vec<u64>> {
         let entries = match fs::read_dir(self.root.join(BYTES_FOLDER)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -195,15 +195,18 @@ impl Plain {
         };
         let mut all = Vec::new();
         for entry in entries {
-            all.extend(entry?.file_name().to_str().and_then(|name| u64::from_str_radix(name, 16).ok()));
+            let number = Path::new(&entry?.file_name()).file_stem().and_then(OsStr::to_str).map(str::to_owned);
+            all.extend(number.and_then(|number| u64::from_str_radix(&number, 16).ok()));
         }
         all.sort_unstable();
+        all.dedup();
         Ok(all)
     }
 
     /// Calls `found` with each whole header.
     pub fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
-        self.all()?.into_iter().try_for_each(|file| self.scan_file(file, found))
+        let mut with_bytes = self.all()?.into_iter().filter(|file| self.bytes(*file).exists());
+        with_bytes.try_for_each(|file| self.scan_file(file, found))
     }
 
     fn scan_file(&self, file: u64, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
@@ -235,9 +238,7 @@ impl Plain {
     pub fn names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
         let mut files = HashMap::new();
         for file in self.all()? {
-            if let Ok(metadata) = fs::symlink_metadata(self.bytes(file)) {
-                files.insert((metadata.dev(), metadata.ino()), file);
-            }
+            files.extend(self.inodes(file)?.into_iter().map(|inode| (inode, file)));
         }
         let (root, mut names) = (self.root.join(FILES_FOLDER), Vec::new());
         let mut folders = vec![root.clone()];
@@ -325,21 +326,28 @@ impl Plain {
 
     /// Returns whether this file stands under a key.
     pub fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
-        let missing = |e: &io::Error| matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
         let (folder, name) = match self.parent(key, false) {
-            Err(e) if missing(&e) => return Ok(false),
+            Err(e) if is_missing(&e) => return Ok(false),
             parent => parent?,
         };
         let named = match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(false),
             named => named?,
         };
-        let bytes = match fs::symlink_metadata(self.bytes(file)) {
-            Err(e) if missing(&e) => return Ok(false),
-            bytes => bytes?,
-        };
         let is_file = FileType::from_raw_mode(named.st_mode) == FileType::RegularFile;
-        Ok(is_file && (named.st_dev, named.st_ino) == (bytes.dev(), bytes.ino()))
+        Ok(is_file && self.inodes(file)?.contains(&(named.st_dev, named.st_ino)))
+    }
+
+    /// The device and inode of a file's bytes, under each name that they have in this folder.
+    fn inodes(&self, file: u64) -> io::Result<Vec<(u64, u64)>> {
+        let mut inodes = Vec::new();
+        for path in [self.bytes(file), self.new_name(file)] {
+            match fs::symlink_metadata(path) {
+                Err(e) if is_missing(&e) => {}
+                found => inodes.extend(found.map(|found| [(found.dev(), found.ino())])?),
+            }
+        }
+        Ok(inodes)
     }
 
     /// Opens the folder of a key's file, and returns it with the file's name. It follows no symbolic link, so no key leads out of
@@ -363,6 +371,10 @@ impl Plain {
         }
         Ok((folder, name))
     }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn time(nanoseconds: i64) -> SystemTime {

@@ -7,6 +7,7 @@ use terrace_format::frame::{self, Identity, Scratch};
 
 use super::frames::{assert_missing, bytes, read, scan};
 use super::{Question, Trial};
+use crate::plain::BYTES_FOLDER;
 use crate::{FILES_FOLDER, PLAIN_SEGMENT_BIT, Place, Whole};
 
 pub(super) const FILE_QUESTIONS: [Question; 1] = [plain_files_are_frames_and_files_at_once];
@@ -53,6 +54,19 @@ fn plain_files_are_frames_and_files_at_once(trial: &Trial<'_>) {
     assert!(root.join("a/b").exists());
     files.set_name(b"a/b", None, &[file]).expect("unnames");
     assert!(!root.join("a").exists() && read(target, places[0], 1, 0, 9).is_ok());
+    // A power cut in the middle of naming may leave the name, and the second name that was to become it, without the number.
+    files.set_name(b"c", Some(&named), &[]).expect("names");
+    let by_number = trial.settings.path.join(BYTES_FOLDER).join(format!("{file:016x}"));
+    fs::hard_link(&by_number, by_number.with_extension("name")).expect("links");
+    fs::rename(&by_number, root.join("kept")).expect("renames");
+    assert_eq!((files.numbers().expect("lists"), scan(target)), (vec![file], BTreeSet::new()));
+    assert_eq!(
+        BTreeSet::from_iter(files.names().expect("lists")),
+        BTreeSet::from([(b"c".to_vec(), file), (b"kept".to_vec(), file)])
+    );
+    files.set_name(b"c", None, &[file]).expect("unnames");
+    assert!(!root.join("c").exists());
+    fs::rename(root.join("kept"), &by_number).expect("renames");
     assert_eq!(files.numbers().expect("lists"), [file]);
     assert!(target.allocated(file) > 0 && target.discard(file).expect("discards"));
     assert_missing(target, places[0]);
