@@ -71,7 +71,7 @@ pub fn run(etcd: &mut EtcdCluster) -> Result<Vec<Row>> {
 
 /// Returns the megabytes a second of puts, and of gets of what was put on another node.
 fn measure(etcd: &EtcdCluster, nodes: usize, duration: Duration) -> Result<[f64; 2]> {
-    let shape = StoreShape { nodes, replicas: 1, bytes_per_second: Some(LINK_BYTES_PER_SECOND) };
+    let shape = StoreShape { bytes_per_second: Some(LINK_BYTES_PER_SECOND), ..StoreShape::new(nodes, 1) };
     let shared = SharedStore::start(etcd, shape)?;
     let dirs: Vec<_> = (0..nodes).map(|at| shared.dir(at)).collect();
     let transfer = |there| {

@@ -31,8 +31,7 @@ struct EtcdTraffic {
 }
 
 pub fn run(etcd: &mut EtcdCluster) -> Result<Vec<Row>> {
-    let shared =
-        SharedStore::start(etcd, StoreShape { nodes: NODE_COUNT, replicas: REPLICA_COUNT, bytes_per_second: None })?;
+    let shared = SharedStore::start(etcd, StoreShape::new(NODE_COUNT, REPLICA_COUNT))?;
     let store = shared.open(0)?;
     let bytes = random_bytes(OBJECT_BYTES, 1);
     let options = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };

@@ -45,7 +45,7 @@ struct FaultTimes {
 }
 
 pub fn run(etcd: &mut EtcdCluster) -> Result<Vec<Row>> {
-    let mut shared = SharedStore::start(etcd, StoreShape { nodes: NODE_COUNT, replicas: 2, bytes_per_second: None })?;
+    let mut shared = SharedStore::start(etcd, StoreShape::new(NODE_COUNT, 2))?;
     let mut measured = FaultTimes::default();
     let kills = Size::get().of(1, 3, 9);
     for round in 0..kills {

@@ -22,7 +22,7 @@ const MAX_TIMES_BARE: f64 = 1.5;
 const BARE_LOG_NUMBER: u64 = 1;
 
 pub fn run(etcd: &mut EtcdCluster) -> Result<Vec<Row>> {
-    let shared = SharedStore::start(etcd, StoreShape { nodes: 2, replicas: 1, bytes_per_second: None })?;
+    let shared = SharedStore::start(etcd, StoreShape::new(2, 1))?;
     let (store, mut bare) = (shared.open(0)?, BareLog::make(etcd, BARE_LOG_NUMBER)?);
     let bytes = random_bytes(OBJECT_BYTES, 1);
     put(&store, "first", &bytes)?;

@@ -1,4 +1,4 @@
-//! A store that several nodes share, all on this machine: figures N1 to N5, each beside what bounds it.
+//! A store that several nodes share, all on this machine: figures N1 to N6, each beside what bounds it.
 //!
 //! Nodes and the members of etcd are real processes, connected by loopback. etcd syncs what it writes to disk; the nodes' targets are in
 //! memory.
@@ -11,6 +11,7 @@ mod faults;
 mod latency;
 mod link;
 mod nodes;
+mod particles;
 mod rates;
 mod visible;
 
@@ -31,6 +32,8 @@ pub enum NodeWork {
     Commit(rates::Work),
     /// Puts or gets of large objects.
     Transfer(bandwidth::Work),
+    /// The steps of a simulation.
+    Simulate(particles::Work),
 }
 
 /// Returns the figures of one process.
@@ -38,18 +41,20 @@ pub fn work(store: &Store, worker: u64, work: &NodeWork, ready: impl FnOnce() ->
     match work {
         NodeWork::Commit(work) => rates::work(store, worker, work, ready),
         NodeWork::Transfer(work) => bandwidth::work(store, worker, work, ready),
+        NodeWork::Simulate(work) => particles::work(store, worker, work, ready),
     }
 }
 
 type MeasureFigure = fn(&mut EtcdCluster) -> Result<Vec<Row>>;
 
-const CLUSTER_FIGURES: [(&str, MeasureFigure); 6] = [
+const CLUSTER_FIGURES: [(&str, MeasureFigure); 7] = [
     ("N1, the time of a put", latency::run),
     ("N1, edits a second", rates::run),
     ("N2", visible::run),
     ("N3", bandwidth::run),
     ("N4", faults::run),
     ("N5", bytes::run),
+    ("N6", particles::run),
 ];
 
 pub fn run() -> Result<Vec<Row>> {

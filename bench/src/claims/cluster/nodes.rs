@@ -15,10 +15,14 @@ use terrace_testkit::{EtcdCluster, free_ports};
 use super::link::LimitedLink;
 use crate::place::Place;
 
-pub const NODE_NAMES: [&str; 4] = ["a", "b", "c", "d"];
+pub const NODE_NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 /// A node must serve this long after its start at the latest.
 const MAX_START_WAIT: Duration = Duration::from_secs(60);
 const START_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The tier of the nodes' targets.
+pub const NODES_TIER: &str = "nodes";
+/// The tier below those of the nodes.
+const SHARED_TIER: &str = "shared";
 /// The target of each node.
 const TARGET_NAME: &str = "memory";
 
@@ -31,6 +35,15 @@ pub struct StoreShape {
     pub replicas: u8,
     /// The bandwidth of each node's targets in each direction, if it is limited.
     pub bytes_per_second: Option<f64>,
+    /// The bandwidth of a tier below theirs, which one more node serves, if there is one.
+    pub shared_tier: Option<f64>,
+}
+
+impl StoreShape {
+    /// Nodes without limits and without a shared tier.
+    pub fn new(nodes: usize, replicas: u8) -> StoreShape {
+        StoreShape { nodes, replicas, bytes_per_second: None, shared_tier: None }
+    }
 }
 
 /// Running nodes of one store. They are killed when this is dropped.
@@ -43,14 +56,17 @@ pub struct SharedStore {
 impl SharedStore {
     /// Makes a store, and starts its nodes.
     pub fn start(etcd: &EtcdCluster, shape: StoreShape) -> Result<SharedStore> {
-        let StoreShape { nodes, replicas, bytes_per_second } = shape;
+        let StoreShape { replicas, bytes_per_second, shared_tier, .. } = shape;
+        let nodes = shape.nodes + usize::from(shared_tier.is_some());
         let place = Place::new()?;
         let names = NODE_NAMES.get(..nodes).context("there are no names for all nodes")?;
         let secret = place.disk().join("secret");
         let mut file = File::options().create_new(true).write(true).mode(0o600).open(&secret)?;
         writeln!(file, "a-secret-of-the-benchmark")?;
-        let (mut targets, mut links) = (String::new(), Vec::new());
-        for (name, port) in names.iter().zip(free_ports(nodes)) {
+        let (mut targets, mut shared_target, mut links) = (String::new(), String::new(), Vec::new());
+        for (at, (name, port)) in names.iter().zip(free_ports(nodes)).enumerate() {
+            let (rate, targets) =
+                if at < shape.nodes { (bytes_per_second, &mut targets) } else { (shared_tier, &mut shared_target) };
             let (disk, secret) = (place.ram().join(name), secret.display());
             let text = format!(
                 "listen = '127.0.0.1:{port}'\nsecret = '{secret}'\n[[target]]\nname = '{TARGET_NAME}'\npath = '{}'\n",
@@ -58,7 +74,7 @@ impl SharedStore {
             );
             fs::write(place.disk().join(format!("{name}.toml")), text)?;
             let mut address = ([127, 0, 0, 1], port).into();
-            if let Some(rate) = bytes_per_second {
+            if let Some(rate) = rate {
                 let link = LimitedLink::start(address, rate)?;
                 address = link.address();
                 links.push(link);
@@ -66,11 +82,15 @@ impl SharedStore {
             targets.push_str(&format!("{{ path = 'http://{address}/{TARGET_NAME}', node = '{name}' }}, "));
         }
         let config = place.disk().join("shared.toml");
-        let text = format!(
-            "[store]\nreplicas = {{ min = 1, default = {replicas} }}\n[[tier]]\nname = 'nodes'\nkind = 'node'\n\
-             options = {{ secret = '{}' }}\ntargets = [{targets}]\n",
-            secret.display()
-        );
+        let mut text = format!("[store]\nreplicas = {{ min = 1, default = {replicas} }}\n");
+        for (tier, targets) in [(NODES_TIER, targets), (SHARED_TIER, shared_target)] {
+            if !targets.is_empty() {
+                text.push_str(&format!(
+                    "[[tier]]\nname = '{tier}'\nkind = 'node'\noptions = {{ secret = '{}' }}\ntargets = [{targets}]\n",
+                    secret.display()
+                ));
+            }
+        }
         fs::write(&config, text)?;
         let mut shared = SharedStore { nodes: names.iter().map(|_| None).collect(), place, _links: links };
         let servers: Vec<String> = etcd.ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();

@@ -50,7 +50,7 @@ pub fn run(etcd: &mut EtcdCluster) -> Result<Vec<Row>> {
     let mut alone = Vec::new();
     for _ in 0..repeats {
         for (nodes, (rates, times)) in NODE_COUNTS.into_iter().zip(&mut measured) {
-            let shared = SharedStore::start(etcd, StoreShape { nodes, replicas: 1, bytes_per_second: None })?;
+            let shared = SharedStore::start(etcd, StoreShape::new(nodes, 1))?;
             let clients: Vec<_> = (0..CLIENT_COUNT).map(|client| shared.dir(client % nodes)).collect();
             let printed = workers::run_on(&clients, &task)?;
             rates.push(printed.iter().map(|p| p[0]).sum::<f64>());

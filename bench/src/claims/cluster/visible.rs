@@ -32,7 +32,7 @@ struct TimedGets {
 }
 
 pub fn run(etcd: &mut EtcdCluster) -> Result<Vec<Row>> {
-    let shared = SharedStore::start(etcd, StoreShape { nodes: 2, replicas: 1, bytes_per_second: None })?;
+    let shared = SharedStore::start(etcd, StoreShape::new(2, 1))?;
     let (writer, bare) = (shared.open(0)?, BareLog::make(etcd, BARE_LOG_NUMBER)?);
     let bytes = random_bytes(OBJECT_BYTES, 1);
     let count = Size::get().of(20, 100, 500);

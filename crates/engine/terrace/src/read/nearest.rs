@@ -97,7 +97,7 @@ mod tests {
         let config = Config::parse(text, "test").expect("a configuration");
         let store = Store::init(&dir.path().join("store"), &config).expect("a store");
         let replicated = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
-        store.put_bytes(b"k", &terrace_testkit::noise(30 << 20, 1), &replicated).expect("puts");
+        store.put_bytes(b"k", &terrace_testkit::noise(60 << 20, 1), &replicated).expect("puts");
         let devices = &store.engine.tiers.devices;
         let (_, extents) = store.engine.catalog.locate(b"k", 0, u64::MAX).expect("looks").expect("an object");
         // The times of reads on each target, in milliseconds. Returns how many reads each gets first.

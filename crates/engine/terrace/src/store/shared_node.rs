@@ -11,9 +11,11 @@ use terrace_catalog::{Catalog, TargetId};
 use terrace_member::{Client, ClientServer, Member, MemberError, OwnTarget, SnapshotFolder};
 use terrace_order::{LogIdentity, LostLog, OfferedSnapshot, Order, OrderError};
 use terrace_system::Locked;
-use terrace_tier::{Ids, TargetOwner};
+use terrace_tier::removal::remove_file;
+use terrace_tier::{Ids, TargetOwner, made_note};
 
 use super::Store;
+use super::change::position;
 use super::shared_config::WrittenConfig;
 use crate::config::{Config, publish};
 use crate::devices::targets::probe;
@@ -134,6 +136,33 @@ impl SharedNode {
         let snapshot = folder.write_for_new_log(&catalog, &cluster.node, number).map_err(of_log)?;
         make(identity, &snapshot).map_err(|e| of_log(e.into()))?;
         Ok(slot)
+    }
+
+    /// Lets the node in `dir`, which does not run, make empty targets at its next start in place of its targets of a tier, whose content is
+    /// lost for good. Then it lists their replicas as pending. Returns the number of these targets.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if there is no such tier, or this node has no target of it.
+    pub fn renew_targets(dir: &Path, tier: &str) -> Result<usize> {
+        check_identity(dir)?;
+        let cluster = Cluster::read(dir)?.ok_or_else(|| home::refuse(dir, "no other node shares this store"))?;
+        let only = home::Locks::new(dir).at_once(SHARED_NODE_LOCK)?;
+        let _only = only.ok_or_else(|| home::refuse(dir, "its node runs; end it first, and start it afterwards"))?;
+        let lock = lock_store(dir)?;
+        boot::alone(dir, &lock)?;
+        let config = home::read_config(dir)?;
+        let targets = &config.tiers[position(&config, tier)?].targets;
+        let own: Vec<_> = targets.iter().filter(|target| target.node.as_ref() == Some(&cluster.node)).collect();
+        if own.is_empty() {
+            return Err(Error::Config(format!(
+                "tier {tier:?} has no target of this machine's node, {:?}; run this on the machine that had the lost one",
+                cluster.node
+            )));
+        }
+        for number in own.iter().filter_map(|target| target.number) {
+            remove_file(&made_note(dir, number)).map_err(Error::io(format!("removing the note of target {number}")))?;
+        }
+        Ok(own.len())
     }
 
     /// Numbers for the segments of this node's targets.
