@@ -30,8 +30,47 @@ typedef enum terrace_status {
   TERRACE_STATUS_FAILED = 8,
 } terrace_status;
 
+// The kind of an object.
+typedef enum terrace_kind {
+  // Bytes.
+  TERRACE_KIND_FILE = 0,
+  // A directory that was made, also if nothing is in it.
+  TERRACE_KIND_DIRECTORY = 1,
+  // A symbolic link, whose bytes are the path that it points to.
+  TERRACE_KIND_SYMLINK = 2,
+} terrace_kind;
+
+// An open dataset. Many threads may use one at once.
+typedef struct terrace_dataset terrace_dataset;
+
+// An open file. Many threads may use one at once.
+typedef struct terrace_file terrace_file;
+
 // An open store. Many threads may use one at once.
 typedef struct terrace_store terrace_store;
+
+// An open stream. Many threads may use one at once.
+typedef struct terrace_stream terrace_stream;
+
+// A description of an object.
+typedef struct terrace_info {
+  // The object's number. An object keeps it when it is renamed; one that replaces it has another.
+  uint64_t object;
+  // The commit that changed the object last.
+  uint64_t generation;
+  // The length in bytes.
+  uint64_t length;
+  // The time of modification, in nanoseconds since 1970.
+  int64_t modified;
+  // The permission bits.
+  uint32_t mode;
+  // The kind.
+  enum terrace_kind kind;
+} terrace_info;
+
+// Gets an object's key and description, with the context that the caller of `terrace_list` passed. Both are valid during the call.
+// Anything but 0 ends the listing.
+typedef int (*terrace_visit)(void *context, const char *key, const struct terrace_info *info);
 
 // Requirements. In `terrace_open` they apply to the application; in a call they apply to that operation and take
 // precedence. Zeros leave everything to the store's rules.
@@ -74,6 +113,22 @@ typedef struct terrace_receipt {
   uint32_t seal;
 } terrace_receipt;
 
+// Bytes for a place in a destination.
+typedef struct terrace_request {
+  // The destination: a path below the stream's target, such as `"runs/a.h5"`.
+  const char *destination;
+  // The offset of the first byte. -1 appends the bytes behind all that were delivered before.
+  int64_t offset;
+  // The bytes.
+  const void *bytes;
+  // The number of bytes.
+  size_t length;
+  // The name of the producer; or null, if the request is never sent again.
+  const char *producer;
+  // The request's number among those of the producer, from 1 on. A request that was accepted before is not taken again.
+  uint64_t sequence;
+} terrace_request;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -98,9 +153,113 @@ enum terrace_status terrace_decompress(const void *bytes,
                                        size_t capacity,
                                        size_t *made);
 
+// Adds a dataset, filled with zeros, and opens it. `declaration` is a text in the language of datasets.
+enum terrace_status terrace_dataset_add(const struct terrace_store *store,
+                                        const char *name,
+                                        const char *declaration,
+                                        struct terrace_dataset **dataset);
+
+// Opens a dataset.
+enum terrace_status terrace_dataset_open(const struct terrace_store *store,
+                                         const char *name,
+                                         struct terrace_dataset **dataset);
+
+// Closes a dataset. Closing null does nothing. Closing a dataset twice is an error that does nothing.
+enum terrace_status terrace_dataset_close(struct terrace_dataset *dataset);
+
+// Removes a dataset with all its replicas.
+enum terrace_status terrace_dataset_remove(const struct terrace_store *store, const char *name);
+
+// Returns the names of a dataset's views as a list in JSON. The caller passes the text to `terrace_free`.
+enum terrace_status terrace_dataset_views(const struct terrace_dataset *dataset,
+                                          char **json);
+
+// Returns the length of a view in bytes.
+enum terrace_status terrace_dataset_length(const struct terrace_dataset *dataset,
+                                           const char *view,
+                                           uint64_t *length);
+
+// Reads a view from byte `offset` on into `out`; `read` gets the number of bytes, which is less than `length` only at the view's end. The
+// bytes are those of one moment.
+enum terrace_status terrace_dataset_read(const struct terrace_dataset *dataset,
+                                         const char *view,
+                                         uint64_t offset,
+                                         void *out,
+                                         size_t length,
+                                         size_t *read);
+
+// Writes bytes of a view at `offset`. All other views show them at once.
+enum terrace_status terrace_dataset_write(const struct terrace_dataset *dataset,
+                                          const char *view,
+                                          uint64_t offset,
+                                          const void *bytes,
+                                          size_t length);
+
+// Waits until all replicas of a dataset have what was written.
+enum terrace_status terrace_dataset_sync(const struct terrace_dataset *dataset);
+
 // Returns the message of this thread's last failed call, which is valid until the thread's next failure. Empty if no
 // call has failed.
 const char *terrace_last_error(void);
+
+// Opens an object as a file. `mode` is as in `fopen`: `"r"` reads, `"r+"` also writes, `"w"` and `"w+"` empty the file or make it, `"a"`
+// and `"a+"` make it if it is missing, and `"wx"` fails if it exists. Missing directories are made.
+enum terrace_status terrace_file_open(const struct terrace_store *store,
+                                      const char *key,
+                                      const char *mode,
+                                      struct terrace_file **file);
+
+// Flushes a file and closes it. Closing null does nothing. Closing a file twice is an error that does nothing.
+enum terrace_status terrace_file_close(struct terrace_file *file);
+
+// Reads from byte `offset` on into `out`; `read` gets the number of bytes, which is less than `length` only at the file's end.
+enum terrace_status terrace_file_read(const struct terrace_file *file,
+                                      uint64_t offset,
+                                      void *out,
+                                      size_t length,
+                                      size_t *read);
+
+// Writes bytes at `offset`. They are placed when the file is flushed, synced or closed, or when there are enough of them.
+enum terrace_status terrace_file_write(const struct terrace_file *file,
+                                       uint64_t offset,
+                                       const void *bytes,
+                                       size_t length);
+
+// Writes bytes at the file's end; `offset` gets the position of the first one, and may be null. Other threads and processes may append to
+// the file meanwhile.
+enum terrace_status terrace_file_append(const struct terrace_file *file,
+                                        const void *bytes,
+                                        size_t length,
+                                        uint64_t *offset);
+
+// Returns a file's length in bytes, with what is not yet flushed.
+enum terrace_status terrace_file_length(const struct terrace_file *file, uint64_t *length);
+
+// Cuts a file off at `length` bytes, or extends it with zeros.
+enum terrace_status terrace_file_truncate(const struct terrace_file *file, uint64_t length);
+
+// Places what was written: other processes see it, and it survives the end of this one.
+enum terrace_status terrace_file_flush(const struct terrace_file *file);
+
+// Flushes a file, and waits until it is durable.
+enum terrace_status terrace_file_sync(const struct terrace_file *file);
+
+// Describes an object.
+enum terrace_status terrace_stat(const struct terrace_store *store,
+                                 const char *key,
+                                 struct terrace_info *info);
+
+// Calls `visit` with each object whose key is `prefix` or lies below it, in the order of the keys; an empty prefix stands for all objects.
+// Objects that are made or removed meanwhile may be left out.
+enum terrace_status terrace_list(const struct terrace_store *store,
+                                 const char *prefix,
+                                 terrace_visit visit,
+                                 void *context);
+
+// Renames an object, with all objects below its key if there are any, and replaces one that has the new key. No bytes move.
+enum terrace_status terrace_rename(const struct terrace_store *store,
+                                   const char *from,
+                                   const char *to);
 
 // Makes a store in `directory` with the tiers of the configuration file `configuration`.
 enum terrace_status terrace_init(const char *directory, const char *configuration);
@@ -111,7 +270,8 @@ enum terrace_status terrace_open(const char *directory,
                                  struct terrace_store **store);
 
 // Waits at most a minute until no replica is pending and everything is durable, and then closes the store in any case.
-// Closing null does nothing. Closing a store twice is an error that does nothing.
+// Its open files are flushed; close them, its streams and its datasets before. Closing null does nothing. Closing a store twice is an
+// error that does nothing.
 enum terrace_status terrace_close(struct terrace_store *store);
 
 // Writes a whole object and replaces an earlier object of the key. `operation` and `receipt` may be null.
@@ -192,6 +352,28 @@ enum terrace_status terrace_plan(const struct terrace_store *store,
 
 // Frees a text that a call returned. Freeing null does nothing.
 void terrace_free(char *text);
+
+// Opens a stream; the first request makes it. `level` says when a request counts as accepted: `"placed"`, `"replicated"` or
+// `"durable"`.
+enum terrace_status terrace_stream_open(const struct terrace_store *store,
+                                        const char *name,
+                                        const char *level,
+                                        struct terrace_stream **stream);
+
+// Closes a stream; all that was accepted stays. Closing null does nothing. Closing a stream twice is an error that does nothing.
+enum terrace_status terrace_stream_close(struct terrace_stream *stream);
+
+// Adds all or none of the requests to a stream, and returns once they are accepted. `added` gets the number of those that are new, and may
+// be null.
+enum terrace_status terrace_stream_append(const struct terrace_stream *stream,
+                                          const struct terrace_request *requests,
+                                          size_t count,
+                                          size_t *added);
+
+// Returns the number of requests that are not delivered yet, and of their bytes. Both places may be null.
+enum terrace_status terrace_stream_backlog(const struct terrace_stream *stream,
+                                           uint64_t *requests,
+                                           uint64_t *bytes);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::guard;
 use crate::options::{encoding, text};
-use crate::store::{give, given, room};
+use crate::pointers::{give, given, room};
 use crate::{Failure, Status};
 
 const COMPRESSED_MAGIC: &[u8; 4] = b"TRC1";

@@ -2,6 +2,8 @@
 
 use std::ffi::c_char;
 
+use engine::files::FileError;
+
 use crate::words;
 
 /// The result of a call.
@@ -35,6 +37,15 @@ pub enum Failure {
     /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] engine::Error),
+    /// An error of a file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// An error of a stream.
+    #[error(transparent)]
+    Stream(#[from] stream::Error),
+    /// An error of a dataset.
+    #[error(transparent)]
+    Dataset(#[from] datasets::Error),
     /// An unusable argument.
     #[error("{0}")]
     Invalid(String),
@@ -56,23 +67,62 @@ pub enum Failure {
 
 impl Failure {
     fn status(&self) -> Status {
-        use engine::Error;
         match self {
-            Failure::Engine(error) => match error {
-                Error::NotFound { .. } | Error::NoUpload { .. } => Status::NotFound,
-                Error::BadPart { .. } | Error::BadKey { .. } | Error::KeyTooLong { .. } => Status::Invalid,
-                Error::Reserved { .. } | Error::TooLarge { .. } => Status::Invalid,
-                Error::Conflict { .. } | Error::Replaced { .. } => Status::Conflict,
-                Error::NoSpace { .. } => Status::NoSpace,
-                Error::Unreadable { .. } => Status::Unreadable,
-                Error::StillOwed { .. } => Status::Owed,
-                _ => Status::Failed,
-            },
+            Failure::Engine(error) => engine_status(error),
+            Failure::File(error) => file_status(error),
+            Failure::Stream(error) => stream_status(error),
+            Failure::Dataset(error) => dataset_status(error),
             Failure::Invalid(_) => Status::Invalid,
             Failure::TooShort { .. } => Status::TooShort,
             Failure::Damaged(_) => Status::Unreadable,
             Failure::Internal(_) => Status::Failed,
         }
+    }
+}
+
+fn engine_status(error: &engine::Error) -> Status {
+    use engine::Error;
+    match error {
+        Error::NotFound { .. } | Error::NoUpload { .. } => Status::NotFound,
+        Error::BadPart { .. } | Error::BadKey { .. } | Error::KeyTooLong { .. } => Status::Invalid,
+        Error::Reserved { .. } | Error::TooLarge { .. } => Status::Invalid,
+        Error::Conflict { .. } | Error::Replaced { .. } => Status::Conflict,
+        Error::NoSpace { .. } => Status::NoSpace,
+        Error::Unreadable { .. } => Status::Unreadable,
+        Error::StillOwed { .. } => Status::Owed,
+        _ => Status::Failed,
+    }
+}
+
+fn file_status(error: &FileError) -> Status {
+    match error {
+        FileError::Engine(error) => engine_status(error),
+        FileError::NotFound(_) | FileError::NoAttribute { .. } => Status::NotFound,
+        FileError::Exists(_) | FileError::NotEmpty(_) | FileError::Stale(_) => Status::Conflict,
+        _ => Status::Invalid,
+    }
+}
+
+fn stream_status(error: &stream::Error) -> Status {
+    use stream::Error;
+    match error {
+        Error::Engine(error) => engine_status(error),
+        Error::Shared(error) => stream_status(error),
+        Error::BadName(_) | Error::BadDestination { .. } | Error::TooLong { .. } => Status::Invalid,
+        Error::BadProducer(_) | Error::TooFar { .. } => Status::Invalid,
+        _ => Status::Failed,
+    }
+}
+
+fn dataset_status(error: &datasets::Error) -> Status {
+    use datasets::Error;
+    match error {
+        Error::Store(error) => engine_status(error),
+        Error::NotFound(_) | Error::NoView { .. } => Status::NotFound,
+        Error::BadName { .. } | Error::Declaration(_) | Error::ReadOnly(_) | Error::Beyond { .. } => Status::Invalid,
+        Error::Exists(_) | Error::Busy(_) => Status::Conflict,
+        Error::Lost { .. } => Status::Unreadable,
+        _ => Status::Failed,
     }
 }
 

@@ -1,6 +1,6 @@
-//! The stores that C has open. Handles are numbers that are never reused, so a closed or invalid handle is always detected.
+//! Handles of what C has open: numbers that are never reused, so a closed or invalid handle is always detected.
 //!
-//! The map is replaced as a whole and never locked: after a fork, the child would inherit the lock, but not the thread that holds it.
+//! The maps are replaced as a whole and never locked: after a fork, the child would inherit the lock, but not the thread that holds it.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -8,50 +8,55 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
-use engine::PutOptions;
 
 use crate::Failure;
 
-/// An open store. Many threads may use one at once.
-pub struct Store {
-    pub(crate) store: engine::Store,
-    pub(crate) application: PutOptions,
-}
-
-static OPEN_STORES: LazyLock<ArcSwap<HashMap<usize, Arc<Store>>>> = LazyLock::new(ArcSwap::default);
 /// Handles are multiples of this, like addresses of structures, and never null.
 const HANDLE_STEP: usize = 16;
 static NEXT_HANDLE: AtomicUsize = AtomicUsize::new(HANDLE_STEP);
 
-/// Returns a new handle for a store; [`take`] releases it.
-pub fn keep(store: Store) -> *mut Store {
-    let handle = NEXT_HANDLE.fetch_add(HANDLE_STEP, Ordering::Relaxed);
-    let store = Arc::new(store);
-    OPEN_STORES.rcu(|open| {
-        let mut open = HashMap::clone(open);
-        open.insert(handle, store.clone());
-        open
-    });
-    ptr::without_provenance_mut(handle)
+/// The open things of one kind.
+pub struct Handles<T> {
+    open: LazyLock<ArcSwap<HashMap<usize, Arc<T>>>>,
+    noun: &'static str,
 }
 
-/// Returns the store of a handle.
-pub fn find(handle: *const Store) -> Result<Arc<Store>, Failure> {
-    OPEN_STORES.load().get(&handle.addr()).cloned().ok_or_else(|| not_open(handle))
-}
+impl<T> Handles<T> {
+    /// Makes an empty map for things of this name.
+    pub const fn new(noun: &'static str) -> Handles<T> {
+        Handles { open: LazyLock::new(ArcSwap::default), noun }
+    }
 
-/// Removes a handle and returns its store. If two threads take the same handle, exactly one gets the store.
-pub fn take(handle: *const Store) -> Result<Arc<Store>, Failure> {
-    let before = OPEN_STORES.rcu(|open| {
-        let mut open = HashMap::clone(open);
-        open.remove(&handle.addr());
-        open
-    });
-    before.get(&handle.addr()).cloned().ok_or_else(|| not_open(handle))
-}
+    /// Returns a new handle; [`Handles::take`] releases it.
+    pub fn keep(&self, thing: T) -> *mut T {
+        let handle = NEXT_HANDLE.fetch_add(HANDLE_STEP, Ordering::Relaxed);
+        let thing = Arc::new(thing);
+        self.open.rcu(|open| {
+            let mut open = HashMap::clone(open);
+            open.insert(handle, thing.clone());
+            open
+        });
+        ptr::without_provenance_mut(handle)
+    }
 
-fn not_open(handle: *const Store) -> Failure {
-    let why =
-        if handle.is_null() { "is null" } else { "is not open: it was closed, or is none that terrace_open gave" };
-    Failure::Invalid(format!("the store {why}"))
+    /// Returns the thing that a handle stands for.
+    pub fn find(&self, handle: *const T) -> Result<Arc<T>, Failure> {
+        self.open.load().get(&handle.addr()).cloned().ok_or_else(|| self.not_open(handle))
+    }
+
+    /// Removes a handle and returns its thing. If two threads take the same handle, exactly one gets it.
+    pub fn take(&self, handle: *const T) -> Result<Arc<T>, Failure> {
+        let before = self.open.rcu(|open| {
+            let mut open = HashMap::clone(open);
+            open.remove(&handle.addr());
+            open
+        });
+        before.get(&handle.addr()).cloned().ok_or_else(|| self.not_open(handle))
+    }
+
+    fn not_open(&self, handle: *const T) -> Failure {
+        let why =
+            if handle.is_null() { "is null" } else { "is not open: it was closed, or is none that the library gave" };
+        Failure::Invalid(format!("the {} {why}", self.noun))
+    }
 }

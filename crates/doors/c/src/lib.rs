@@ -6,15 +6,24 @@
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
 mod bytes;
+mod dataset;
 mod failure;
+mod file;
 mod handles;
+mod names;
 mod options;
+mod pointers;
 mod receipt;
 mod store;
+mod stream;
 mod words;
 
 pub use bytes::*;
+pub use dataset::*;
 pub use failure::*;
+pub use file::*;
+pub use names::*;
 pub use options::*;
 pub use receipt::*;
 pub use store::*;
+pub use stream::*;

@@ -1,68 +1,46 @@
 //! Stores and their objects.
 
-use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::ffi::{CString, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use engine::{Config, Question};
+use datasets::Datasets;
+use engine::files::Files;
+use engine::{Config, PutOptions, Question};
 
 use crate::failure::guard;
-pub use crate::handles::Store;
+use crate::handles::Handles;
 use crate::options::{ack, text, understood};
-use crate::{Failure, Options, Receipt, Status, handles};
+use crate::pointers::{give, give_text, given, room, string};
+use crate::{Failure, Options, Receipt, Status};
 
-fn there(store: *const Store) -> Result<Arc<Store>, Failure> {
-    handles::find(store)
+static OPEN_STORES: Handles<Store> = Handles::new("store");
+
+/// An open store. Many threads may use one at once.
+pub struct Store {
+    pub(crate) store: engine::Store,
+    pub(crate) application: PutOptions,
+    /// Made for the first open file.
+    files: OnceLock<Files>,
+    /// Its datasets, whose users share what is open.
+    pub(crate) datasets: Datasets,
 }
 
-fn string<'a>(pointer: *const c_char, what: &str) -> Result<&'a [u8], Failure> {
-    if pointer.is_null() {
-        return Err(Failure::Invalid(format!("{what} is null")));
-    }
-    // SAFETY: the caller passes a string that ends with a NUL.
-    Ok(unsafe { CStr::from_ptr(pointer) }.to_bytes())
-}
-
-pub(crate) fn given<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u8], Failure> {
-    match (bytes.is_null(), length) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(Failure::Invalid("the bytes are null".into())),
-        (false, _) if isize::try_from(length).is_err() => Err(too_many(length)),
-        // SAFETY: the caller passes a pointer to this number of bytes.
-        (false, _) => Ok(unsafe { slice::from_raw_parts(bytes.cast(), length) }),
-    }
-}
-
-pub(crate) fn room<'a>(bytes: *mut c_void, length: usize) -> Result<&'a mut [u8], Failure> {
-    match (bytes.is_null(), length) {
-        (_, 0) => Ok(&mut []),
-        (true, _) => Err(Failure::Invalid("the buffer is null".into())),
-        (false, _) if isize::try_from(length).is_err() => Err(too_many(length)),
-        // SAFETY: the caller passes a pointer to this number of bytes, and no other code uses them during the call.
-        (false, _) => Ok(unsafe { slice::from_raw_parts_mut(bytes.cast(), length) }),
+impl Store {
+    /// Returns the store's files.
+    pub(crate) fn files(&self) -> Result<&Files, Failure> {
+        if let Some(files) = self.files.get() {
+            return Ok(files);
+        }
+        let files = Files::with(&self.store, self.application.clone())?;
+        // If another thread was quicker, its files are used.
+        Ok(self.files.get_or_init(|| files))
     }
 }
 
-fn too_many(length: usize) -> Failure {
-    Failure::Invalid(format!("{length} bytes are more than any memory has; is the length negative?"))
-}
-
-pub(crate) fn give<T>(place: *mut T, value: T) {
-    if !place.is_null() {
-        // SAFETY: the caller passes null or a valid place for the value.
-        unsafe { place.write(value) };
-    }
-}
-
-fn give_text(place: *mut *mut c_char, text: String) -> Result<(), Failure> {
-    if place.is_null() {
-        return Err(Failure::Invalid("the place for the answer is null".into()));
-    }
-    let text = CString::new(text).map_err(|_| Failure::Internal("an answer has a NUL in it".into()))?;
-    give(place, text.into_raw());
-    Ok(())
+pub(crate) fn there(store: *const Store) -> Result<Arc<Store>, Failure> {
+    OPEN_STORES.find(store)
 }
 
 /// Makes a store in `directory` with the tiers of the configuration file `configuration`.
@@ -91,14 +69,16 @@ pub extern "C" fn terrace_open(
         }
         let application = understood(application)?;
         let directory = Path::new(OsStr::from_bytes(string(directory, "the directory")?));
-        let opened = Store { store: engine::Store::open(directory)?, application };
-        give(store, handles::keep(opened));
+        let opened = engine::Store::open(directory)?;
+        let datasets = Datasets::new(&opened);
+        give(store, OPEN_STORES.keep(Store { store: opened, application, files: OnceLock::new(), datasets }));
         Ok(())
     })
 }
 
 /// Waits at most a minute until no replica is pending and everything is durable, and then closes the store in any case.
-/// Closing null does nothing. Closing a store twice is an error that does nothing.
+/// Its open files are flushed; close them, its streams and its datasets before. Closing null does nothing. Closing a store twice is an
+/// error that does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_close(store: *mut Store) -> Status {
     guard(|| {
@@ -106,7 +86,10 @@ pub extern "C" fn terrace_close(store: *mut Store) -> Status {
             return Ok(());
         }
         // Another thread may still be in a call with this store; the last reference closes it.
-        Ok(handles::take(store)?.store.clone().close()?)
+        let taken = OPEN_STORES.take(store)?;
+        let flushed = taken.files.get().map_or(Ok(()), Files::sync);
+        taken.store.clone().close()?;
+        Ok(flushed?)
     })
 }
 

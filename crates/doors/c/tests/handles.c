@@ -75,6 +75,29 @@ int main(int argc, char **argv) {
     must(terrace_read(store, "a", 0, back, sizeof back, &read));
     printf("still %.*s\n", (int)read, back);
 
+    terrace_file *file;
+    terrace_stream *stream;
+    terrace_dataset *dataset;
+    refused("mode", terrace_file_open(store, "a", "rw", &file));
+    must(terrace_file_open(store, "a", "r+", &file));
+    refused("negative write", terrace_file_write(file, 0, "abc", (size_t)-1));
+    refused("file beyond 2^63", terrace_file_write(file, UINT64_MAX - 1, "abcdef", 6));
+    must(terrace_file_close(file));
+    refused("file closed twice", terrace_file_close(file));
+    refused("closed file", terrace_file_sync(file));
+    refused("no function", terrace_list(store, "", NULL, NULL));
+    refused("stream's name", terrace_stream_open(store, "../x", "placed", &stream));
+    must(terrace_stream_open(store, "x", "placed", &stream));
+    terrace_request request = {.destination = "../x", .offset = -1};
+    refused("destination", terrace_stream_append(stream, &request, 1, NULL));
+    request.destination = "x";
+    request.offset = -2;
+    refused("offset", terrace_stream_append(stream, &request, 1, NULL));
+    refused("many requests", terrace_stream_append(stream, &request, (size_t)-1, NULL));
+    must(terrace_stream_close(stream));
+    refused("declaration", terrace_dataset_add(store, "x", "dataset {", &dataset));
+    refused("no dataset", terrace_dataset_sync(NULL));
+
     terrace_store *other;
     must(terrace_open(argv[1], NULL, &other));
     must(terrace_close(store));

@@ -108,10 +108,69 @@ gone: 1
 ";
 
 #[test]
-fn a_c_program_uses_every_function() {
+fn a_c_program_replicates_and_reads() {
+    runs_as_it_says("replicate.c", EXPECTED_OUTPUT);
+}
+
+const FILES_OUTPUT: &str = "\
+number 123: 123
+appended at 6, now 10 bytes
+not to be read: 1
+exists: 1
+run/log: 10 bytes, mode 644
+run/table: 400 bytes, mode 644
+2 files of 410 bytes
+run/log: 10 bytes, mode 644
+the same object: 1
+gone: 1
+";
+
+#[test]
+fn a_c_program_makes_a_store_and_uses_files() {
+    runs_as_it_says("files.c", FILES_OUTPUT);
+    let dir = tempfile::tempdir().unwrap();
+    let (at, config) = (dir.path().join("store"), dir.path().join("tiers.toml"));
+    let tier = format!("[[tier]]\nname = 'a'\nkind = 'directory'\ntargets = ['{}/a']\n", dir.path().display());
+    fs::write(&config, tier).unwrap();
+    let Some(program) = compile("cc", "examples/files.c", dir.path()) else { return };
+    assert_eq!(run(&program.display().to_string(), [at, config]).unwrap(), FILES_OUTPUT);
+}
+
+#[test]
+fn a_c_program_sends_requests() {
+    runs_as_it_says("stream.c", "added: 2\nadded again: 0\npending: 2\n");
+}
+
+const DATASET_OUTPUT: &str = "\
+exists: 1
+8000 bytes of 8000, y[7] = -7
+views: [\"whole\",\"heights\"]
+gone: 1
+";
+
+#[test]
+fn a_c_program_uses_a_dataset() {
+    runs_as_it_says("dataset.c", DATASET_OUTPUT);
+}
+
+/// Compiles and runs an example on a new store.
+fn runs_as_it_says(example: &str, expected: &str) {
     let (dir, store) = store();
-    let Some(program) = compile("cc", "examples/replicate.c", dir.path()) else { return };
-    assert_eq!(run(&program.display().to_string(), [&store]).unwrap(), EXPECTED_OUTPUT);
+    let Some(program) = compile("cc", &format!("examples/{example}"), dir.path()) else { return };
+    assert_eq!(run(&program.display().to_string(), [&store]).unwrap(), expected);
+}
+
+#[test]
+fn examples_use_every_function() {
+    let header = fs::read_to_string(here("include/terrace.h")).unwrap();
+    let examples =
+        fs::read_dir(here("examples")).unwrap().map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
+    let examples = examples.collect::<String>() + &fs::read_to_string(here("tests/handles.c")).unwrap();
+    let declared = header.split(|c: char| !c.is_ascii_alphanumeric() && !"_(".contains(c));
+    let functions: Vec<&str> = declared.filter(|word| word.starts_with("terrace_") && word.contains('(')).collect();
+    let functions = functions.iter().map(|word| &word[..=word.find('(').unwrap()]);
+    let unused: Vec<&str> = functions.clone().filter(|function| !examples.contains(function)).collect();
+    assert!(functions.count() > 40 && unused.is_empty(), "{unused:?}");
 }
 
 const EXPECTED_REFUSALS: &str = "\
@@ -129,6 +188,18 @@ negative length: 1
 negative room: 1
 the store's own key: 1
 still bytes more
+mode: 1
+negative write: 1
+file beyond 2^63: 1
+file closed twice: 1
+closed file: 1
+no function: 1
+stream's name: 1
+destination: 1
+offset: 1
+many requests: 1
+declaration: 1
+no dataset: 1
 closed twice: 1
 used after that: 1
 garbage handle: 1

@@ -64,12 +64,7 @@ pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show
 
 pub fn mv(store: &Store, from: &OsStr, to: &OsStr, show: Show) -> Result<bool> {
     let (from, to) = (from.as_bytes(), to.as_bytes());
-    // An object of a directory has its contents below its key: they move together, as a tree without such an object does.
-    let has_contents = store.list(from, None, 2)?.iter().any(|(key, _)| key.as_slice() != from);
-    match has_contents {
-        true => Files::new(store)?.rename(from, to, true)?,
-        false => store.rename(from, to)?,
-    }
+    Files::new(store)?.rename_tree(from, to)?;
     store.replan_renamed()?;
     let words = format!("{} is now {}", name(from), name(to));
     show.result(&json!({"from": key::show(from), "to": key::show(to)}), &words)?;

@@ -15,6 +15,16 @@ use crate::Error;
 const KEYS_PER_PAGE: usize = 1024;
 
 impl Files {
+    /// Renames an object, with all objects below its key if there are any, and replaces one that has the new key. Unlike for
+    /// [`Files::rename`], the directory of the new key need not exist, if nothing lies below the old one.
+    pub fn rename_tree(&self, from: &[u8], to: &[u8]) -> FileResult<()> {
+        let store = &self.shared.store;
+        match store.list(from, None, 2)?.iter().any(|(key, _)| key.as_slice() != from) {
+            true => self.rename(from, to, true),
+            false => Ok(store.rename(from, to)?),
+        }
+    }
+
     /// Renames a file, a symbolic link or a directory. If `replace`, an existing entry at `to` is replaced: a file or link
     /// by a file or link, an empty directory by a directory.
     pub fn rename(&self, from: &[u8], to: &[u8], replace: bool) -> FileResult<()> {

@@ -1,0 +1,121 @@
+//! Datasets: bytes that are stored in several layouts, and read and written in any of them.
+
+use std::ffi::{c_char, c_void};
+
+use crate::failure::guard;
+use crate::handles::Handles;
+use crate::options::text;
+use crate::pointers::{give, give_text, given, room};
+use crate::store::{Store, there};
+use crate::{Failure, Status};
+
+static OPEN_DATASETS: Handles<Dataset> = Handles::new("dataset");
+
+/// An open dataset. Many threads may use one at once.
+pub struct Dataset {
+    dataset: datasets::Dataset,
+}
+
+fn word<'a>(pointer: *const c_char, what: &str) -> Result<&'a str, Failure> {
+    text(pointer, what)?.ok_or_else(|| Failure::Invalid(format!("{what} is null")))
+}
+
+/// Adds a dataset, filled with zeros, and opens it. `declaration` is a text in the language of datasets.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dataset_add(
+    store: *const Store,
+    name: *const c_char,
+    declaration: *const c_char,
+    dataset: *mut *mut Dataset,
+) -> Status {
+    guard(|| {
+        let (name, declaration) = (word(name, "the name")?, word(declaration, "the declaration")?);
+        keep(dataset, || Ok(there(store)?.datasets.add(name, declaration)?))
+    })
+}
+
+/// Opens a dataset.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dataset_open(store: *const Store, name: *const c_char, dataset: *mut *mut Dataset) -> Status {
+    guard(|| {
+        let name = word(name, "the name")?;
+        keep(dataset, || Ok(there(store)?.datasets.open(name)?))
+    })
+}
+
+fn keep(place: *mut *mut Dataset, open: impl FnOnce() -> Result<datasets::Dataset, Failure>) -> Result<(), Failure> {
+    if place.is_null() {
+        return Err(Failure::Invalid("the place for the dataset is null".into()));
+    }
+    give(place, OPEN_DATASETS.keep(Dataset { dataset: open()? }));
+    Ok(())
+}
+
+/// Closes a dataset. Closing null does nothing. Closing a dataset twice is an error that does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dataset_close(dataset: *mut Dataset) -> Status {
+    guard(|| if dataset.is_null() { Ok(()) } else { OPEN_DATASETS.take(dataset).map(drop) })
+}
+
+/// Removes a dataset with all its replicas.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dataset_remove(store: *const Store, name: *const c_char) -> Status {
+    guard(|| Ok(there(store)?.datasets.remove(word(name, "the name")?)?))
+}
+
+/// Returns the names of a dataset's views as a list in JSON. The caller passes the text to `terrace_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dataset_views(dataset: *const Dataset, json: *mut *mut c_char) -> Status {
+    guard(|| {
+        let views = OPEN_DATASETS.find(dataset)?.dataset.views()?;
+        give_text(json, serde_json::to_string(&views).map_err(|e| Failure::Internal(e.to_string()))?)
+    })
+}
+
+/// Returns the length of a view in bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dataset_length(dataset: *const Dataset, view: *const c_char, length: *mut u64) -> Status {
+    guard(|| {
+        give(length, OPEN_DATASETS.find(dataset)?.dataset.view(word(view, "the view")?)?.length()?);
+        Ok(())
+    })
+}
+
+/// Reads a view from byte `offset` on into `out`; `read` gets the number of bytes, which is less than `length` only at the view's end. The
+/// bytes are those of one moment.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dataset_read(
+    dataset: *const Dataset,
+    view: *const c_char,
+    offset: u64,
+    out: *mut c_void,
+    length: usize,
+    read: *mut usize,
+) -> Status {
+    guard(|| {
+        let view = OPEN_DATASETS.find(dataset)?.dataset.view(word(view, "the view")?)?;
+        give(read, view.read_at(offset, room(out, length)?)?);
+        Ok(())
+    })
+}
+
+/// Writes bytes of a view at `offset`. All other views show them at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dataset_write(
+    dataset: *const Dataset,
+    view: *const c_char,
+    offset: u64,
+    bytes: *const c_void,
+    length: usize,
+) -> Status {
+    guard(|| {
+        let view = OPEN_DATASETS.find(dataset)?.dataset.view(word(view, "the view")?)?;
+        Ok(view.write_at(offset, given(bytes, length)?)?)
+    })
+}
+
+/// Waits until all replicas of a dataset have what was written.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dataset_sync(dataset: *const Dataset) -> Status {
+    guard(|| Ok(OPEN_DATASETS.find(dataset)?.dataset.settle()?))
+}

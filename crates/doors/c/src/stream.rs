@@ -1,0 +1,113 @@
+//! Streams: requests that `terrace flush - --stream NAME` delivers, exactly once.
+
+use std::ffi::{c_char, c_void};
+
+use crate::failure::guard;
+use crate::handles::Handles;
+use crate::options::{ack, text};
+use crate::pointers::{give, given, string};
+use crate::store::{Store, there};
+use crate::{Failure, Status};
+
+static OPEN_STREAMS: Handles<Stream> = Handles::new("stream");
+
+/// An open stream. Many threads may use one at once.
+pub struct Stream {
+    stream: stream::Stream,
+}
+
+/// Bytes for a place in a destination.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Request {
+    /// The destination: a path below the stream's target, such as `"runs/a.h5"`.
+    pub destination: *const c_char,
+    /// The offset of the first byte. -1 appends the bytes behind all that were delivered before.
+    pub offset: i64,
+    /// The bytes.
+    pub bytes: *const c_void,
+    /// The number of bytes.
+    pub length: usize,
+    /// The name of the producer; or null, if the request is never sent again.
+    pub producer: *const c_char,
+    /// The request's number among those of the producer, from 1 on. A request that was accepted before is not taken again.
+    pub sequence: u64,
+}
+
+impl Request {
+    fn understood(&self) -> Result<stream::Framed, Failure> {
+        let destination = string(self.destination, "the destination")?;
+        let bytes = given(self.bytes, self.length)?.to_vec();
+        let request = match u64::try_from(self.offset) {
+            Ok(offset) => stream::Request::at(destination, offset, bytes),
+            Err(_) if self.offset == -1 => stream::Request::append(destination, bytes),
+            Err(_) => return Err(Failure::Invalid(format!("the offset {} is less than -1", self.offset))),
+        };
+        let origin = match self.producer.is_null() {
+            true => None,
+            false => {
+                let producer = string(self.producer, "the producer")?.into();
+                Some(stream::Origin { producer, sequence: self.sequence })
+            }
+        };
+        Ok(stream::Framed { request, origin })
+    }
+}
+
+/// Opens a stream; the first request makes it. `level` says when a request counts as accepted: `"placed"`, `"replicated"` or
+/// `"durable"`.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_stream_open(
+    store: *const Store,
+    name: *const c_char,
+    level: *const c_char,
+    stream: *mut *mut Stream,
+) -> Status {
+    guard(|| {
+        if stream.is_null() {
+            return Err(Failure::Invalid("the place for the stream is null".into()));
+        }
+        let store = there(store)?;
+        let missing = |what: &str| Failure::Invalid(format!("{what} is null"));
+        let name = text(name, "the name")?.ok_or_else(|| missing("the name"))?;
+        let level = ack(text(level, "the level")?.ok_or_else(|| missing("the level"))?)?;
+        give(stream, OPEN_STREAMS.keep(Stream { stream: stream::Stream::open(&store.store, name, level)? }));
+        Ok(())
+    })
+}
+
+/// Closes a stream; all that was accepted stays. Closing null does nothing. Closing a stream twice is an error that does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_stream_close(stream: *mut Stream) -> Status {
+    guard(|| if stream.is_null() { Ok(()) } else { OPEN_STREAMS.take(stream).map(drop) })
+}
+
+/// Adds all or none of the requests to a stream, and returns once they are accepted. `added` gets the number of those that are new, and may
+/// be null.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_stream_append(
+    stream: *const Stream,
+    requests: *const Request,
+    count: usize,
+    added: *mut usize,
+) -> Status {
+    guard(|| {
+        let stream = OPEN_STREAMS.find(stream)?;
+        let framed = crate::pointers::items(requests, count, "the requests")?;
+        let framed = framed.iter().map(Request::understood).collect::<Result<Vec<_>, _>>()?;
+        let accepted = stream.stream.append_framed(framed)?;
+        give(added, accepted.iter().filter(|accepted| **accepted == stream::Accepted::New).count());
+        Ok(())
+    })
+}
+
+/// Returns the number of requests that are not delivered yet, and of their bytes. Both places may be null.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_stream_backlog(stream: *const Stream, requests: *mut u64, bytes: *mut u64) -> Status {
+    guard(|| {
+        let backlog = OPEN_STREAMS.find(stream)?.stream.backlog()?;
+        give(requests, backlog.requests);
+        give(bytes, backlog.bytes);
+        Ok(())
+    })
+}
