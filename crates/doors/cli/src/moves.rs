@@ -84,7 +84,8 @@ pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
         Tiers::Renew { tier } if Cluster::read(dir)?.is_some() => {
             let targets = SharedNode::renew_targets(dir, tier)?;
             let words = format!(
-                "{} of tier {tier} will be made empty when this machine's node starts; it then lists their replicas as pending",
+                "when this machine's node starts, it makes an empty target in place of each of the {} of tier {tier} that it does not find, and \
+                 lists what was there as pending",
                 count(targets as u64, "target")
             );
             show.result(&json!({"renewed": tier, "targets": targets}), &words)?;

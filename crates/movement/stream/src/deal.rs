@@ -6,7 +6,6 @@
 //! requests is being delivered. Each commit of a destination's progress expects that the claim still holds.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rustix_futex_sync::Mutex;
@@ -45,8 +44,6 @@ pub struct Deal {
     heartbeat: Heartbeat,
     /// A leaf, held for a look or a change.
     shares: Mutex<Shares>,
-    /// Counts the times at which this process has got shares. Changed after the shares, so that who sees a new count sees those, too.
-    gained: AtomicU64,
     /// Held during a round of `tend`, which only one thread runs.
     heard: Mutex<Heard>,
     /// Released last.
@@ -60,6 +57,25 @@ struct Shares {
     leaving: HashSet<usize>,
     /// Destinations whose last write failed: the pipeline holds no requests for them until it asks for these again.
     failing: HashSet<Name>,
+    /// The number of times at which this process has got shares.
+    gained: u64,
+}
+
+/// The shares whose requests this process hands out, at one moment.
+#[derive(Clone, Copy)]
+pub struct HeldShares {
+    /// A bit for each share.
+    bits: u64,
+    /// The number of times at which this process has got shares. Until it changes, shares only go: a reader of the log that has left out a
+    /// request hands out none that comes after it, and begins again once this has changed.
+    pub gained: u64,
+}
+
+impl HeldShares {
+    /// Returns whether this process hands out requests to a destination.
+    pub fn has(self, destination: &[u8]) -> bool {
+        self.bits & 1 << share_of(destination) != 0
+    }
 }
 
 /// The workers, as far as this process has heard.
@@ -88,7 +104,6 @@ impl Deal {
             heartbeat: Heartbeat::new(store, folder, &node, place),
             node,
             shares: Mutex::default(),
-            gained: AtomicU64::new(0),
             heard: Mutex::default(),
             _lock: lock,
         };
@@ -108,13 +123,17 @@ impl Deal {
         Ok(())
     }
 
-    /// Returns whether this process delivers new requests to a destination.
+    /// Returns the shares whose requests this process hands out. It may have lost some without knowing it yet: nothing is written without
+    /// [`Deal::claim_on`].
+    pub fn held_shares(&self) -> HeldShares {
+        let shares = self.shares.lock();
+        let held = shares.held.keys().filter(|share| !shares.leaving.contains(share));
+        HeldShares { bits: held.fold(0, |bits, share| bits | 1 << share), gained: shares.gained }
+    }
+
+    /// Returns whether this process hands out requests to a destination.
     pub fn has(&self, destination: &[u8]) -> bool {
-        if !self.heartbeat.is_fresh() {
-            return false;
-        }
-        let (share, shares) = (share_of(destination), self.shares.lock());
-        shares.held.contains_key(&share) && !shares.leaving.contains(&share)
+        self.held_shares().has(destination)
     }
 
     /// Returns this process's claim on a destination, if no other process can have taken it. What was written under it is committed under it: another node may have delivered to the
@@ -127,11 +146,6 @@ impl Deal {
     /// Returns whether this process trims the log.
     pub fn trims(&self) -> bool {
         self.heartbeat.is_fresh() && self.shares.lock().held.contains_key(&TRIMMING_SHARE)
-    }
-
-    /// Returns the number of times at which this process has got shares: the log has to be read again after each.
-    pub fn gained(&self) -> u64 {
-        self.gained.load(Ordering::Acquire)
     }
 
     /// Makes a batch expect that this process still has a destination, or the right to trim the log.
@@ -177,9 +191,8 @@ impl Deal {
             |share: usize| workers.iter().max_by_key(|worker| xxh3_64_with_seed(worker.as_bytes(), share as u64));
         let is_own = |share: usize| owner(share).is_some_and(|worker| *worker == self.node);
         let claims = shares(&self.store, &self.folder)?;
-        let mut is_back = false;
         {
-            let Shares { held, leaving, .. } = &mut *self.shares.lock();
+            let Shares { held, leaving, gained, .. } = &mut *self.shares.lock();
             // Others have taken some if this process was paused. Its writes that are under way cannot be committed.
             held.retain(|share, claim| {
                 claims.get(*share).and_then(|(_, now)| now.as_ref()).is_some_and(|now| claim.is(now))
@@ -187,7 +200,7 @@ impl Deal {
             leaving.retain(|share| held.contains_key(share));
             for &share in held.keys() {
                 // Requests that came meanwhile were not handed out.
-                is_back |= is_own(share) && leaving.remove(&share);
+                *gained += u64::from(is_own(share) && leaving.remove(&share));
                 if !is_own(share) {
                     leaving.insert(share);
                 }
@@ -195,9 +208,6 @@ impl Deal {
         }
         // Only now: claims that others have taken are gone from `held`.
         self.heartbeat.confirm(begun);
-        if is_back {
-            self.gained.fetch_add(1, Ordering::Release);
-        }
         self.give_up(delivery)?;
         let held: HashSet<usize> = self.shares.lock().held.keys().copied().collect();
         let wanted: Vec<usize> = (0..SHARE_COUNT).filter(|share| is_own(*share) && !held.contains(share)).collect();
@@ -272,11 +282,11 @@ impl Deal {
         let own = now.iter().enumerate().filter(|(share, _)| free.contains(share));
         let own = own.filter_map(|(share, (key, object))| Some((share, claimant.own(key, object.as_ref()?)?)));
         let failed: Vec<Name> = {
-            let Shares { held, failing, .. } = &mut *self.shares.lock();
+            let Shares { held, failing, gained, .. } = &mut *self.shares.lock();
             held.extend(own);
+            *gained += 1;
             failing.iter().filter(|one| is_one(one)).cloned().collect()
         };
-        self.gained.fetch_add(1, Ordering::Release);
         delivery.retry(failed);
         Ok(())
     }

@@ -75,7 +75,6 @@ fn what_one_node_acknowledged_is_there_on_the_others() {
         (0, ["rebuild", "--salvage"].as_slice()),
         (0, &["prune", "--force"]),
         (2, &["destroy", "--force"]),
-        (2, &["tiers", "renew", "disk"]),
         (0, &["drain", "disk"]),
     ] {
         let refused = shared.run(at, arguments);

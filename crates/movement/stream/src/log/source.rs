@@ -11,7 +11,7 @@ use super::origins::{SequencesByProducer, group_by_producer};
 use super::pages::{Page, Pages};
 use super::{LOG_FOLDER, LOG_SOURCE_NAME, Log};
 use crate::control::Control;
-use crate::deal::Deal;
+use crate::deal::{Deal, HeldShares};
 use crate::entry::{Entry, Position};
 use crate::ledger::{Ledger, Mark};
 use crate::request::Name;
@@ -53,7 +53,7 @@ struct Coming {
     /// Pages that were listed and are durable.
     pages: VecDeque<Page>,
     appended: u64,
-    /// [`Deal::gained`] at the listing.
+    /// [`HeldShares::gained`] when the first of them was read.
     gained: u64,
 }
 
@@ -100,8 +100,9 @@ impl LogSource {
         LogSource { log, ledger, control, deal, number, coming, state, trimming }
     }
 
-    /// Returns what is pending of a page; nothing if another node has trimmed it.
-    fn read(&self, page: &Page) -> Result<Option<Contents>> {
+    /// Returns what is pending of a page; nothing if another node has trimmed it. If several nodes run the stream, `held` says which
+    /// destinations this one has.
+    fn read(&self, page: &Page, held: Option<HeldShares>) -> Result<Option<Contents>> {
         let requests = match self.log.page(page) {
             Err(Error::Engine(terrace::Error::NotFound { .. })) if self.deal.is_some() => return Ok(None),
             requests => requests?,
@@ -110,7 +111,7 @@ impl LogSource {
         let (mut entries, mut others) = (Vec::with_capacity(requests.len()), HashMap::new());
         for (sequence, framed) in (page.first..).zip(requests) {
             let (position, request) = (Position(sequence, 0), framed.request);
-            if self.deal.as_ref().is_some_and(|deal| !deal.has(&request.destination)) {
+            if held.is_some_and(|held| !held.has(&request.destination)) {
                 others.insert(request.destination, position);
             } else if self.ledger.done(&request.destination, LOG_SOURCE_NAME)? < Some(position) {
                 entries.push(Entry { request, source: self.number, position, file: None, lane: None });
@@ -120,13 +121,15 @@ impl LogSource {
     }
 
     /// Begins again with the first page if this process has got destinations: it has left out their requests.
-    fn begin_again_if_more(&self, coming: &mut Coming) {
-        let Some(deal) = &self.deal else { return };
-        let gained = deal.gained();
-        if gained != coming.gained {
+    fn begin_again_if_more(coming: &mut Coming, held: HeldShares) {
+        if held.gained != coming.gained {
             (coming.listed, coming.pages, coming.looked, coming.gained) =
-                (Pages::default(), VecDeque::new(), None, gained);
+                (Pages::default(), VecDeque::new(), None, held.gained);
         }
+    }
+
+    fn held_shares(&self) -> Option<HeldShares> {
+        self.deal.as_ref().map(|deal| deal.held_shares())
     }
 
     /// Returns whether the pipeline holds no requests for these destinations.
@@ -197,17 +200,22 @@ impl LogSource {
             let Some(open) = state.open.get(&first) else { return Ok(Some(Vec::new())) };
             (open.page, names)
         };
-        let mut entries = self.read(&page)?.map_or_else(Vec::new, |contents| contents.entries);
+        let contents = self.read(&page, self.held_shares())?;
+        let mut entries = contents.map_or_else(Vec::new, |contents| contents.entries);
         entries.retain(|entry| names.contains(&entry.request.destination));
         Ok(Some(entries))
     }
 
     fn pull_next(&self, now: bool) -> Result<Option<Vec<Entry>>> {
         let mut coming = self.coming.lock(); // see the field
-        self.begin_again_if_more(&mut coming);
+        // One look for this page: with a later one, a request could be handed out before an earlier one that was left out.
+        let held = self.held_shares();
+        if let Some(held) = held {
+            LogSource::begin_again_if_more(&mut coming, held);
+        }
         self.list(&mut coming, now)?;
         let Some(page) = coming.pages.pop_front() else { return Ok(None) };
-        let Some(Contents { mut entries, others, came }) = self.read(&page)? else { return Ok(Some(Vec::new())) };
+        let Some(Contents { mut entries, others, came }) = self.read(&page, held)? else { return Ok(Some(Vec::new())) };
         // Before the entries are handed out: `finish` must find their page.
         let mut state = self.state.lock();
         // A page that is read again has destinations whose requests were handed out before.
