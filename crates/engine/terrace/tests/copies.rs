@@ -258,3 +258,49 @@ fn to_destroy_a_copy_leaves_the_data_of_the_original() {
     Store::destroy(&moved, true).unwrap();
     assert!(!moved.exists() && !dir.path().join("a/segments").exists());
 }
+
+/// A disk was restored from its backup, and the rest of the store had gone on. `sync` called all durable, and `health` safe, until a read
+/// failed: nobody compared the target's note about the log with what had been written there.
+#[test]
+fn an_older_copy_of_a_target_is_compared_with_the_catalog() {
+    for layout in ["frames", "plain"] {
+        let dir = tempfile::tempdir().unwrap();
+        let more = format!("layout = '{layout}'\n");
+        let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], &more), tier(dir.path(), "b", &["b"], "")]);
+        let put = |store: &Store, key: &str, seed: u64, replicas: u8| {
+            let options = PutOptions { replicas: Some(replicas), ..durable() };
+            store.put_bytes(key.as_bytes(), &noise(500_000, seed), &options).unwrap();
+        };
+        put(&store, "before", 1, 2);
+        put(&store, "changed", 2, 2);
+        let home = store.dir().to_owned();
+        store.close().unwrap();
+        let (target, copy) = (dir.path().join("a"), copy_of(&dir.path().join("a")));
+        let store = Store::open(&home).unwrap();
+        put(&store, "both", 3, 2);
+        put(&store, "changed", 4, 2);
+        put(&store, "only", 5, 1);
+        store.close().unwrap();
+        fs::remove_dir_all(&target).unwrap();
+        fs::rename(&copy, &target).unwrap();
+
+        let store = Store::open(&home).unwrap();
+        assert_eq!(store.find_lost().unwrap(), [b"only"], "{layout}");
+        assert!(store.status().unwrap().owed >= 2, "{layout}");
+        store.sync().unwrap();
+        let found = store.scrub(b"", false, None, |_| {}).unwrap();
+        // Of a plain file, the bytes and the name are missing.
+        assert_eq!((found.bad, found.lost), (if layout == "plain" { 2 } else { 1 }, 1), "{layout}: {found:?}");
+        for (key, seed) in [("before", 1), ("both", 3), ("changed", 4)] {
+            assert!(store.get(key.as_bytes()).unwrap() == noise(500_000, seed), "{layout}: {key}");
+        }
+        store.remove(b"only").unwrap();
+        store.close().unwrap();
+        let store = Store::open(&home).unwrap();
+        assert!(store.find_lost().unwrap().is_empty() && store.status().unwrap().owed == 0, "{layout}");
+        store.close().unwrap();
+        // What is there now is as good as what was there.
+        assert!(!home.join("emptied-0").exists());
+        assert_eq!(fs::read(target.join("log-reach")).unwrap(), fs::read(home.join("reach-0")).unwrap());
+    }
+}

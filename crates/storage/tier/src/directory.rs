@@ -620,6 +620,10 @@ impl Target for DirectoryTarget {
         self.ready()
     }
 
+    fn note_new(&self) -> io::Result<()> {
+        self.emptied.write()
+    }
+
     fn is_new(&self) -> bool {
         self.emptied.exists()
     }

@@ -139,7 +139,13 @@ pub trait Target: Send + Sync {
         self.ready()
     }
 
-    /// Whether the target is empty although the catalog may list replicas on it: it was just made, or was found emptied.
+    /// Notes, durably, that the catalog may list replicas that are not on the target: [`Target::is_new`] is true from then on. A target that
+    /// may lack frames only while it is empty need not do anything.
+    fn note_new(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether the catalog may list replicas that are not on the target: it was just made, was found emptied, or is an older copy.
     fn is_new(&self) -> bool {
         false
     }

@@ -53,6 +53,7 @@ impl Care {
     /// empties memory), and corrects the names of plain files, which are not synced. The boot mark says when this is due and
     /// when it is done, so the next opener repeats it if the process dies in between.
     pub fn recover(&self) -> Result<()> {
+        self.doubt_older_targets()?;
         let is_due = || -> Result<bool> {
             let is_pending = boot::read_mark(&self.journal.dir)?.is_pending();
             Ok(is_pending
@@ -79,6 +80,18 @@ impl Care {
         if is_pending { boot::mark_in_use(&self.journal.dir) } else { Ok(()) }
     }
 
+    /// Notes that targets may lack frames that are older copies of themselves. They are then compared with the catalog as new ones are.
+    fn doubt_older_targets(&self) -> Result<()> {
+        for device in self.journal.older_targets().filter(|device| !device.target.is_new()) {
+            tracing::warn!(
+                target = %device.path.display(),
+                "this target is an older copy of itself, such as a restored backup; what it lacks will be made again from other replicas"
+            );
+            device.target.note_new().map_err(Error::io(format!("noting that {} is older", device.path.display())))?;
+        }
+        Ok(())
+    }
+
     /// Returns the targets that were found empty, and whose lost replicas are not yet marked as pending.
     fn emptied(&self) -> impl Iterator<Item = &Device> {
         self.tiers.devices.iter().filter(|device| self.tiers.is_tended(device) && device.target.is_new())
@@ -100,6 +113,7 @@ impl Care {
                 missing = missing.or(Some(Error::io(format!("looking at {}", device.path.display()))(error)));
             }
         }
+        self.doubt_older_targets()?;
         if self.emptied().next().is_some() {
             let _lock = self.locks.wait_for_mover()?;
             self.owe_what_is_gone(&HashSet::new(), false)?;
@@ -136,6 +150,7 @@ impl Care {
             })?;
         }
         for Emptied { device, .. } in emptied {
+            self.journal.trust_target(device);
             if let Err(error) = device.target.forget_new() {
                 tracing::warn!(target = %device.path.display(), %error, "the note that this target was empty could not be removed; the next opening of the store checks the target again");
             }

@@ -135,13 +135,43 @@ impl Journal {
         // Never write to a directory that is not the target, such as a mount point.
         let there = self.persistent_directories().filter(|device| device.target.ready().is_ok());
         let there = there.filter(|device| self.has_this_log(device));
-        let there: Vec<&Path> = there.map(|device| device.path.as_path()).collect();
+        let there: Vec<&Device> = there.collect();
+        // The errors may be ignored: an older note asks for less, and stays true.
+        let is_noted = |folder: &Path| {
+            let noted = log::write_reach(folder, store, reach);
+            noted.inspect_err(|error| {
+                tracing::debug!(folder = %folder.display(), %error, "could not note how far the log is durable")
+            })
+        };
         // The directory's own note first: if a target's is later, the directory is an older copy.
-        for folder in std::iter::once(self.dir.as_path()).chain(there) {
-            // The error may be ignored: an older note asks for less, and stays true.
-            if let Err(error) = log::write_reach(folder, store, reach) {
-                tracing::debug!(folder = %folder.display(), %error, "could not note how far the log is durable");
+        let _ = is_noted(&self.dir);
+        for device in there {
+            // What is known of the target comes last: if it is later than the target's own note, the target is an older copy.
+            if is_noted(&device.path).is_ok() {
+                let _ = log::write_target_reach(&self.dir, device.id, store, reach);
             }
+        }
+    }
+
+    /// Returns the targets that are older copies of themselves, such as a disk that was restored from a backup: the last note about the log
+    /// that was written on them is not there.
+    pub fn older_targets(&self) -> impl Iterator<Item = &Device> {
+        let store = self.catalog.log().store();
+        let is_older = move |device: &&Device| {
+            let Some(known) = log::read_target_reach(&self.dir, device.id, store) else { return false };
+            let theirs = log::read_reach(&device.path, store);
+            theirs.is_none_or(|theirs| theirs.sequence < known.sequence) && device.target.look().is_ok()
+        };
+        self.persistent_directories().filter(is_older)
+    }
+
+    /// Notes that a target is as it should be now, whatever was known of it before.
+    pub fn trust_target(&self, device: &Device) {
+        let store = self.catalog.log().store();
+        let Some(known) = log::read_target_reach(&self.dir, device.id, store) else { return };
+        // The error may be ignored: the target is only compared once more.
+        if let Err(error) = log::write_reach(&device.path, store, known) {
+            tracing::debug!(target = %device.path.display(), %error, "could not note how far the log is durable");
         }
     }
 

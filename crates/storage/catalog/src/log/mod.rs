@@ -7,7 +7,7 @@ mod copy;
 mod reach;
 mod replay;
 
-pub use reach::{Reach, read_reach, write_reach};
+pub use reach::{Reach, read_reach, read_target_reach, write_reach, write_target_reach};
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

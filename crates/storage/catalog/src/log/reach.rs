@@ -7,7 +7,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use terrace_format::REACH_FILE;
 use terrace_system::read_regular;
@@ -25,26 +25,47 @@ pub struct Reach {
 
 /// Notes in `folder` how far the log of `store` must reach.
 pub fn write_reach(folder: &Path, store: u64, reach: Reach) -> io::Result<()> {
-    let path = folder.join(REACH_FILE);
+    write(&folder.join(REACH_FILE), store, reach)
+}
+
+/// Notes in the store's directory what was noted last on a target: an older note there is that of an older copy of the target.
+pub fn write_target_reach(dir: &Path, target: u16, store: u64, reach: Reach) -> io::Result<()> {
+    write(&target_file(dir, target), store, reach)
+}
+
+fn write(path: &Path, store: u64, reach: Reach) -> io::Result<()> {
     let is_new = !path.exists();
     // A pipe by this name is not waited for.
     let flags = libc::O_NONBLOCK;
     let file =
-        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).custom_flags(flags).open(&path)?;
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).custom_flags(flags).open(path)?;
     // One write of less than a sector, in place: a power cut leaves the old text or the new one. It need not be synced: an
     // old text asks for less, and stays true.
     file.write_all_at(text(store, reach).as_bytes(), 0)?;
     if is_new {
         // An empty or missing file would ask for nothing at all.
         file.sync_data()?;
-        File::open(folder)?.sync_all()?;
+        File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
     }
     Ok(())
 }
 
 /// Reads the file in `folder`. `None` if there is none, or it is damaged or another store's.
 pub fn read_reach(folder: &Path, store: u64) -> Option<Reach> {
-    let found = String::from_utf8(read_regular(&folder.join(REACH_FILE)).ok()?).ok()?;
+    read(&folder.join(REACH_FILE), store)
+}
+
+/// Reads from the store's directory what was noted last on a target.
+pub fn read_target_reach(dir: &Path, target: u16, store: u64) -> Option<Reach> {
+    read(&target_file(dir, target), store)
+}
+
+fn target_file(dir: &Path, target: u16) -> PathBuf {
+    dir.join(format!("reach-{target}"))
+}
+
+fn read(path: &Path, store: u64) -> Option<Reach> {
+    let found = String::from_utf8(read_regular(path).ok()?).ok()?;
     let field = |name: &str| found.lines().find_map(|line| line.strip_prefix(name));
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
     let sequence = number(field("reach ")?)?;

@@ -78,6 +78,11 @@ macro_rules! delegate {
             self.inner.look()
         }
     };
+    (@one note_new) => {
+        fn note_new(&self) -> std::io::Result<()> {
+            self.inner.note_new()
+        }
+    };
     (@one is_new) => {
         fn is_new(&self) -> bool {
             self.inner.is_new()
