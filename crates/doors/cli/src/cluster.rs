@@ -10,6 +10,7 @@ use terrace::report::NodeTarget;
 use terrace::{Access, Cluster, Config, Consistency, SharedNode, Store};
 use terrace_order::{LogIdentity, OfferedSnapshot, Order, OrderError};
 
+use crate::job::Up;
 use crate::output::{Show, count, name, path_name, size};
 
 #[cfg(not(feature = "cluster"))]
@@ -115,6 +116,12 @@ impl NodePart {
 /// A question about the nodes of a store.
 #[derive(Subcommand)]
 pub enum Asked {
+    /// Run one store over the hosts of a job, until SIGTERM. Start it on each host.
+    ///
+    /// Example: srun --ntasks-per-node=1 terrace cluster up --shared /pfs/me/job --local /local/terrace
+    ///
+    /// Example: terrace cluster up --hosts a,b --host a --shared /pfs/me/job --local /local/terrace
+    Up(Up),
     /// Show each node, whether it is there, and what its targets hold.
     Status,
     /// Make the shared log again from this machine's catalog, after etcd has lost it or was restored from an older copy.
@@ -206,8 +213,20 @@ pub fn start(dir: &Path) -> Result<Option<SharedNode>> {
     Ok(Some(SharedNode::start(dir, order, None)?))
 }
 
+/// Returns an error if this program has no client of etcd.
 #[cfg(feature = "cluster")]
-fn make_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + Sync>> {
+pub fn check_built() -> Result<()> {
+    Ok(())
+}
+
+#[cfg(not(feature = "cluster"))]
+pub fn check_built() -> Result<()> {
+    bail!(WITHOUT_CLUSTERS)
+}
+
+/// Makes the log of a store, and opens it.
+#[cfg(feature = "cluster")]
+pub fn make_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + Sync>> {
     terrace_order::Etcd::make(&options(cluster, store)?)?;
     open_log(cluster, store)
 }
@@ -223,8 +242,9 @@ fn log_maker(
     Ok(move |identity, snapshot: &OfferedSnapshot| terrace_order::Etcd::make_again(&options, identity, snapshot, force))
 }
 
+/// Opens the log of a store.
 #[cfg(feature = "cluster")]
-fn open_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + Sync>> {
+pub fn open_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + Sync>> {
     Ok(Box::new(terrace_order::Etcd::open(options(cluster, store)?)?))
 }
 
@@ -250,10 +270,10 @@ fn options(cluster: &Cluster, store: u64) -> Result<terrace_order::EtcdOptions> 
 }
 
 #[cfg(not(feature = "cluster"))]
-use open_log as make_log;
+pub use open_log as make_log;
 
 #[cfg(not(feature = "cluster"))]
-fn open_log(_: &Cluster, _: u64) -> Result<Box<dyn Order + Send + Sync>> {
+pub fn open_log(_: &Cluster, _: u64) -> Result<Box<dyn Order + Send + Sync>> {
     bail!(WITHOUT_CLUSTERS)
 }
 

@@ -13,6 +13,7 @@ mod globals;
 mod health;
 mod help;
 mod interrupt;
+mod job;
 mod log;
 mod look;
 mod mount;
@@ -92,6 +93,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Cluster { asked: cluster::Asked::Recover { force } } => {
             stoppable(|| cluster::recover(&store()?, *force, show))
         }
+        Command::Cluster { asked: cluster::Asked::Up(asked) } => job::up(asked).map(|()| ExitCode::SUCCESS),
         Command::Node(asked) => node::node(&arguments.globals, asked).map(|()| ExitCode::SUCCESS),
         Command::Health(asked) => {
             interrupt::listen().context("listening for signals")?;

@@ -53,6 +53,6 @@ pub use terrace_system::Locked;
 #[doc(hidden)]
 pub use terrace_system::lock::ByteLocks;
 #[doc(hidden)]
-pub use terrace_system::{fail, real_path, replace};
+pub use terrace_system::{fail, real_path, replace, replace_durably};
 pub use terrace_tier as tier;
 pub use write::{OwedTo, Receipt};
