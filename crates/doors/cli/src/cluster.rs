@@ -10,7 +10,7 @@ use terrace::report::NodeTarget;
 use terrace::{Access, Cluster, Config, Consistency, SharedNode, Store};
 use terrace_order::{LogIdentity, OfferedSnapshot, Order, OrderError};
 
-use crate::job::Up;
+use crate::job::{Down, Up};
 use crate::output::{Show, count, name, path_name, size};
 
 #[cfg(not(feature = "cluster"))]
@@ -122,6 +122,12 @@ pub enum Asked {
     ///
     /// Example: terrace cluster up --hosts a,b --host a --shared /pfs/me/job --local /local/terrace
     Up(Up),
+    /// End a job's store, from any of its hosts: copy what only the hosts have to the shared tier, save the catalog there, and stop.
+    ///
+    /// Exits with 1, and names the objects, if some are not safe.
+    ///
+    /// Example: terrace cluster down --deadline 8min --report end.json
+    Down(Down),
     /// Show each node, whether it is there, and what its targets hold.
     Status,
     /// Make the shared log again from this machine's catalog, after etcd has lost it or was restored from an older copy.

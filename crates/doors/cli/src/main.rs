@@ -93,7 +93,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Cluster { asked: cluster::Asked::Recover { force } } => {
             stoppable(|| cluster::recover(&store()?, *force, show))
         }
-        Command::Cluster { asked: cluster::Asked::Up(asked) } => job::up(asked).map(|()| ExitCode::SUCCESS),
+        Command::Cluster { asked: cluster::Asked::Up(asked) } => Ok(exit_code(job::up(asked)?)),
+        Command::Cluster { asked: cluster::Asked::Down(asked) } => stoppable(|| job::down(&store()?, asked, show)),
         Command::Node(asked) => node::node(&arguments.globals, asked).map(|()| ExitCode::SUCCESS),
         Command::Health(asked) => {
             interrupt::listen().context("listening for signals")?;
@@ -127,7 +128,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Runs a command that Ctrl-C and SIGTERM end at once. The command returns false if it found damage.
 fn stoppable(command: impl FnOnce() -> Result<bool>) -> Result<ExitCode> {
     interrupt::listen().context("listening for signals")?;
-    Ok(if command()? { ExitCode::SUCCESS } else { ExitCode::from(FOUND_BAD) })
+    Ok(exit_code(command()?))
+}
+
+fn exit_code(is_good: bool) -> ExitCode {
+    if is_good { ExitCode::SUCCESS } else { ExitCode::from(FOUND_BAD) }
 }
 
 /// Runs a command on an open store.

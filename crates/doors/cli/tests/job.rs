@@ -168,4 +168,27 @@ fn a_job_has_one_store_over_its_hosts() {
     assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["there"] == true), "{status}");
     // No second job uses the folder of a host.
     assert!(refused(&jobs.up_command(HOSTS[1]).output().unwrap()).contains("another `terrace cluster up` uses"));
+    let report = jobs.path("report.json");
+    told(&jobs.command(HOSTS[2], &["cluster", "down", "--report"]).arg(&report).output().unwrap());
+    assert_eq!(jobs.wait(), [Some(0); 3]);
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    assert_eq!(report["unsafe"].as_array().unwrap().len(), 0, "{report}");
+}
+
+#[test]
+fn an_end_without_time_names_what_is_lost() {
+    let Some(mut jobs) = Jobs::begin("a job that ends without time") else { return };
+    jobs.start(&HOSTS[..2], &["--deadline", "0s"]);
+    let bytes = Random::new(2).bytes(300_000);
+    jobs.put(HOSTS[1], "kept", &bytes);
+    told(&jobs.run(HOSTS[0], &["stage", "kept", "--tier", "shared"]));
+    jobs.put(HOSTS[1], "late", &bytes);
+    // A scheduler sends it to all, and more than once.
+    jobs.signal_all(Signal::TERM);
+    jobs.signal_all(Signal::TERM);
+    assert_eq!(jobs.wait(), [Some(1), Some(1)]);
+    for host in &HOSTS[..2] {
+        let said = jobs.said(host);
+        assert!(said.contains("1 object lost if the hosts' disks are:\n  late  300000 bytes"), "{said}");
+    }
 }

@@ -1,12 +1,15 @@
-//! `terrace cluster up`: one store over the hosts of a job, for the time of the job.
+//! `terrace cluster up` and `down`: one store over the hosts of a job, for the time of the job.
 
 mod authority;
 mod config;
+mod down;
+mod ending;
 mod etcd;
 mod folder;
 mod hosts;
 mod local;
 mod meeting;
+mod record;
 mod up;
 
 use std::path::PathBuf;
@@ -14,6 +17,7 @@ use std::path::PathBuf;
 use clap::Args;
 use terrace::config::{Bytes, Time};
 
+pub use down::{Down, down};
 use hosts::AskedHosts;
 pub use up::up;
 
@@ -40,4 +44,7 @@ pub struct Up {
     /// Give up if the other hosts have not come in this time.
     #[arg(long, value_name = "TIME", default_value = "5min")]
     patience: Time,
+    /// At SIGTERM, begin no further copy after this time. What is not copied by then is named.
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<Time>,
 }

@@ -15,17 +15,19 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Serialize};
 use signal_hook::iterator::Signals;
 use terrace::{Cluster, Consistency, SharedNode, Store};
-use terrace_node::{Node, Targets};
+use terrace_node::Targets;
 use terrace_order::OrderError;
 
 use super::Up;
 use super::authority::{HostFiles, certify};
 use super::config::{SECRET_FILE, make};
+use super::ending::{Ending, end_at_once_on_interrupt};
 use super::etcd::{EtcdMember, find, listening_address};
 use super::folder::SharedFolder;
 use super::hosts::Hosts;
 use super::local::{LocalFolder, find_ports};
 use super::meeting::{Arrival, Plan, meet};
+use super::record::{JobRecord, Phase};
 use crate::cluster;
 use crate::interrupt::{catch_signals, say};
 use crate::node;
@@ -55,8 +57,8 @@ struct Host<'a> {
     until: Instant,
 }
 
-/// Runs this host's part until a signal arrives.
-pub fn up(asked: &Up) -> Result<()> {
+/// Runs this host's part until the job ends. Returns false if an object is not safe then.
+pub fn up(asked: &Up) -> Result<bool> {
     cluster::check_built()?;
     let signals = catch_signals()?;
     let mut host = Host::begin(asked)?;
@@ -72,25 +74,28 @@ pub fn up(asked: &Up) -> Result<()> {
     let has_failed = Arc::new(AtomicBool::new(false));
     let failed = has_failed.clone();
     // Relaxed: the reason is returned by the node's end.
-    let node = node::begin(store.clone(), Some(shared), Some(&targets), &options, move || {
-        failed.store(true, Ordering::Relaxed)
-    })?;
+    let failed = move || failed.store(true, Ordering::Relaxed);
+    let node = node::begin(store.clone(), Some(shared), Some(&targets), &options, failed)?;
+    if host.hosts.is_first() {
+        let (plan, shared) = (host.plan.id, host.folder.path(""));
+        JobRecord { plan, shared, phase: Phase::Runs, seconds: None }.publish(&store)?;
+    }
     host.wait_for_all(&store)?;
-    drop(store);
     let place = host.local.store();
     say(&format!(
         "the store of {} can be used: export TERRACE_STORE={}",
         count(host.plan.hosts.len() as u64, "host"),
         path_name(&place)
     ));
-    host.run(signals, &has_failed)?;
-    end(node, targets)
-}
-
-fn end(node: Node, targets: Targets) -> Result<()> {
-    let done = node.end();
-    targets.end();
-    Ok(done?)
+    let ends = host.run(&store, signals, &has_failed)?;
+    let Some(record) = ends else {
+        drop(store);
+        node.end()?;
+        bail!("the node of this host has ended; see its messages");
+    };
+    let ended = host.ending().run(store, node, targets, record.seconds)?;
+    say(&ended.describe());
+    Ok(ended.unsaved.is_empty())
 }
 
 impl<'a> Host<'a> {
@@ -195,13 +200,32 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Keeps etcd running until a signal arrives, or the node has failed.
-    fn run(&mut self, mut signals: Signals, has_failed: &AtomicBool) -> Result<()> {
-        while signals.pending().next().is_none() && !has_failed.load(Ordering::Relaxed) {
+    /// Keeps etcd running until the job ends, which a signal here asks for, too. None if the node has failed.
+    fn run(&mut self, store: &Store, mut signals: Signals, has_failed: &AtomicBool) -> Result<Option<JobRecord>> {
+        while !has_failed.load(Ordering::Relaxed) {
+            if signals.pending().next().is_some() {
+                JobRecord::advance(store, Phase::Ends, self.asked.deadline.map(|time| time.0.as_secs()))?;
+            }
+            let record = JobRecord::read(store)?.filter(|record| record.plan == self.plan.id);
+            if let Some(record) = record.filter(|record| record.phase > Phase::Runs) {
+                end_at_once_on_interrupt(signals);
+                return Ok(Some(record));
+            }
             self.etcd.as_mut().map_or(Ok(()), EtcdMember::keep)?;
             thread::sleep(POLL_INTERVAL);
         }
-        Ok(())
+        Ok(None)
+    }
+
+    fn ending(&mut self) -> Ending<'_> {
+        Ending {
+            host: &self.hosts.own,
+            plan: &self.plan,
+            folder: &self.folder,
+            local: &self.local,
+            etcd: self.etcd.as_mut(),
+            patience: self.asked.patience.0,
+        }
     }
 }
 
