@@ -80,9 +80,11 @@ pub enum Command {
     ///
     /// Example: terrace node remove c
     Node(Node),
-    /// Show the nodes that share the store, or make their log again after it was lost.
+    /// Run one store over the hosts of a job, show the nodes that share a store, or make their log again after it was lost.
     ///
-    /// Example: terrace cluster status
+    /// Example: srun --ntasks-per-node=1 terrace cluster up --shared /pfs/me/job --local /local/terrace
+    ///
+    /// Example: terrace cluster status --wait 5min
     ///
     /// Example: terrace cluster recover --store /srv/a
     Cluster {

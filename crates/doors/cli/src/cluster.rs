@@ -2,10 +2,13 @@
 
 use std::path::{self, Path, PathBuf};
 use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
+use terrace::config::Time;
 use terrace::report::NodeTarget;
 use terrace::{Access, Cluster, Config, Consistency, SharedNode, Store};
 use terrace_order::{LogIdentity, OfferedSnapshot, Order, OrderError};
@@ -17,6 +20,8 @@ use crate::output::{Show, count, name, path_name, size};
 const WITHOUT_CLUSTERS: &str =
     "this terrace was built without shared stores; build one with `cargo build --features cluster`";
 
+/// The time between two looks at a store that is waited for.
+const NODES_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The first words of each part of a file in PEM.
 #[cfg(feature = "cluster")]
 const PEM_START: &[u8] = b"-----BEGIN ";
@@ -129,7 +134,11 @@ pub enum Asked {
     /// Example: terrace cluster down --deadline 8min --report end.json
     Down(Down),
     /// Show each node, whether it is there, and what its targets hold.
-    Status,
+    Status {
+        /// Wait until the store is there, with all its nodes, for this time at most.
+        #[arg(long, value_name = "TIME")]
+        wait: Option<Time>,
+    },
     /// Make the shared log again from this machine's catalog, after etcd has lost it or was restored from an older copy.
     ///
     /// End all nodes first, and run this on the machine whose node has most records. A node that has more refuses to follow. The other
@@ -139,6 +148,26 @@ pub enum Asked {
         #[arg(long)]
         force: bool,
     },
+}
+
+/// Waits until a store is there, with all its nodes, and opens it.
+pub fn wait_for_nodes(dir: &Path, patience: Time) -> Result<Store> {
+    let until = Instant::now() + patience.0;
+    loop {
+        let opened = Store::open(dir);
+        if let Ok(store) = &opened
+            && store.nodes()?.iter().all(|node| node.is_there)
+        {
+            return Ok(store.clone());
+        }
+        if Instant::now() > until {
+            // If only nodes are missing, they are shown.
+            return Ok(opened?);
+        }
+        // Closed meanwhile, so that its node can end.
+        drop(opened);
+        thread::sleep(NODES_POLL_INTERVAL);
+    }
 }
 
 /// Shows the nodes that share a store. Returns false if one of them is away.
@@ -239,7 +268,7 @@ pub fn make_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + 
 
 /// Returns what makes a log again from a snapshot.
 #[cfg(feature = "cluster")]
-fn log_maker(
+pub fn log_maker(
     cluster: &Cluster,
     store: u64,
     force: bool,
@@ -284,9 +313,9 @@ pub fn open_log(_: &Cluster, _: u64) -> Result<Box<dyn Order + Send + Sync>> {
 }
 
 #[cfg(not(feature = "cluster"))]
-type MakeLog = fn(LogIdentity, &OfferedSnapshot) -> Result<(), OrderError>;
+pub type MakeLog = fn(LogIdentity, &OfferedSnapshot) -> Result<(), OrderError>;
 
 #[cfg(not(feature = "cluster"))]
-fn log_maker(_: &Cluster, _: u64, _: bool) -> Result<MakeLog> {
+pub fn log_maker(_: &Cluster, _: u64, _: bool) -> Result<MakeLog> {
     bail!(WITHOUT_CLUSTERS)
 }

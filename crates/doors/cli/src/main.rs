@@ -89,7 +89,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Mount(mount) => mount::mount(&arguments.globals, mount),
         Command::Serve(served) => serve::serve(&arguments.globals, served).map(|()| ExitCode::SUCCESS),
         Command::Node(node::Node { change: Some(change), .. }) => stoppable(|| moves::node(&opened()?, change, show)),
-        Command::Cluster { asked: cluster::Asked::Status } => stoppable(|| cluster::status(&opened()?, show)),
+        Command::Cluster { asked: cluster::Asked::Status { wait: None } } => {
+            stoppable(|| cluster::status(&opened()?, show))
+        }
+        Command::Cluster { asked: cluster::Asked::Status { wait: Some(time) } } => {
+            stoppable(|| cluster::status(&cluster::wait_for_nodes(&store()?, *time)?, show))
+        }
         Command::Cluster { asked: cluster::Asked::Recover { force } } => {
             stoppable(|| cluster::recover(&store()?, *force, show))
         }

@@ -3,6 +3,8 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fs::{self, File};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -106,6 +108,16 @@ impl Jobs {
         self.running.iter().for_each(|up| kill_process(Pid::from_child(&up.0), signal).unwrap());
     }
 
+    /// Kills the job, and waits until etcd has ended with it.
+    fn kill(&mut self) {
+        let plan: serde_json::Value =
+            serde_json::from_slice(&fs::read(self.path("pfs/job/plan.json")).unwrap()).unwrap();
+        let port = plan["arrivals"][self.hosts[0]]["client_port"].as_u64().unwrap() as u16;
+        assert!(TcpStream::connect((self.hosts[0], port)).is_ok());
+        self.running.clear();
+        wait_until("etcd has ended", || TcpStream::connect((self.hosts[0], port)).is_err());
+    }
+
     /// Waits until all processes of the job have ended, and returns their exit codes.
     fn wait(&mut self) -> Vec<Option<i32>> {
         let mut codes = Vec::new();
@@ -189,6 +201,137 @@ fn an_end_without_time_names_what_is_lost() {
     assert_eq!(jobs.wait(), [Some(1), Some(1)]);
     for host in &HOSTS[..2] {
         let said = jobs.said(host);
-        assert!(said.contains("1 object lost if the hosts' disks are:\n  late  300000 bytes"), "{said}");
+        assert!(said.contains("1 object not saved:\n  late  300000 bytes"), "{said}");
     }
+}
+
+#[test]
+fn the_next_job_goes_on_on_other_hosts() {
+    let Some(mut jobs) = Jobs::begin("jobs that go on") else { return };
+    fs::write(
+        jobs.path("rules.toml"),
+        "[store]\nreplicas = { default = 1 }\n[[rule]]\nprefix = 'twice'\nreplicas = 2\n",
+    )
+    .unwrap();
+    let rules = jobs.path("rules.toml");
+    jobs.start(&HOSTS[..3], &["--config", rules.to_str().unwrap()]);
+    let contents: Vec<Vec<u8>> = (0..6).map(|n| Random::new(n).bytes(400_000 + n as usize)).collect();
+    for (n, bytes) in contents.iter().enumerate() {
+        jobs.put(HOSTS[n % 3], &format!("{}/{n}", ["once", "twice"][n / 3]), bytes);
+    }
+    told(&jobs.run(HOSTS[1], &["cluster", "down"]));
+    assert_eq!(jobs.wait(), [Some(0); 3]);
+    // On other hosts, without the disks of the first.
+    jobs.start(&HOSTS[3..], &[]);
+    let has_all = |jobs: &Jobs, host: &str| {
+        for (n, bytes) in contents.iter().enumerate() {
+            assert!(jobs.get(host, &format!("{}/{n}", ["once", "twice"][n / 3])) == *bytes);
+        }
+    };
+    has_all(&jobs, HOSTS[3]);
+    has_all(&jobs, HOSTS[4]);
+    let config = fs::read_to_string(jobs.path(HOSTS[4]).join("store/terrace.toml")).unwrap();
+    assert!(config.contains("prefix = \"twice\"") && !config.contains("127.0.0.1:"), "{config}");
+    jobs.put(HOSTS[4], "later", &contents[0]);
+    told(&jobs.run(HOSTS[3], &["rm", "once/0"]));
+    told(&jobs.run(HOSTS[3], &["mv", "once/1", "once/0"]));
+    jobs.signal_all(Signal::TERM);
+    assert_eq!(jobs.wait(), [Some(0); 2]);
+    // One host of the first job, whose disk still has what it had, and one of the second.
+    jobs.start(&[HOSTS[0], HOSTS[4]], &[]);
+    assert!(jobs.said(HOSTS[0]).contains("another job went on without what it holds"), "{}", jobs.said(HOSTS[0]));
+    assert!(jobs.get(HOSTS[0], "later") == contents[0] && jobs.get(HOSTS[4], "once/0") == contents[1]);
+    // A third job may not use the folder meanwhile.
+    jobs.hosts = vec![HOSTS[1]];
+    let other = refused(&jobs.up_command(HOSTS[1]).output().unwrap());
+    assert!(other.contains("a job on 127.0.0.1, 127.0.0.5 uses the shared folder"), "{other}");
+}
+
+#[test]
+fn a_killed_job_leaves_what_was_saved_and_the_rest_is_named() {
+    let Some(mut jobs) = Jobs::begin("a killed job") else { return };
+    let bytes: Vec<Vec<u8>> = (0..3).map(|n| Random::new(n).bytes(300_000)).collect();
+    jobs.start(&HOSTS[..2], &["--save-every", "1s"]);
+    jobs.put(HOSTS[0], "shared", &bytes[0]);
+    told(&jobs.run(HOSTS[1], &["stage", "shared", "--tier", "shared"]));
+    jobs.put(HOSTS[0], "local", &bytes[1]);
+    let commit = told(&jobs.run(HOSTS[0], &["cluster", "status", "--json"]));
+    let commit: serde_json::Value = serde_json::from_str(&commit).unwrap();
+    let saved = jobs.path("pfs/job/saved.json");
+    wait_until("the catalog is saved", || {
+        let saved: serde_json::Value = serde_json::from_slice(&fs::read(&saved).unwrap()).unwrap();
+        saved["sequence"].as_u64() >= commit["commit"].as_u64()
+    });
+    jobs.kill();
+    // The same hosts have their disks.
+    jobs.start(&HOSTS[..2], &["--save-every", "1h"]);
+    assert!(jobs.get(HOSTS[0], "local") == bytes[1] && jobs.get(HOSTS[1], "shared") == bytes[0]);
+    // Not saved, so the old content is what the next job has.
+    jobs.put(HOSTS[0], "shared", &bytes[2]);
+    jobs.put(HOSTS[0], "unsaved", &bytes[2]);
+    told(&jobs.run(HOSTS[0], &["sync"]));
+    // What the saved catalog names is not given back: no node says that it is further than that.
+    let status: serde_json::Value =
+        serde_json::from_str(&told(&jobs.run(HOSTS[0], &["cluster", "status", "--json"]))).unwrap();
+    let sequence: serde_json::Value = serde_json::from_slice(&fs::read(&saved).unwrap()).unwrap();
+    let sequence = sequence["sequence"].as_u64().unwrap();
+    assert!(status["commit"].as_u64().unwrap() > sequence);
+    assert!(
+        status["nodes"].as_array().unwrap().iter().all(|node| node["reported"].as_u64().unwrap() <= sequence),
+        "{status}"
+    );
+    jobs.kill();
+    jobs.start(&HOSTS[2..4], &[]);
+    assert!(jobs.get(HOSTS[3], "shared") == bytes[0]);
+    let said = jobs.said(HOSTS[2]);
+    assert!(said.contains("1 object had bytes only on disks that are not here any more"), "{said}");
+    assert!(said.contains("\n  local  300000 bytes"), "{said}");
+    assert!(!jobs.run(HOSTS[2], &["cat", "local"]).status.success());
+    assert!(refused(&jobs.run(HOSTS[2], &["stat", "unsaved"])).contains("unsaved"));
+    // It is put again, and all is well.
+    jobs.put(HOSTS[2], "local", &bytes[1]);
+    told(&jobs.run(HOSTS[3], &["cluster", "down"]));
+    assert_eq!(jobs.wait(), [Some(0); 2]);
+}
+
+/// Writes a program that stands for one of Slurm.
+fn write_program(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/bash\n{text}")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The script of the guide, with programs in the place of Slurm's that run each task on this machine.
+#[test]
+fn the_script_of_the_guide_runs() {
+    let Some(jobs) = Jobs::begin("the script of a Slurm job") else { return };
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/guide/cluster.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let script = guide.split("```sh job.sh\n").nth(1).unwrap().split("```").next().unwrap();
+    let root = jobs.folder.path().display().to_string();
+    let script = script.replace("/pfs/me", &format!("{root}/pfs"));
+    let script = script.replace("=/local/", &format!("={root}/{}/", HOSTS[0]));
+    fs::write(jobs.path("job.sh"), script).unwrap();
+    fs::create_dir_all(jobs.path("pfs/input")).unwrap();
+    fs::create_dir(jobs.path("bin")).unwrap();
+    let bytes = Random::new(5).bytes(200_000);
+    fs::write(jobs.path("pfs/input/a"), &bytes).unwrap();
+    write_program(
+        &jobs.path("bin/scontrol"),
+        &format!("[ \"$*\" = 'show hostnames hosts[1-2]' ] && printf '%s\\n' {} {}\n", HOSTS[0], HOSTS[1]),
+    );
+    let srun = "while [[ $1 == --* ]]; do shift; done\nfor host in HOSTS; do\n  \
+                SLURMD_NODENAME=$host TERRACE_STORE=ROOT/$host/terrace/store \"${@//\\/local\\//ROOT/$host/}\" &\ndone\nwait\n";
+    write_program(&jobs.path("bin/srun"), &srun.replace("ROOT", &root).replace("HOSTS", &HOSTS[..2].join(" ")));
+    let terrace = Path::new(env!("CARGO_BIN_EXE_terrace")).parent().unwrap();
+    let etcd = etcd().parent().unwrap().display().to_string();
+    let path = format!("{root}/bin:{etcd}:{}:{}", terrace.display(), std::env::var("PATH").unwrap());
+    let mut bash = Command::new("bash");
+    bash.arg("job.sh").current_dir(jobs.folder.path()).env("PATH", path).env("SLURM_JOB_NODELIST", "hosts[1-2]");
+    let done = bash.env_remove("SLURM_STEP_NODELIST").stdin(Stdio::null()).output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success() && said.contains("all objects are saved"), "{said}");
+    for host in &HOSTS[..2] {
+        assert!(fs::read(jobs.path(host).join("copy/a")).unwrap() == bytes, "{said}");
+    }
+    assert!(fs::read_to_string(jobs.path("end.json")).unwrap().contains("\"unsafe\": []"));
 }

@@ -19,6 +19,8 @@ use crate::{Error, Result};
 
 const SNAPSHOT_MAGIC: [u8; 4] = *b"TRSN";
 const SNAPSHOT_VERSION: u8 = 1;
+/// A lost log had fewer incarnations than this that the catalog of its successor has not seen.
+const MAX_UNKNOWN_INCARNATIONS: u32 = 1024;
 /// Records are collected into chunks of about this many bytes.
 const CHUNK_BYTES: usize = 256 << 10;
 /// The longest possible chunk: one that is almost full, plus the longest record.
@@ -47,6 +49,11 @@ impl Catalog {
             Some(&keys::SERVED_LETTER) => {
                 let served: Served = decode(value, "the record of a served target")?;
                 Ok(Some(Cow::Owned(encode(&Served { incarnation: 0, ..served })?)))
+            }
+            // Those that joined the lost log unknown to this catalog have made segments, which must not be made again.
+            _ if key == keys::JOINED_KEY => {
+                let joined: u32 = decode(value, "the number of incarnations")?;
+                Ok(Some(Cow::Owned(encode(&joined.saturating_add(MAX_UNKNOWN_INCARNATIONS))?)))
             }
             _ if key == keys::FOLLOWED_KEY => {
                 let followed: Followed = decode(value, "the place in the shared log")?;

@@ -11,7 +11,8 @@ use super::folder::SharedFolder;
 
 const AUTHORITY_FILE: &str = "authority.pem";
 
-/// Makes an authority, and a certificate of each host. Only the authority's certificate is kept: it signs nothing later.
+/// Makes an authority, and a certificate of each host, in the place of those of earlier jobs. Only the authority's certificate is kept: it
+/// signs nothing later.
 pub fn certify(folder: &SharedFolder, hosts: &[String]) -> Result<()> {
     let made = make(folder, hosts);
     made.context("making the certificates of the hosts")

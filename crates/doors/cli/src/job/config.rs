@@ -1,12 +1,12 @@
 //! The configuration of a job's store: the disks of its hosts above the shared folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
-use terrace::Config;
 use terrace::config::{Bytes, TargetConfig, TierConfig};
+use terrace::{Cluster, Config};
 
 use super::folder::SharedFolder;
 use super::meeting::Plan;
@@ -18,7 +18,7 @@ pub const SHARED_TIER: &str = "shared";
 /// The name of a host's target in addresses.
 pub const TARGET_NAME: &str = "local";
 /// The name of the shared target's folder.
-const SHARED_TARGET: &str = "tier";
+pub const SHARED_TARGET: &str = "tier";
 /// The name of the file with the secret of the hosts' targets.
 pub const SECRET_FILE: &str = "secret";
 /// Each tier, before its targets are known.
@@ -47,6 +47,35 @@ pub fn make(file: Option<&Path>, folder: &SharedFolder, plan: &Plan, capacity: O
     let text =
         format!("{text}\n{}", toml::to_string(&Tiers { tier: tiers }).context("describing the tiers of the job")?);
     Ok(Config::parse(&text, &origin)?)
+}
+
+/// Returns the configuration of a job that goes on: as `made`, but the targets that were there before keep their numbers, and tiers of
+/// services that were added stay. Settings and rules stay if none were given.
+pub fn go_on(made: Config, are_given: bool, before: Config, held: &BTreeMap<String, u16>) -> Config {
+    let (job, more): (Vec<_>, Vec<_>) =
+        before.tiers.iter().cloned().partition(|tier| [LOCAL_TIER, SHARED_TIER].contains(&tier.name.as_str()));
+    let mut config = if are_given { made } else { Config { tiers: made.tiers, ..before.clone() } };
+    let mut kept = BTreeSet::new();
+    for tier in &mut config.tiers {
+        for target in &mut tier.targets {
+            target.number = match &target.node {
+                None => numbers(&job, &tier.name).first().copied(),
+                // A copy of a host's folder is no second target.
+                Some(host) => held
+                    .get(host)
+                    .copied()
+                    .filter(|number| numbers(&job, &tier.name).contains(number) && kept.insert(*number)),
+            };
+        }
+    }
+    config.tiers.extend(more.into_iter().filter(Cluster::is_common));
+    config
+}
+
+/// Returns the numbers of a tier's targets.
+fn numbers(tiers: &[TierConfig], name: &str) -> Vec<u16> {
+    let targets = tiers.iter().filter(|tier| tier.name == name).flat_map(|tier| &tier.targets);
+    targets.filter_map(|target| target.number).collect()
 }
 
 fn tiers(folder: &SharedFolder, plan: &Plan, capacity: Option<Bytes>) -> Result<Vec<TierConfig>> {

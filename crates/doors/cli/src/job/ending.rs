@@ -1,14 +1,13 @@
 //! The end of a job: what only its hosts have is copied, the catalog is saved, and only then does anything stop.
 
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
-use terrace::{SavedCatalog, SharedNode, Store, Unsaved};
+use terrace::{SharedNode, Store, Unsaved};
 use terrace_node::{Node, Targets};
 
 use super::config::SHARED_TIER;
@@ -17,13 +16,11 @@ use super::folder::SharedFolder;
 use super::local::LocalFolder;
 use super::meeting::Plan;
 use super::record::{JobRecord, Phase, has_copied, note_copied};
+use super::saving::{SAVED_FOLDER, is_first_there, keep_only};
 use crate::interrupt::say;
 use crate::output::{complain, count, note};
 
 const ENDED_FILE: &str = "ended.json";
-const SAVED_FILE: &str = "saved.json";
-/// The folder of saved catalogs.
-const SAVED_FOLDER: &str = "saved";
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A node that has died is away when its lease has ended. The last host waits for longer than that.
 const MAX_LEAVING_TIME: Duration = Duration::from_secs(30);
@@ -47,15 +44,16 @@ impl Ended {
 
     /// Returns the words for people.
     pub fn describe(&self) -> String {
-        let mut words = match self.unsaved.len() as u64 {
+        match self.unsaved.len() as u64 {
             0 => "all objects are saved".to_owned(),
-            number => format!("{} lost if the hosts' disks are:", count(number, "object")),
-        };
-        for Unsaved { key, bytes } in &self.unsaved {
-            words += &format!("\n  {key}  {}", count(*bytes, "byte"));
+            number => format!("{} not saved:{}", count(number, "object"), list(&self.unsaved)),
         }
-        words
     }
+}
+
+/// Returns a line for each object.
+pub fn list(objects: &[Unsaved]) -> String {
+    objects.iter().map(|Unsaved { key, bytes }| format!("\n  {key}  {}", count(*bytes, "byte"))).collect()
 }
 
 /// This host's part of a job that ends.
@@ -74,17 +72,15 @@ impl Ending<'_> {
     pub fn run(&mut self, store: Store, node: Node, targets: Targets, seconds: Option<u64>) -> Result<Ended> {
         say("the job ends: what only its hosts have is copied to the shared tier");
         let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-        let is_last = self.is_last(&store)?;
         self.copy(&store, Some(self.host), until);
         note_copied(&store, self.plan.id, self.host)?;
+        let is_last = self.wait_for_turn(&store)?;
         if is_last {
             self.wait_for_copies(&store, until)?;
             // What a host has left because its time was over, or because it has died.
             self.copy(&store, None, until);
             JobRecord::advance(&store, Phase::Leaves, None)?;
             self.wait_for_leaves(&store)?;
-        } else {
-            self.wait_until_all_leave(&store)?;
         }
         drop(store);
         let done = node.end();
@@ -95,13 +91,6 @@ impl Ending<'_> {
             true => self.report(),
             false => self.wait_for_report(),
         }
-    }
-
-    /// Returns whether this host leaves last: the first one with a member of etcd that is there.
-    fn is_last(&self, store: &Store) -> Result<bool> {
-        let nodes = store.nodes()?;
-        let is_there = |host: &&String| nodes.iter().any(|node| node.name == **host && node.is_there);
-        Ok(self.plan.log_hosts().iter().find(is_there).is_some_and(|host| host == self.host))
     }
 
     fn copy(&self, store: &Store, host: Option<&str>, until: Option<Instant>) {
@@ -143,11 +132,17 @@ impl Ending<'_> {
         }
     }
 
-    fn wait_until_all_leave(&mut self, store: &Store) -> Result<()> {
-        while JobRecord::read(store)?.is_some_and(|record| record.phase < Phase::Leaves) {
+    /// Waits until this host leaves the store. Returns true if it is the last one, because those before it have died.
+    fn wait_for_turn(&mut self, store: &Store) -> Result<bool> {
+        loop {
+            if JobRecord::read(store)?.is_some_and(|record| record.phase == Phase::Leaves) {
+                return Ok(false);
+            }
+            if is_first_there(store, self.plan, self.host)? {
+                return Ok(true);
+            }
             self.rest()?;
         }
-        Ok(())
     }
 
     /// Saves the catalog, which nobody changes any more, and tells the other hosts.
@@ -178,22 +173,6 @@ impl Ending<'_> {
         thread::sleep(POLL_INTERVAL);
         Ok(())
     }
-}
-
-/// Makes a saved catalog the one from which the next job goes on, and removes those before.
-fn keep_only(folder: &SharedFolder, catalog: &SavedCatalog) -> Result<()> {
-    folder.write(SAVED_FILE, catalog)?;
-    let path = folder.path(SAVED_FOLDER);
-    let remove = || {
-        for entry in std::fs::read_dir(&path)? {
-            let entry = entry?;
-            if entry.file_name() != Path::new(&catalog.file) {
-                std::fs::remove_file(entry.path())?;
-            }
-        }
-        Ok::<_, std::io::Error>(())
-    };
-    remove().with_context(|| format!("removing older catalogs from {}", path.display()))
 }
 
 /// From now on, only Ctrl-C ends this process at once: schedulers send SIGTERM more than once.

@@ -1,24 +1,37 @@
 //! The folder on a host's own disk.
 
 use std::fs::{self, File};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
-use terrace::Locked;
+use serde::{Deserialize, Serialize};
 use terrace::config::Bytes;
+use terrace::{Locked, replace_durably};
 use terrace_remote::Identity;
 
 use super::config::{SECRET_FILE, TARGET_NAME};
 use super::folder::{SharedFolder, make_private};
-use crate::output::path_name;
+use crate::output::{note, path_name};
+
+/// The file that names the target here.
+const HELD_FILE: &str = "held.json";
 
 /// The folder on a host's own disk: the store's directory, the host's target, and the data of etcd.
 pub struct LocalFolder {
     path: PathBuf,
     /// Held as long as the job runs on this host.
     _lock: Locked,
+}
+
+/// The target of a store on a host's own disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldTarget {
+    /// The number of the store.
+    pub store: u64,
+    /// The number of the target in it.
+    pub number: u16,
 }
 
 /// The file by which the node serves the host's target.
@@ -52,6 +65,49 @@ impl LocalFolder {
         Ok(LocalFolder { path, _lock: lock })
     }
 
+    /// Removes the log and the catalog that an earlier job has left here. The store's are in the shared folder.
+    pub fn begin(&self) -> Result<()> {
+        let file = self.path.join(HELD_FILE);
+        if !file.exists() && self.store().exists() {
+            bail!("{} is no job's store; name another folder in --local", path_name(&self.store()));
+        }
+        if !file.exists() {
+            write(&file, "null")?;
+        }
+        [self.store(), self.path.join("etcd")].iter().try_for_each(|folder| remove_folder(folder))
+    }
+
+    /// Returns the target that an earlier job has left here.
+    pub fn held(&self) -> Result<Option<HeldTarget>> {
+        let file = self.path.join(HELD_FILE);
+        let text = fs::read(&file).with_context(|| format!("reading {}", path_name(&file)))?;
+        let held: Option<HeldTarget> = serde_json::from_slice(&text).with_context(|| path_name(&file))?;
+        Ok(held.filter(|_| self.target().exists()))
+    }
+
+    /// Makes room for a target, unless it is the one that is here.
+    pub fn hold(&self, new: HeldTarget) -> Result<()> {
+        if let Some(held) = self.held()?.filter(|held| *held != new) {
+            if held.store != new.store {
+                bail!(
+                    "{} holds replicas of another store; remove it, or name another folder in --local",
+                    path_name(&self.target())
+                );
+            }
+            note(&format!(
+                "removed {}: another job went on without what it holds, and has named what was only there",
+                path_name(&self.target())
+            ));
+            remove_folder(&self.target())?;
+        }
+        // Before the target is made: it is known from its first frame on.
+        write(&self.path.join(HELD_FILE), &serde_json::to_string(&new)?)
+    }
+
+    fn target(&self) -> PathBuf {
+        self.path.join("target")
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -74,12 +130,25 @@ impl LocalFolder {
         capacity: Option<Bytes>,
     ) -> Result<PathBuf> {
         let (secret, certificate) = (folder.path(SECRET_FILE), self.path.join("tls"));
-        let target = Served { name: TARGET_NAME, path: self.path.join("target"), capacity };
+        let target = Served { name: TARGET_NAME, path: self.target(), capacity };
         let text = toml::to_string(&Serving { listen, secret, certificate, target: [target] });
         let path = self.path.join("targets.toml");
-        fs::write(&path, text.context("describing the target of this host")?)
-            .with_context(|| format!("writing {}", path_name(&path)))?;
+        write(&path, &text.context("describing the target of this host")?)?;
         Ok(path)
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    replace_durably(path, text).with_context(|| format!("writing {}", path_name(path)))
+}
+
+/// Removes a folder with all that is in it, if it is there.
+pub fn remove_folder(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", path_name(path)))
+        }
+        _ => Ok(()),
     }
 }
 

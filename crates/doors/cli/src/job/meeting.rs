@@ -10,8 +10,9 @@ use terrace::Store;
 
 use super::folder::SharedFolder;
 use super::hosts::Hosts;
+use super::local::HeldTarget;
 
-const PLAN_FILE: &str = "plan.json";
+pub const PLAN_FILE: &str = "plan.json";
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// With this many hosts or more, three of them run a member of etcd each. With fewer, one does.
 const MIN_HOSTS_WITH_THREE_MEMBERS: usize = 3;
@@ -27,11 +28,17 @@ pub struct Arrival {
     /// The port of its target, and the fingerprint of the certificate there.
     pub target_port: u16,
     pub fingerprint: String,
+    /// The target that an earlier job has left there.
+    held: Option<HeldTarget>,
 }
 
 impl Arrival {
-    pub fn new([client_port, peer_port, target_port]: [u16; 3], fingerprint: String) -> Result<Arrival> {
-        Ok(Arrival { nonce: Store::new_id()?, client_port, peer_port, target_port, fingerprint })
+    pub fn new(
+        [client_port, peer_port, target_port]: [u16; 3],
+        fingerprint: String,
+        held: Option<HeldTarget>,
+    ) -> Result<Arrival> {
+        Ok(Arrival { nonce: Store::new_id()?, client_port, peer_port, target_port, fingerprint, held })
     }
 }
 
@@ -58,6 +65,12 @@ pub struct Plan {
 impl Plan {
     pub fn arrival(&self, host: &str) -> Result<&Arrival> {
         self.arrivals.get(host).with_context(|| format!("the plan of the job lacks the host {host}"))
+    }
+
+    /// Returns the numbers of the targets of a store that its last job has left, by host.
+    pub fn held(&self, store: u64) -> BTreeMap<String, u16> {
+        let held = self.arrivals.iter().filter_map(|(host, arrival)| Some((host, arrival.held?)));
+        held.filter(|(_, held)| held.store == store).map(|(host, held)| (host.clone(), held.number)).collect()
     }
 
     /// The hosts that run a member of etcd.

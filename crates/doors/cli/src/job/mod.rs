@@ -10,6 +10,7 @@ mod hosts;
 mod local;
 mod meeting;
 mod record;
+mod saving;
 mod up;
 
 use std::path::PathBuf;
@@ -44,6 +45,9 @@ pub struct Up {
     /// Give up if the other hosts have not come in this time.
     #[arg(long, value_name = "TIME", default_value = "5min")]
     patience: Time,
+    /// Save the catalog in this time again and again. A job that is killed loses what was changed later.
+    #[arg(long, value_name = "TIME", default_value = "1min")]
+    save_every: Time,
     /// At SIGTERM, begin no further copy after this time. What is not copied by then is named.
     #[arg(long, value_name = "TIME")]
     deadline: Option<Time>,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,26 +14,34 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Serialize};
 use signal_hook::iterator::Signals;
-use terrace::{Cluster, Consistency, SharedNode, Store};
+use terrace::{Cluster, Config, Consistency, SavedCatalog, SharedNode, Store};
 use terrace_node::Targets;
 use terrace_order::OrderError;
 
 use super::Up;
 use super::authority::{HostFiles, certify};
-use super::config::{SECRET_FILE, make};
-use super::ending::{Ending, end_at_once_on_interrupt};
+use super::config::{self, SECRET_FILE, SHARED_TARGET, make};
+use super::ending::{Ended, Ending, end_at_once_on_interrupt, list};
 use super::etcd::{EtcdMember, find, listening_address};
 use super::folder::SharedFolder;
 use super::hosts::Hosts;
-use super::local::{LocalFolder, find_ports};
-use super::meeting::{Arrival, Plan, meet};
+use super::local::{HeldTarget, LocalFolder, find_ports, remove_folder};
+use super::meeting::{Arrival, PLAN_FILE, Plan, meet};
 use super::record::{JobRecord, Phase};
+use super::saving::{SAVED_FILE, SAVED_FOLDER, Saver, save};
 use crate::cluster;
 use crate::interrupt::{catch_signals, say};
 use crate::node;
-use crate::output::{count, note, path_name};
+use crate::output::{complain, count, note, path_name};
 
 const LOG_FILE: &str = "log.json";
+/// The folder of snapshots for nodes that are behind.
+const SNAPSHOT_FOLDER: &str = "snapshots";
+/// The file that lists what the last job has lost.
+const MISSING_FILE: &str = "missing.json";
+const MAX_SHOWN_OBJECTS: usize = 20;
+/// How long a host of an earlier job may take to answer.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const SECRET_BYTES: usize = 32;
 
@@ -65,6 +73,7 @@ pub fn up(asked: &Up) -> Result<bool> {
     let shared = if host.hosts.is_first() { host.make_store()? } else { host.join_store()? };
     let address = listening_address(&host.hosts.own)?;
     let listen = SocketAddr::new(address, host.plan.arrival(&host.hosts.own)?.target_port);
+    host.hold_target()?;
     let targets = host.local.describe_target(&host.folder, listen, asked.capacity)?;
     let targets = Targets::begin(&targets, Some(shared.numbers()))?;
     let store = Store::open_on_node(&host.local.store(), &shared)?;
@@ -75,11 +84,10 @@ pub fn up(asked: &Up) -> Result<bool> {
     let failed = has_failed.clone();
     // Relaxed: the reason is returned by the node's end.
     let failed = move || failed.store(true, Ordering::Relaxed);
+    host.open_for_others(&store)?;
+    let limit = shared.last_given_back();
+    let mut saver = Saver::begin(&host.folder, asked.save_every.0, limit)?;
     let node = node::begin(store.clone(), Some(shared), Some(&targets), &options, failed)?;
-    if host.hosts.is_first() {
-        let (plan, shared) = (host.plan.id, host.folder.path(""));
-        JobRecord { plan, shared, phase: Phase::Runs, seconds: None }.publish(&store)?;
-    }
     host.wait_for_all(&store)?;
     let place = host.local.store();
     say(&format!(
@@ -87,7 +95,7 @@ pub fn up(asked: &Up) -> Result<bool> {
         count(host.plan.hosts.len() as u64, "host"),
         path_name(&place)
     ));
-    let ends = host.run(&store, signals, &has_failed)?;
+    let ends = host.run(&store, &mut saver, signals, &has_failed)?;
     let Some(record) = ends else {
         drop(store);
         node.end()?;
@@ -106,12 +114,13 @@ impl<'a> Host<'a> {
         let folder = SharedFolder::open(&asked.shared)?;
         Store::check_place(&asked.local)?;
         let local = LocalFolder::open(&asked.local)?;
-        if local.store().exists() {
-            bail!("{} holds the store of an earlier job; remove it, or name another folder", path_name(local.path()));
+        local.begin()?;
+        if hosts.is_first() {
+            check_unused(&folder)?;
         }
         let until = Instant::now() + asked.patience.0;
         let ports = find_ports(listening_address(&hosts.own)?)?;
-        let arrival = Arrival::new(ports, local.identity()?.fingerprint().to_owned())?;
+        let arrival = Arrival::new(ports, local.identity()?.fingerprint().to_owned(), local.held()?)?;
         let plan = meet(&folder, &hosts, &arrival, asked.patience.0, |plan| {
             certify(&folder, &plan.hosts)?;
             make_secret(&folder)
@@ -130,22 +139,83 @@ impl<'a> Host<'a> {
         Ok(Cluster {
             servers: self.plan.servers()?,
             node: self.hosts.own.clone(),
-            snapshots: Some(self.folder.path("snapshots")),
+            snapshots: Some(self.folder.path(SNAPSHOT_FOLDER)),
             consistency: Consistency::default(),
             access: HostFiles::of(&self.folder, &self.hosts.own).access(),
         })
     }
 
-    /// Makes the store, and starts its first node.
+    /// Makes the store, or goes on with what the last job has saved, and starts its first node.
     fn make_store(&mut self) -> Result<SharedNode> {
         let config = make(self.asked.config.as_deref(), &self.folder, &self.plan, self.asked.capacity)?;
         Cluster::check(&config)?;
+        // What nodes of an earlier log have left there.
+        remove_folder(&self.folder.path(SNAPSHOT_FOLDER))?;
+        let saved: Option<SavedCatalog> = self.folder.read(SAVED_FILE)?;
+        match saved {
+            Some(saved) => self.go_on(&saved, config),
+            None => self.make_new(&config),
+        }
+    }
+
+    fn make_new(&mut self, config: &Config) -> Result<SharedNode> {
+        if self.folder.read::<JobLog>(LOG_FILE)?.is_some() {
+            let place = path_name(&self.folder.path(SAVED_FILE));
+            bail!(
+                "{place} is missing, which names the catalog of the last job; take it back from a backup, or name another --shared"
+            );
+        }
+        // Nobody could use a store without a saved catalog, so an earlier one that was not finished is empty.
+        remove_folder(&self.folder.path(SHARED_TARGET))?;
         let (cluster, store, dir) = (self.cluster()?, Store::new_id()?, self.local.store());
         let order = self.patiently(|| cluster::make_log(&cluster, store))?;
         Store::init_node(&dir, store, &cluster)?;
-        let node = SharedNode::start(&dir, order, Some(&config))?;
-        self.folder.write(LOG_FILE, &JobLog { plan: self.plan.id, store })?;
-        Ok(node)
+        Ok(SharedNode::start(&dir, order, Some(config))?)
+    }
+
+    fn go_on(&mut self, saved: &SavedCatalog, config: Config) -> Result<SharedNode> {
+        let (cluster, dir) = (self.cluster()?, self.local.store());
+        // Until etcd answers.
+        self.patiently(|| match cluster::open_log(&cluster, saved.store) {
+            Err(error) if matches!(error.downcast_ref(), Some(OrderError::NoLog { .. })) => Ok(()),
+            opened => opened.map(drop),
+        })?;
+        Store::init_node(&dir, saved.store, &cluster)?;
+        let file = self.folder.path(SAVED_FOLDER).join(&saved.file);
+        let (are_given, held) = (self.asked.config.is_some(), self.plan.held(saved.store));
+        let change = |before| config::go_on(config, are_given, before, &held);
+        let missing = SharedNode::go_on(&dir, &file, change, cluster::log_maker(&cluster, saved.store, false)?)?;
+        self.folder.write(MISSING_FILE, &missing)?;
+        if !missing.is_empty() {
+            let number = count(missing.len() as u64, "object");
+            let shown = &missing[..missing.len().min(MAX_SHOWN_OBJECTS)];
+            complain(&format!(
+                "{number} had bytes only on disks that are not here any more, which {MISSING_FILE} in the shared folder lists:{}",
+                list(shown)
+            ));
+        }
+        Ok(SharedNode::start(&dir, cluster::open_log(&cluster, saved.store)?, None)?)
+    }
+
+    /// Lets the other hosts join, if this is the first one. From now on a catalog is saved.
+    fn open_for_others(&self, store: &Store) -> Result<()> {
+        if !self.hosts.is_first() {
+            return Ok(());
+        }
+        let (plan, shared) = (self.plan.id, self.folder.path(""));
+        JobRecord { plan, shared, phase: Phase::Runs, seconds: None }.publish(store)?;
+        save(store, &self.folder)?;
+        self.folder.write(LOG_FILE, &JobLog { plan, store: store.id() })
+    }
+
+    /// Makes room for this host's target, whose number the configuration has.
+    fn hold_target(&self) -> Result<()> {
+        let dir = self.local.store();
+        let config = Config::read(&dir.join("terrace.toml"))?;
+        let mut targets = config.tiers.iter().flat_map(|tier| &tier.targets);
+        let own = targets.find(|target| target.node.as_ref() == Some(&self.hosts.own)).and_then(|target| target.number);
+        let number = own.context("the configuration in the log has no target of this host")?;
+        self.local.hold(HeldTarget { store: Store::read_id(&dir)?, number })
     }
 
     /// Waits until the first host has made the store, and joins it.
@@ -201,7 +271,13 @@ impl<'a> Host<'a> {
     }
 
     /// Keeps etcd running until the job ends, which a signal here asks for, too. None if the node has failed.
-    fn run(&mut self, store: &Store, mut signals: Signals, has_failed: &AtomicBool) -> Result<Option<JobRecord>> {
+    fn run(
+        &mut self,
+        store: &Store,
+        saver: &mut Saver,
+        mut signals: Signals,
+        has_failed: &AtomicBool,
+    ) -> Result<Option<JobRecord>> {
         while !has_failed.load(Ordering::Relaxed) {
             if signals.pending().next().is_some() {
                 JobRecord::advance(store, Phase::Ends, self.asked.deadline.map(|time| time.0.as_secs()))?;
@@ -212,6 +288,7 @@ impl<'a> Host<'a> {
                 return Ok(Some(record));
             }
             self.etcd.as_mut().map_or(Ok(()), EtcdMember::keep)?;
+            saver.work(store, &self.folder, &self.plan, &self.hosts.own);
             thread::sleep(POLL_INTERVAL);
         }
         Ok(None)
@@ -227,6 +304,34 @@ impl<'a> Host<'a> {
             patience: self.asked.patience.0,
         }
     }
+}
+
+/// Checks that no other job uses the folder now.
+fn check_unused(folder: &SharedFolder) -> Result<()> {
+    let (Some(plan), Some(log)) = (folder.read::<Plan>(PLAN_FILE)?, folder.read::<JobLog>(LOG_FILE)?) else {
+        return Ok(());
+    };
+    let Some(host) = plan.hosts.first().filter(|_| log.plan == plan.id) else { return Ok(()) };
+    if Ended::read(folder, plan.id)?.is_some() {
+        return Ok(());
+    }
+    let access = HostFiles::of(folder, host).access();
+    let servers = plan.servers()?.into_iter().filter(|server| answers(server)).collect::<Vec<_>>();
+    let cluster = Cluster { servers, node: host.clone(), snapshots: None, consistency: Consistency::default(), access };
+    // Somebody else may listen there by now.
+    if !cluster.servers.is_empty() && cluster::open_log(&cluster, log.store).is_ok() {
+        bail!(
+            "a job on {} uses the shared folder; end it by `terrace cluster down`, or name another folder",
+            plan.hosts.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// Returns whether anybody listens at an address.
+fn answers(server: &str) -> bool {
+    let addresses = server.strip_prefix("https://").and_then(|place| place.to_socket_addrs().ok());
+    addresses.into_iter().flatten().any(|address| TcpStream::connect_timeout(&address, CONNECTION_TIMEOUT).is_ok())
 }
 
 /// Makes the secret of the hosts' targets, unless an earlier job has made it.
