@@ -6,14 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::json;
 use terrace::config::Time;
 use terrace::report::NodeTarget;
 use terrace::{Access, Cluster, Config, Consistency, SharedNode, Store};
 use terrace_order::{LogIdentity, OfferedSnapshot, Order, OrderError};
 
-use crate::job::{Down, Up};
 use crate::output::{Show, count, name, path_name, size};
 
 #[cfg(not(feature = "cluster"))]
@@ -116,38 +115,6 @@ impl NodePart {
         let (servers, snapshots) = (log.servers.clone(), whole(&self.snapshots)?);
         Ok(Cluster { servers, node, snapshots, consistency: Consistency::default(), access })
     }
-}
-
-/// A question about the nodes of a store.
-#[derive(Subcommand)]
-pub enum Asked {
-    /// Run one store over the hosts of a job, until SIGTERM. Start it on each host.
-    ///
-    /// Example: srun --ntasks-per-node=1 terrace cluster up --shared /pfs/me/job --local /local/terrace
-    ///
-    /// Example: terrace cluster up --hosts a,b --host a --shared /pfs/me/job --local /local/terrace
-    Up(Up),
-    /// End a job's store, from any of its hosts: copy what only the hosts have to the shared tier, save the catalog there, and stop.
-    ///
-    /// Exits with 1, and names the objects, if some are not safe.
-    ///
-    /// Example: terrace cluster down --deadline 8min --report end.json
-    Down(Down),
-    /// Show each node, whether it is there, and what its targets hold.
-    Status {
-        /// Wait until the store is there, with all its nodes, for this time at most.
-        #[arg(long, value_name = "TIME")]
-        wait: Option<Time>,
-    },
-    /// Make the shared log again from this machine's catalog, after etcd has lost it or was restored from an older copy.
-    ///
-    /// End all nodes first, and run this on the machine whose node has most records. A node that has more refuses to follow. The other
-    /// nodes then start as usual.
-    Recover {
-        /// Make it again from here although it was made again from a node with fewer records, and was used since.
-        #[arg(long)]
-        force: bool,
-    },
 }
 
 /// Waits until a store is there, with all its nodes, and opens it.

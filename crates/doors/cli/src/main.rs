@@ -39,7 +39,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use arguments::{Arguments, Command, StoreCommand};
+use arguments::{Arguments, ClusterCommand, Command, StoreCommand};
 use clap::{CommandFactory, FromArgMatches};
 use output::{Show, complain, print, use_json_messages};
 use terrace::Store;
@@ -89,17 +89,17 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Mount(mount) => mount::mount(&arguments.globals, mount),
         Command::Serve(served) => serve::serve(&arguments.globals, served).map(|()| ExitCode::SUCCESS),
         Command::Node(node::Node { change: Some(change), .. }) => stoppable(|| moves::node(&opened()?, change, show)),
-        Command::Cluster { asked: cluster::Asked::Status { wait: None } } => {
+        Command::Cluster { asked: ClusterCommand::Status { wait: None } } => {
             stoppable(|| cluster::status(&opened()?, show))
         }
-        Command::Cluster { asked: cluster::Asked::Status { wait: Some(time) } } => {
+        Command::Cluster { asked: ClusterCommand::Status { wait: Some(time) } } => {
             stoppable(|| cluster::status(&cluster::wait_for_nodes(&store()?, *time)?, show))
         }
-        Command::Cluster { asked: cluster::Asked::Recover { force } } => {
+        Command::Cluster { asked: ClusterCommand::Recover { force } } => {
             stoppable(|| cluster::recover(&store()?, *force, show))
         }
-        Command::Cluster { asked: cluster::Asked::Up(asked) } => Ok(exit_code(job::up(asked)?)),
-        Command::Cluster { asked: cluster::Asked::Down(asked) } => stoppable(|| job::down(&store()?, asked, show)),
+        Command::Cluster { asked: ClusterCommand::Up(asked) } => Ok(exit_code(job::up(asked)?)),
+        Command::Cluster { asked: ClusterCommand::Down(asked) } => stoppable(|| job::down(&store()?, asked, show)),
         Command::Node(asked) => node::node(&arguments.globals, asked).map(|()| ExitCode::SUCCESS),
         Command::Health(asked) => {
             interrupt::listen().context("listening for signals")?;

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use terrace_testkit::{Missing, Random, skip, wait_until};
 
-const HOSTS: [&str; 5] = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"];
+const LOOPBACK_HOSTS: [&str; 5] = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"];
 
 fn etcd() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/servers/etcd/etcd")
@@ -143,27 +143,40 @@ fn refused(output: &Output) -> String {
 #[test]
 fn wrong_options_are_named() {
     let Some(mut jobs) = Jobs::begin("wrong options of a job") else { return };
-    jobs.hosts = vec![HOSTS[0], HOSTS[1]];
+    jobs.hosts = vec![LOOPBACK_HOSTS[0], LOOPBACK_HOSTS[1]];
     let ask = |host: &str| jobs.up_command(host);
     let is_said = |output: Output, words: &str| {
         let said = refused(&output);
         assert!(said.contains(words), "{said}");
     };
-    is_said(ask(HOSTS[2]).output().unwrap(), "the host 127.0.0.3 is none of 127.0.0.1, 127.0.0.2");
-    is_said(ask(HOSTS[0]).args(["--patience", "1s"]).output().unwrap(), "these hosts have not come in time: 127.0.0.2");
-    is_said(ask(HOSTS[1]).args(["--patience", "1s"]).output().unwrap(), "the first host, 127.0.0.1, has not met");
-    let mut without = jobs.command(HOSTS[0], &["cluster", "up", "--hosts", HOSTS[0], "--host", HOSTS[0]]);
+    is_said(ask(LOOPBACK_HOSTS[2]).output().unwrap(), "the host 127.0.0.3 is none of 127.0.0.1, 127.0.0.2");
+    is_said(
+        ask(LOOPBACK_HOSTS[0]).args(["--patience", "1s"]).output().unwrap(),
+        "these hosts have not come in time: 127.0.0.2",
+    );
+    is_said(
+        ask(LOOPBACK_HOSTS[1]).args(["--patience", "1s"]).output().unwrap(),
+        "the first host, 127.0.0.1, has not met",
+    );
+    let mut without =
+        jobs.command(LOOPBACK_HOSTS[0], &["cluster", "up", "--hosts", LOOPBACK_HOSTS[0], "--host", LOOPBACK_HOSTS[0]]);
     without.arg("--shared").arg(jobs.path("pfs/job")).arg("--local").arg(jobs.path("l")).env("PATH", "/nowhere");
     is_said(without.output().unwrap(), "there is no etcd in PATH");
     let at = |shared: &Path| {
-        let mut up = jobs.command(HOSTS[0], &["cluster", "up", "--hosts", HOSTS[0], "--host", HOSTS[0], "--etcd"]);
+        let mut up = jobs.command(
+            LOOPBACK_HOSTS[0],
+            &["cluster", "up", "--hosts", LOOPBACK_HOSTS[0], "--host", LOOPBACK_HOSTS[0], "--etcd"],
+        );
         up.arg(etcd()).arg("--local").arg(jobs.path("l")).arg("--shared").arg(shared).output().unwrap()
     };
     is_said(at(&jobs.path("not-mounted/job")), "not-mounted/job");
     is_said(at(Path::new("/proc/job")), "/proc/job");
     is_said(at(&jobs.path("pfs")), "can be read by others");
     fs::write(jobs.path("tiers.toml"), "[[tier]]\nname = 'more'\nkind = 'memory'\n").unwrap();
-    let mut with_tiers = jobs.command(HOSTS[0], &["cluster", "up", "--hosts", HOSTS[0], "--host", HOSTS[0], "--etcd"]);
+    let mut with_tiers = jobs.command(
+        LOOPBACK_HOSTS[0],
+        &["cluster", "up", "--hosts", LOOPBACK_HOSTS[0], "--host", LOOPBACK_HOSTS[0], "--etcd"],
+    );
     with_tiers.arg(etcd()).arg("--shared").arg(jobs.path("pfs/job")).arg("--local").arg(jobs.path("l"));
     is_said(with_tiers.arg("--config").arg(jobs.path("tiers.toml")).output().unwrap(), "leave [[tier]] out");
 }
@@ -171,17 +184,19 @@ fn wrong_options_are_named() {
 #[test]
 fn a_job_has_one_store_over_its_hosts() {
     let Some(mut jobs) = Jobs::begin("a job's store") else { return };
-    jobs.start(&HOSTS[..3], &["--capacity", "1GiB"]);
+    jobs.start(&LOOPBACK_HOSTS[..3], &["--capacity", "1GiB"]);
     let bytes = Random::new(1).bytes(3_000_000);
-    jobs.put(HOSTS[0], "runs/a", &bytes);
-    assert!(jobs.get(HOSTS[1], "runs/a") == bytes && jobs.get(HOSTS[2], "runs/a") == bytes);
+    jobs.put(LOOPBACK_HOSTS[0], "runs/a", &bytes);
+    assert!(jobs.get(LOOPBACK_HOSTS[1], "runs/a") == bytes && jobs.get(LOOPBACK_HOSTS[2], "runs/a") == bytes);
     let status: serde_json::Value =
-        serde_json::from_str(&told(&jobs.run(HOSTS[2], &["cluster", "status", "--json"]))).unwrap();
+        serde_json::from_str(&told(&jobs.run(LOOPBACK_HOSTS[2], &["cluster", "status", "--json"]))).unwrap();
     assert!(status["nodes"].as_array().unwrap().iter().all(|node| node["there"] == true), "{status}");
     // No second job uses the folder of a host.
-    assert!(refused(&jobs.up_command(HOSTS[1]).output().unwrap()).contains("another `terrace cluster up` uses"));
+    assert!(
+        refused(&jobs.up_command(LOOPBACK_HOSTS[1]).output().unwrap()).contains("another `terrace cluster up` uses")
+    );
     let report = jobs.path("report.json");
-    told(&jobs.command(HOSTS[2], &["cluster", "down", "--report"]).arg(&report).output().unwrap());
+    told(&jobs.command(LOOPBACK_HOSTS[2], &["cluster", "down", "--report"]).arg(&report).output().unwrap());
     assert_eq!(jobs.wait(), [Some(0); 3]);
     let report: serde_json::Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
     assert_eq!(report["unsafe"].as_array().unwrap().len(), 0, "{report}");
@@ -190,16 +205,16 @@ fn a_job_has_one_store_over_its_hosts() {
 #[test]
 fn an_end_without_time_names_what_is_lost() {
     let Some(mut jobs) = Jobs::begin("a job that ends without time") else { return };
-    jobs.start(&HOSTS[..2], &["--deadline", "0s"]);
+    jobs.start(&LOOPBACK_HOSTS[..2], &["--deadline", "0s"]);
     let bytes = Random::new(2).bytes(300_000);
-    jobs.put(HOSTS[1], "kept", &bytes);
-    told(&jobs.run(HOSTS[0], &["stage", "kept", "--tier", "shared"]));
-    jobs.put(HOSTS[1], "late", &bytes);
+    jobs.put(LOOPBACK_HOSTS[1], "kept", &bytes);
+    told(&jobs.run(LOOPBACK_HOSTS[0], &["stage", "kept", "--tier", "shared"]));
+    jobs.put(LOOPBACK_HOSTS[1], "late", &bytes);
     // A scheduler sends it to all, and more than once.
     jobs.signal_all(Signal::TERM);
     jobs.signal_all(Signal::TERM);
     assert_eq!(jobs.wait(), [Some(1), Some(1)]);
-    for host in &HOSTS[..2] {
+    for host in &LOOPBACK_HOSTS[..2] {
         let said = jobs.said(host);
         assert!(said.contains("1 object not saved:\n  late  300000 bytes"), "{said}");
     }
@@ -214,36 +229,42 @@ fn the_next_job_goes_on_on_other_hosts() {
     )
     .unwrap();
     let rules = jobs.path("rules.toml");
-    jobs.start(&HOSTS[..3], &["--config", rules.to_str().unwrap()]);
+    jobs.start(&LOOPBACK_HOSTS[..3], &["--config", rules.to_str().unwrap()]);
     let contents: Vec<Vec<u8>> = (0..6).map(|n| Random::new(n).bytes(400_000 + n as usize)).collect();
     for (n, bytes) in contents.iter().enumerate() {
-        jobs.put(HOSTS[n % 3], &format!("{}/{n}", ["once", "twice"][n / 3]), bytes);
+        jobs.put(LOOPBACK_HOSTS[n % 3], &format!("{}/{n}", ["once", "twice"][n / 3]), bytes);
     }
-    told(&jobs.run(HOSTS[1], &["cluster", "down"]));
+    told(&jobs.run(LOOPBACK_HOSTS[1], &["cluster", "down"]));
     assert_eq!(jobs.wait(), [Some(0); 3]);
     // On other hosts, without the disks of the first.
-    jobs.start(&HOSTS[3..], &[]);
+    jobs.start(&LOOPBACK_HOSTS[3..], &[]);
     let has_all = |jobs: &Jobs, host: &str| {
         for (n, bytes) in contents.iter().enumerate() {
             assert!(jobs.get(host, &format!("{}/{n}", ["once", "twice"][n / 3])) == *bytes);
         }
     };
-    has_all(&jobs, HOSTS[3]);
-    has_all(&jobs, HOSTS[4]);
-    let config = fs::read_to_string(jobs.path(HOSTS[4]).join("store/terrace.toml")).unwrap();
+    has_all(&jobs, LOOPBACK_HOSTS[3]);
+    has_all(&jobs, LOOPBACK_HOSTS[4]);
+    let config = fs::read_to_string(jobs.path(LOOPBACK_HOSTS[4]).join("store/terrace.toml")).unwrap();
     assert!(config.contains("prefix = \"twice\"") && !config.contains("127.0.0.1:"), "{config}");
-    jobs.put(HOSTS[4], "later", &contents[0]);
-    told(&jobs.run(HOSTS[3], &["rm", "once/0"]));
-    told(&jobs.run(HOSTS[3], &["mv", "once/1", "once/0"]));
+    jobs.put(LOOPBACK_HOSTS[4], "later", &contents[0]);
+    told(&jobs.run(LOOPBACK_HOSTS[3], &["rm", "once/0"]));
+    told(&jobs.run(LOOPBACK_HOSTS[3], &["mv", "once/1", "once/0"]));
     jobs.signal_all(Signal::TERM);
     assert_eq!(jobs.wait(), [Some(0); 2]);
     // One host of the first job, whose disk still has what it had, and one of the second.
-    jobs.start(&[HOSTS[0], HOSTS[4]], &[]);
-    assert!(jobs.said(HOSTS[0]).contains("another job went on without what it holds"), "{}", jobs.said(HOSTS[0]));
-    assert!(jobs.get(HOSTS[0], "later") == contents[0] && jobs.get(HOSTS[4], "once/0") == contents[1]);
+    jobs.start(&[LOOPBACK_HOSTS[0], LOOPBACK_HOSTS[4]], &[]);
+    assert!(
+        jobs.said(LOOPBACK_HOSTS[0]).contains("another job went on without what it holds"),
+        "{}",
+        jobs.said(LOOPBACK_HOSTS[0])
+    );
+    assert!(
+        jobs.get(LOOPBACK_HOSTS[0], "later") == contents[0] && jobs.get(LOOPBACK_HOSTS[4], "once/0") == contents[1]
+    );
     // A third job may not use the folder meanwhile.
-    jobs.hosts = vec![HOSTS[1]];
-    let other = refused(&jobs.up_command(HOSTS[1]).output().unwrap());
+    jobs.hosts = vec![LOOPBACK_HOSTS[1]];
+    let other = refused(&jobs.up_command(LOOPBACK_HOSTS[1]).output().unwrap());
     assert!(other.contains("a job on 127.0.0.1, 127.0.0.5 uses the shared folder"), "{other}");
 }
 
@@ -251,11 +272,11 @@ fn the_next_job_goes_on_on_other_hosts() {
 fn a_killed_job_leaves_what_was_saved_and_the_rest_is_named() {
     let Some(mut jobs) = Jobs::begin("a killed job") else { return };
     let bytes: Vec<Vec<u8>> = (0..3).map(|n| Random::new(n).bytes(300_000)).collect();
-    jobs.start(&HOSTS[..2], &["--save-every", "1s"]);
-    jobs.put(HOSTS[0], "shared", &bytes[0]);
-    told(&jobs.run(HOSTS[1], &["stage", "shared", "--tier", "shared"]));
-    jobs.put(HOSTS[0], "local", &bytes[1]);
-    let commit = told(&jobs.run(HOSTS[0], &["cluster", "status", "--json"]));
+    jobs.start(&LOOPBACK_HOSTS[..2], &["--save-every", "1s"]);
+    jobs.put(LOOPBACK_HOSTS[0], "shared", &bytes[0]);
+    told(&jobs.run(LOOPBACK_HOSTS[1], &["stage", "shared", "--tier", "shared"]));
+    jobs.put(LOOPBACK_HOSTS[0], "local", &bytes[1]);
+    let commit = told(&jobs.run(LOOPBACK_HOSTS[0], &["cluster", "status", "--json"]));
     let commit: serde_json::Value = serde_json::from_str(&commit).unwrap();
     let saved = jobs.path("pfs/job/saved.json");
     wait_until("the catalog is saved", || {
@@ -264,15 +285,15 @@ fn a_killed_job_leaves_what_was_saved_and_the_rest_is_named() {
     });
     jobs.kill();
     // The same hosts have their disks.
-    jobs.start(&HOSTS[..2], &["--save-every", "1h"]);
-    assert!(jobs.get(HOSTS[0], "local") == bytes[1] && jobs.get(HOSTS[1], "shared") == bytes[0]);
+    jobs.start(&LOOPBACK_HOSTS[..2], &["--save-every", "1h"]);
+    assert!(jobs.get(LOOPBACK_HOSTS[0], "local") == bytes[1] && jobs.get(LOOPBACK_HOSTS[1], "shared") == bytes[0]);
     // Not saved, so the old content is what the next job has.
-    jobs.put(HOSTS[0], "shared", &bytes[2]);
-    jobs.put(HOSTS[0], "unsaved", &bytes[2]);
-    told(&jobs.run(HOSTS[0], &["sync"]));
+    jobs.put(LOOPBACK_HOSTS[0], "shared", &bytes[2]);
+    jobs.put(LOOPBACK_HOSTS[0], "unsaved", &bytes[2]);
+    told(&jobs.run(LOOPBACK_HOSTS[0], &["sync"]));
     // What the saved catalog names is not given back: no node says that it is further than that.
     let status: serde_json::Value =
-        serde_json::from_str(&told(&jobs.run(HOSTS[0], &["cluster", "status", "--json"]))).unwrap();
+        serde_json::from_str(&told(&jobs.run(LOOPBACK_HOSTS[0], &["cluster", "status", "--json"]))).unwrap();
     let sequence: serde_json::Value = serde_json::from_slice(&fs::read(&saved).unwrap()).unwrap();
     let sequence = sequence["sequence"].as_u64().unwrap();
     assert!(status["commit"].as_u64().unwrap() > sequence);
@@ -281,16 +302,16 @@ fn a_killed_job_leaves_what_was_saved_and_the_rest_is_named() {
         "{status}"
     );
     jobs.kill();
-    jobs.start(&HOSTS[2..4], &[]);
-    assert!(jobs.get(HOSTS[3], "shared") == bytes[0]);
-    let said = jobs.said(HOSTS[2]);
+    jobs.start(&LOOPBACK_HOSTS[2..4], &[]);
+    assert!(jobs.get(LOOPBACK_HOSTS[3], "shared") == bytes[0]);
+    let said = jobs.said(LOOPBACK_HOSTS[2]);
     assert!(said.contains("1 object had bytes only on disks that are not here any more"), "{said}");
     assert!(said.contains("\n  local  300000 bytes"), "{said}");
-    assert!(!jobs.run(HOSTS[2], &["cat", "local"]).status.success());
-    assert!(refused(&jobs.run(HOSTS[2], &["stat", "unsaved"])).contains("unsaved"));
+    assert!(!jobs.run(LOOPBACK_HOSTS[2], &["cat", "local"]).status.success());
+    assert!(refused(&jobs.run(LOOPBACK_HOSTS[2], &["stat", "unsaved"])).contains("unsaved"));
     // It is put again, and all is well.
-    jobs.put(HOSTS[2], "local", &bytes[1]);
-    told(&jobs.run(HOSTS[3], &["cluster", "down"]));
+    jobs.put(LOOPBACK_HOSTS[2], "local", &bytes[1]);
+    told(&jobs.run(LOOPBACK_HOSTS[3], &["cluster", "down"]));
     assert_eq!(jobs.wait(), [Some(0); 2]);
 }
 
@@ -309,7 +330,7 @@ fn the_script_of_the_guide_runs() {
     let script = guide.split("```sh job.sh\n").nth(1).unwrap().split("```").next().unwrap();
     let root = jobs.folder.path().display().to_string();
     let script = script.replace("/pfs/me", &format!("{root}/pfs"));
-    let script = script.replace("=/local/", &format!("={root}/{}/", HOSTS[0]));
+    let script = script.replace("=/local/", &format!("={root}/{}/", LOOPBACK_HOSTS[0]));
     fs::write(jobs.path("job.sh"), script).unwrap();
     fs::create_dir_all(jobs.path("pfs/input")).unwrap();
     fs::create_dir(jobs.path("bin")).unwrap();
@@ -317,11 +338,17 @@ fn the_script_of_the_guide_runs() {
     fs::write(jobs.path("pfs/input/a"), &bytes).unwrap();
     write_program(
         &jobs.path("bin/scontrol"),
-        &format!("[ \"$*\" = 'show hostnames hosts[1-2]' ] && printf '%s\\n' {} {}\n", HOSTS[0], HOSTS[1]),
+        &format!(
+            "[ \"$*\" = 'show hostnames hosts[1-2]' ] && printf '%s\\n' {} {}\n",
+            LOOPBACK_HOSTS[0], LOOPBACK_HOSTS[1]
+        ),
     );
     let srun = "while [[ $1 == --* ]]; do shift; done\nfor host in HOSTS; do\n  \
                 SLURMD_NODENAME=$host TERRACE_STORE=ROOT/$host/terrace/store \"${@//\\/local\\//ROOT/$host/}\" &\ndone\nwait\n";
-    write_program(&jobs.path("bin/srun"), &srun.replace("ROOT", &root).replace("HOSTS", &HOSTS[..2].join(" ")));
+    write_program(
+        &jobs.path("bin/srun"),
+        &srun.replace("ROOT", &root).replace("HOSTS", &LOOPBACK_HOSTS[..2].join(" ")),
+    );
     let terrace = Path::new(env!("CARGO_BIN_EXE_terrace")).parent().unwrap();
     let etcd = etcd().parent().unwrap().display().to_string();
     let path = format!("{root}/bin:{etcd}:{}:{}", terrace.display(), std::env::var("PATH").unwrap());
@@ -330,7 +357,7 @@ fn the_script_of_the_guide_runs() {
     let done = bash.env_remove("SLURM_STEP_NODELIST").stdin(Stdio::null()).output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success() && said.contains("all objects are saved"), "{said}");
-    for host in &HOSTS[..2] {
+    for host in &LOOPBACK_HOSTS[..2] {
         assert!(fs::read(jobs.path(host).join("copy/a")).unwrap() == bytes, "{said}");
     }
     assert!(fs::read_to_string(jobs.path("end.json")).unwrap().contains("\"unsafe\": []"));

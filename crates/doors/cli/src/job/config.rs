@@ -22,7 +22,7 @@ pub const SHARED_TARGET: &str = "tier";
 /// The name of the file with the secret of the hosts' targets.
 pub const SECRET_FILE: &str = "secret";
 /// Each tier, before its targets are known.
-const TIERS: &str =
+const TIERS_TEXT: &str =
     "[[tier]]\nname = 'local'\nkind = 'node'\n[[tier]]\nname = 'shared'\nkind = 'object'\nservice = 'fs'\n";
 /// Two replicas survive the loss of a host.
 const USUAL_SETTINGS: &str = "[store]\nreplicas = { min = 1, max = 5, default = 2 }\n";
@@ -79,7 +79,7 @@ fn numbers(tiers: &[TierConfig], name: &str) -> Vec<u16> {
 }
 
 fn tiers(folder: &SharedFolder, plan: &Plan, capacity: Option<Bytes>) -> Result<Vec<TierConfig>> {
-    let mut tiers = Config::parse_tiers(TIERS, "the tiers of a job")?;
+    let mut tiers = Config::parse_tiers(TIERS_TEXT, "the tiers of a job")?;
     for tier in &mut tiers {
         if tier.name == SHARED_TIER {
             tier.targets = vec![TargetConfig::at(folder.path(SHARED_TARGET))];

@@ -24,17 +24,17 @@ const QUOTA_BYTES: u64 = 8 << 30;
 
 /// Finds the program.
 pub fn find(asked: Option<&Path>) -> Result<PathBuf> {
-    const ADVICE: &str =
+    const ETCD_ADVICE: &str =
         "get etcd 3.6 or newer from https://etcd.io, and name it by --etcd PROGRAM or put it into PATH";
     if let Some(program) = asked {
         return match program.is_file() {
             true => std::path::absolute(program).context("the working directory"),
-            false => bail!("there is no program {}; {ADVICE}", path_name(program)),
+            false => bail!("there is no program {}; {ETCD_ADVICE}", path_name(program)),
         };
     }
     let folders = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&folders).map(|folder| folder.join("etcd")).find(|program| program.is_file());
-    found.with_context(|| format!("there is no etcd in PATH, which is to keep the log of the store; {ADVICE}"))
+    found.with_context(|| format!("there is no etcd in PATH, which is to keep the log of the store; {ETCD_ADVICE}"))
 }
 
 /// Returns the addresses on which a host listens.

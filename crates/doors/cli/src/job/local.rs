@@ -6,13 +6,14 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use terrace::config::Bytes;
 use terrace::{Locked, replace_durably};
 use terrace_remote::Identity;
 
 use super::config::{SECRET_FILE, TARGET_NAME};
 use super::folder::{SharedFolder, make_private};
+use super::meeting::HeldTarget;
 use crate::output::{note, path_name};
 
 /// The file that names the target here.
@@ -23,15 +24,6 @@ pub struct LocalFolder {
     path: PathBuf,
     /// Held as long as the job runs on this host.
     _lock: Locked,
-}
-
-/// The target of a store on a host's own disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldTarget {
-    /// The number of the store.
-    pub store: u64,
-    /// The number of the target in it.
-    pub number: u16,
 }
 
 /// The file by which the node serves the host's target.

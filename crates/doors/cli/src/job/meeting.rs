@@ -10,12 +10,20 @@ use terrace::Store;
 
 use super::folder::SharedFolder;
 use super::hosts::Hosts;
-use super::local::HeldTarget;
 
 pub const PLAN_FILE: &str = "plan.json";
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// With this many hosts or more, three of them run a member of etcd each. With fewer, one does.
 const MIN_HOSTS_WITH_THREE_MEMBERS: usize = 3;
+
+/// The target of a store on a host's own disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldTarget {
+    /// The number of the store.
+    pub store: u64,
+    /// The number of the target in it.
+    pub number: u16,
+}
 
 /// How a host can be reached, as it says itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

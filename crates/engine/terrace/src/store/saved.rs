@@ -48,8 +48,8 @@ pub struct Unsaved {
 }
 
 impl Store {
-    /// Copies to a tier what has no replica there: with a `node`, the extents whose first readable replica is on it, and otherwise all.
-    /// What is read most comes first. Nothing is begun after `until`.
+    /// Copies to a tier the extents that have no replica there: with a `node`, those whose first readable replica is on it, and otherwise all.
+    /// Objects that are read come first. Nothing is begun after `until`.
     ///
     /// # Errors
     /// If there is no such tier, or the log does not answer.

@@ -43,7 +43,7 @@ pub struct SharedNode {
     config: Mutex<WrittenConfig>,
     /// The last commit that this node has, as far as the others may rely on it, and the objects that its processes read, as the log was last told of them.
     reported: Mutex<(u64, Vec<(u64, u64)>)>,
-    /// What later commits have freed is not given back.
+    /// Places that later commits have freed are not given back.
     last_given_back: Arc<AtomicU64>,
     /// Held as long as the node runs: that of the only node, and that of the store.
     _locks: (Locked, StoreLock),
