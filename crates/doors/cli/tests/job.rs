@@ -362,3 +362,40 @@ fn the_script_of_the_guide_runs() {
     }
     assert!(fs::read_to_string(jobs.path("end.json")).unwrap().contains("\"unsafe\": []"));
 }
+
+#[test]
+fn a_host_that_dies_keeps_what_only_it_has() {
+    let Some(mut jobs) = Jobs::begin("a job with a host that dies") else { return };
+    fs::write(jobs.path("once.toml"), "[store]\nreplicas = { default = 1 }\n").unwrap();
+    let once = jobs.path("once.toml");
+    jobs.start(&LOOPBACK_HOSTS[..3], &["--config", once.to_str().unwrap(), "--save-every", "1s"]);
+    let bytes: Vec<Vec<u8>> = (0..2).map(|n| Random::new(n).bytes(200_000)).collect();
+    jobs.put(LOOPBACK_HOSTS[0], "on the first", &bytes[0]);
+    jobs.put(LOOPBACK_HOSTS[2], "on the last", &bytes[1]);
+    let archive = format!(
+        "[[tier]]\nname = 'archive'\nkind = 'object'\nservice = 'fs'\ntargets = ['{}']\n",
+        jobs.path("pfs/archive").display()
+    );
+    fs::write(jobs.path("archive.toml"), archive).unwrap();
+    told(&jobs.command(LOOPBACK_HOSTS[1], &["tiers", "add"]).arg(jobs.path("archive.toml")).output().unwrap());
+    let located = told(&jobs.run(LOOPBACK_HOSTS[0], &["locate", "on the last"]));
+    assert!(located.contains("127.0.0.3: "), "{located}");
+    drop(jobs.running.pop());
+    let down = jobs.run(LOOPBACK_HOSTS[1], &["cluster", "down"]);
+    let said = String::from_utf8_lossy(&down.stdout);
+    assert!(!down.status.success() && said.contains("1 object not saved:\n  on the last  200000 bytes"), "{said}");
+    assert_eq!(jobs.wait(), [Some(1); 2]);
+    // Its disk has it. The tier that was added stays, too.
+    jobs.start(&LOOPBACK_HOSTS[2..4], &[]);
+    assert!(
+        jobs.get(LOOPBACK_HOSTS[3], "on the last") == bytes[1]
+            && jobs.get(LOOPBACK_HOSTS[3], "on the first") == bytes[0]
+    );
+    told(&jobs.run(LOOPBACK_HOSTS[3], &["stage", "on the last", "--tier", "archive"]));
+    told(&jobs.run(LOOPBACK_HOSTS[3], &["cluster", "down"]));
+    assert_eq!(jobs.wait(), [Some(0); 2]);
+    jobs.start(&LOOPBACK_HOSTS[..1], &[]);
+    assert!(jobs.get(LOOPBACK_HOSTS[0], "on the last") == bytes[1]);
+    let located = told(&jobs.run(LOOPBACK_HOSTS[0], &["locate", "on the last"]));
+    assert!(located.contains("archive") && !located.contains("shared"), "{located}");
+}

@@ -16,7 +16,7 @@ use super::folder::SharedFolder;
 use super::local::LocalFolder;
 use super::meeting::Plan;
 use super::record::{JobRecord, Phase, has_copied, note_copied};
-use super::saving::{SAVED_FOLDER, is_first_there, keep_only};
+use super::saving::{SAVED_FOLDER, Saver, is_first_there, keep_only};
 use crate::interrupt::say;
 use crate::output::{complain, count, note};
 
@@ -63,6 +63,7 @@ pub struct Ending<'a> {
     pub folder: &'a SharedFolder,
     pub local: &'a LocalFolder,
     pub etcd: Option<&'a mut EtcdMember>,
+    pub saver: &'a mut Saver,
     /// How long it waits for other hosts.
     pub patience: Duration,
 }
@@ -72,13 +73,13 @@ impl Ending<'_> {
     pub fn run(&mut self, store: Store, node: Node, targets: Targets, seconds: Option<u64>) -> Result<Ended> {
         say("the job ends: what only its hosts have is copied to the shared tier");
         let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-        self.copy(&store, Some(self.host), until);
+        self.copy(&store, Some(self.host), until)?;
         note_copied(&store, self.plan.id, self.host)?;
         let is_last = self.wait_for_turn(&store)?;
         if is_last {
             self.wait_for_copies(&store, until)?;
             // What a host has left because its time was over, or because it has died.
-            self.copy(&store, None, until);
+            self.copy(&store, None, until)?;
             JobRecord::advance(&store, Phase::Leaves, None)?;
             self.wait_for_leaves(&store)?;
         }
@@ -93,11 +94,21 @@ impl Ending<'_> {
         }
     }
 
-    fn copy(&self, store: &Store, host: Option<&str>, until: Option<Instant>) {
-        // The report names what was not copied.
-        if let Err(error) = store.save_to(SHARED_TIER, host, until) {
-            complain(&format!("not all could be copied to the shared tier: {error}"));
-        }
+    /// Copies what is only on a host's disk, or what is left on any. The catalog is saved meanwhile, so that a job that is killed in the
+    /// middle has what is copied by then.
+    fn copy(&mut self, store: &Store, host: Option<&str>, until: Option<Instant>) -> Result<()> {
+        thread::scope(|scope| {
+            let copying = scope.spawn(|| store.save_to(SHARED_TIER, host, until));
+            while !copying.is_finished() {
+                self.rest_with(store)?;
+            }
+            let copied = copying.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            // The report names what was not copied.
+            if let Err(error) = copied {
+                complain(&format!("not all could be copied to the shared tier: {error}"));
+            }
+            Ok(())
+        })
     }
 
     fn wait_for_copies(&mut self, store: &Store, until: Option<Instant>) -> Result<()> {
@@ -109,7 +120,7 @@ impl Ending<'_> {
             if all_have || until.is_some_and(|until| Instant::now() > until) {
                 return Ok(());
             }
-            self.rest()?;
+            self.rest_with(store)?;
         }
     }
 
@@ -128,7 +139,7 @@ impl Ending<'_> {
                 ));
                 return Ok(());
             }
-            self.rest()?;
+            self.rest_with(store)?;
         }
     }
 
@@ -141,14 +152,14 @@ impl Ending<'_> {
             if is_first_there(store, self.plan, self.host)? {
                 return Ok(true);
             }
-            self.rest()?;
+            self.rest_with(store)?;
         }
     }
 
     /// Saves the catalog, which nobody changes any more, and tells the other hosts.
     fn report(&self) -> Result<Ended> {
         let saved = self.folder.path(SAVED_FOLDER);
-        let (catalog, unsaved) = SharedNode::save_ended(&self.local.store(), &saved, SHARED_TIER)?;
+        let (catalog, unsaved) = SharedNode::save_ended(&self.local.store(), &saved)?;
         keep_only(self.folder, &catalog)?;
         let ended = Ended { plan: self.plan.id, unsaved };
         self.folder.write(ENDED_FILE, &ended)?;
@@ -166,6 +177,11 @@ impl Ending<'_> {
             }
             self.rest()?;
         }
+    }
+
+    fn rest_with(&mut self, store: &Store) -> Result<()> {
+        self.saver.work(store, self.folder, self.plan, self.host);
+        self.rest()
     }
 
     fn rest(&mut self) -> Result<()> {

@@ -18,6 +18,7 @@ use crate::output::{complain, path_name};
 
 /// A member that gets a signal ends within this time, or is killed.
 const MAX_END_TIME: Duration = Duration::from_secs(10);
+const MIN_START_INTERVAL: Duration = Duration::from_secs(5);
 const END_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// etcd's own limit is 2 GiB. The nodes trim the log long before.
 const QUOTA_BYTES: u64 = 8 << 30;
@@ -54,6 +55,7 @@ pub fn listening_address(host: &str) -> Result<IpAddr> {
 pub struct EtcdMember {
     command: Command,
     child: Child,
+    started: Instant,
 }
 
 impl EtcdMember {
@@ -87,12 +89,15 @@ impl EtcdMember {
         command.stdin(Stdio::null()).stdout(log.try_clone().context("the messages of etcd")?).stderr(log);
         end_with_this_process(&mut command);
         let child = command.spawn().with_context(|| format!("starting {}", path_name(program)))?;
-        Ok(EtcdMember { command, child })
+        Ok(EtcdMember { command, child, started: Instant::now() })
     }
 
-    /// Starts the member again if it has ended.
+    /// Starts the member again if it has ended. One that ends at once is started again later.
     pub fn keep(&mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait().context("waiting for etcd")? {
+        if let Some(status) = self.child.try_wait().context("waiting for etcd")?
+            && self.started.elapsed() > MIN_START_INTERVAL
+        {
+            self.started = Instant::now();
             complain(&format!("etcd has ended ({status}), and is started again; its file etcd.log says why"));
             self.child = self.command.spawn().context("starting etcd again")?;
         }

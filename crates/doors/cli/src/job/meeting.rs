@@ -83,8 +83,7 @@ impl Plan {
 
     /// The hosts that run a member of etcd.
     pub fn log_hosts(&self) -> &[String] {
-        let count = if self.hosts.len() < MIN_HOSTS_WITH_THREE_MEMBERS { 1 } else { 3 };
-        &self.hosts[..count.min(self.hosts.len())]
+        log_hosts(&self.hosts)
     }
 
     /// The addresses of the members of etcd.
@@ -92,6 +91,12 @@ impl Plan {
         let address = |host: &String| Ok(format!("https://{host}:{}", self.arrival(host)?.client_port));
         self.log_hosts().iter().map(address).collect()
     }
+}
+
+/// Returns those of the hosts that run a member of etcd.
+pub fn log_hosts(hosts: &[String]) -> &[String] {
+    let count = if hosts.len() < MIN_HOSTS_WITH_THREE_MEMBERS { 1 } else { 3 };
+    &hosts[..count.min(hosts.len())]
 }
 
 /// Meets the other hosts. The first one calls `prepare` with the plan before all go on with it.

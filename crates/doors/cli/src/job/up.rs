@@ -1,7 +1,7 @@
 //! Starts this host's part of a job's store, and runs it until a signal arrives.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::etcd::{EtcdMember, find, listening_address};
 use super::folder::SharedFolder;
 use super::hosts::Hosts;
 use super::local::{LocalFolder, find_ports, remove_folder};
-use super::meeting::{Arrival, HeldTarget, PLAN_FILE, Plan, meet};
+use super::meeting::{Arrival, HeldTarget, PLAN_FILE, Plan, log_hosts, meet};
 use super::record::{JobRecord, Phase};
 use super::saving::{SAVED_FILE, SAVED_FOLDER, Saver, save};
 use crate::cluster;
@@ -68,7 +68,6 @@ struct Host<'a> {
 /// Runs this host's part until the job ends. Returns false if an object is not safe then.
 pub fn up(asked: &Up) -> Result<bool> {
     cluster::check_built()?;
-    let signals = catch_signals()?;
     let mut host = Host::begin(asked)?;
     let shared = if host.hosts.is_first() { host.make_store()? } else { host.join_store()? };
     let address = listening_address(&host.hosts.own)?;
@@ -89,6 +88,8 @@ pub fn up(asked: &Up) -> Result<bool> {
     let mut saver = Saver::begin(&host.folder, asked.save_every.0, limit)?;
     let node = node::begin(store.clone(), Some(shared), Some(&targets), &options, failed)?;
     host.wait_for_all(&store)?;
+    // Before, a signal ends the process at once, as a crash would.
+    let signals = catch_signals()?;
     let place = host.local.store();
     say(&format!(
         "the store of {} can be used: export TERRACE_STORE={}",
@@ -101,7 +102,7 @@ pub fn up(asked: &Up) -> Result<bool> {
         node.end()?;
         bail!("the node of this host has ended; see its messages");
     };
-    let ended = host.ending().run(store, node, targets, record.seconds)?;
+    let ended = host.ending(&mut saver).run(store, node, targets, record.seconds)?;
     say(&ended.describe());
     Ok(ended.unsaved.is_empty())
 }
@@ -110,7 +111,8 @@ impl<'a> Host<'a> {
     /// Meets the other hosts, and starts this one's member of etcd.
     fn begin(asked: &'a Up) -> Result<Host<'a>> {
         let hosts = Hosts::find(&asked.hosts)?;
-        let program = find(asked.etcd.as_deref())?;
+        let runs_etcd = log_hosts(&hosts.all).contains(&hosts.own);
+        let program = if runs_etcd { Some(find(asked.etcd.as_deref())?) } else { None };
         let folder = SharedFolder::open(&asked.shared)?;
         Store::check_place(&asked.local)?;
         let local = LocalFolder::open(&asked.local)?;
@@ -122,11 +124,12 @@ impl<'a> Host<'a> {
         let ports = find_ports(listening_address(&hosts.own)?)?;
         let arrival = Arrival::new(ports, local.identity()?.fingerprint().to_owned(), local.held()?)?;
         let plan = meet(&folder, &hosts, &arrival, asked.patience.0, |plan| {
+            forget_others(&folder, &plan.hosts)?;
             certify(&folder, &plan.hosts)?;
             make_secret(&folder)
         })?;
         let mut etcd = None;
-        if plan.log_hosts().contains(&hosts.own) {
+        if let Some(program) = program {
             let files = HostFiles::of(&folder, &hosts.own);
             etcd = Some(EtcdMember::start(&program, &plan, &hosts.own, &files, local.path())?);
             note(&format!("etcd keeps the log of the store in {}", path_name(&local.path().join("etcd"))));
@@ -294,16 +297,34 @@ impl<'a> Host<'a> {
         Ok(None)
     }
 
-    fn ending(&mut self) -> Ending<'_> {
+    fn ending<'b>(&'b mut self, saver: &'b mut Saver) -> Ending<'b> {
         Ending {
             host: &self.hosts.own,
             plan: &self.plan,
             folder: &self.folder,
             local: &self.local,
             etcd: self.etcd.as_mut(),
+            saver,
             patience: self.asked.patience.0,
         }
     }
+}
+
+/// Removes the files of hosts of earlier jobs.
+fn forget_others(folder: &SharedFolder, hosts: &[String]) -> Result<()> {
+    let path = folder.path("hosts");
+    let remove = || {
+        for entry in fs::read_dir(&path)? {
+            let path = entry?.path();
+            let is_one =
+                path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|host| hosts.iter().any(|one| one == host));
+            if !is_one {
+                fs::remove_file(&path)?;
+            }
+        }
+        Ok::<_, io::Error>(())
+    };
+    remove().with_context(|| format!("removing files of earlier jobs from {}", path_name(&path)))
 }
 
 /// Checks that no other job uses the folder now.

@@ -1,9 +1,9 @@
-//! Copies to a tier what is on no target of it, before all others are given up.
+//! Copies to a tier what is only on the nodes' own targets, before these are given up.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use terrace_catalog::{Edit, Extent, Object};
+use terrace_catalog::{Edit, Extent, Object, Replica, Task};
 use terrace_plan::snapshot::TierSet;
 
 use super::Mover;
@@ -53,7 +53,10 @@ impl Mover {
     ) -> Result<()> {
         let is_on = |target| self.tiers.device(target).is_ok_and(|device| device.tier == saving.level);
         let is_late = saving.until.is_some_and(|until| Instant::now() > until);
-        if is_late || extent.replicas.iter().any(|replica| is_on(replica.target)) || !self.is_mine(saving, extent) {
+        if is_late
+            || extent.replicas.iter().any(|replica| self.outlasts_nodes(replica))
+            || !self.is_mine(saving, extent)
+        {
             return Ok(());
         }
         let task = task_at(object.id, extent, 0);
@@ -71,18 +74,23 @@ impl Mover {
         };
         // A budget may pay for no further replica, and then for one in another place.
         let dropped = extent.replicas.first().filter(|_| placer.has_budget()).map(|replica| replica.target);
-        edits.push(owe(key, terrace_catalog::Task { target, ..task }, extent, dropped));
+        edits.push(owe(key, Task { target, ..task }, extent, dropped));
         moved.made += 1;
         Ok(())
     }
 
-    /// Returns whether this node copies an extent: it has the first of the replicas that can be read. All nodes decide alike.
+    /// Returns whether a replica is on a persistent target that all nodes reach.
+    fn outlasts_nodes(&self, replica: &Replica) -> bool {
+        self.outlives(replica) && self.tiers.device(replica.target).is_ok_and(|device| device.node.is_none())
+    }
+
+    /// Returns whether this node copies an extent: it has the first of the replicas that can be read. All nodes decide alike. One that does
+    /// what others have left copies all that can be read: a copy that cannot be made would be waited for.
     fn is_mine(&self, saving: &Saving<'_>, extent: &Extent) -> bool {
-        let Some(node) = saving.node else { return !extent.replicas.is_empty() };
         let nodes = extent.replicas.iter().filter_map(|replica| {
             let device = self.tiers.device(replica.target).ok()?;
             device.node.as_deref().filter(|node| saving.there.contains(*node)).map(|node| (device.id, node))
         });
-        nodes.min().is_some_and(|(_, first)| first == node)
+        nodes.min().is_some_and(|(_, first)| saving.node.is_none_or(|node| node == first))
     }
 }

@@ -38,7 +38,7 @@ pub struct SavedCatalog {
     pub sequence: u64,
 }
 
-/// An object with bytes that are on no target of a tier.
+/// An object with bytes on no target that lasts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsaved {
     /// Its key, printed lossily.
@@ -48,7 +48,7 @@ pub struct Unsaved {
 }
 
 impl Store {
-    /// Copies to a tier the extents that have no replica there: with a `node`, those whose first readable replica is on it, and otherwise all.
+    /// Copies to a tier the extents that are on the nodes' own targets only: with a `node`, those whose first readable replica is on it, and otherwise all.
     /// Objects that are read come first. Nothing is begun after `until`.
     ///
     /// # Errors
@@ -69,18 +69,18 @@ impl Store {
 
 impl SharedNode {
     /// Writes the catalog of the node in `dir`, which has ended, into a file of this folder, durably. Returns also the objects that have
-    /// bytes on no target of `tier`.
+    /// bytes on the nodes' own targets only.
     ///
     /// # Errors
     /// If the node runs, or the folder takes no file.
-    pub fn save_ended(dir: &Path, folder: &Path, tier: &str) -> Result<(SavedCatalog, Vec<Unsaved>)> {
+    pub fn save_ended(dir: &Path, folder: &Path) -> Result<(SavedCatalog, Vec<Unsaved>)> {
         let (id, _lock) = (check_identity(dir)?, lock_store(dir)?);
         let cluster = home::Cluster::read(dir)?.ok_or_else(|| home::refuse(dir, "no other node shares this store"))?;
         let catalog = Catalog::open(&dir.join("catalog"), Log::open(&dir.join("log"), id)?)?;
         let config = SharedConfig::read(&catalog)?.ok_or_else(|| home::refuse(dir, "the log has no configuration"))?;
-        let tiers = config.parse()?.tiers;
-        let safe = tiers.iter().filter(|known| known.name == tier).flat_map(|tier| &tier.targets);
-        let safe: Vec<TargetId> = safe.filter_map(|target| target.number).collect();
+        let config = config.parse()?;
+        let safe = config.tiers.iter().filter(|tier| tier.persistent && home::Cluster::is_common(tier));
+        let safe: Vec<TargetId> = safe.flat_map(|tier| &tier.targets).filter_map(|target| target.number).collect();
         Ok((save(&catalog, folder, &cluster.node)?, find_unsaved(&catalog, &safe)?))
     }
 }
