@@ -288,4 +288,30 @@ mod tests {
             }
         }
     }
+
+    /// Nodes joined a log after its last snapshot was written, and made segments, before all was lost but the snapshot.
+    #[test]
+    fn a_new_log_gives_no_number_of_an_incarnation_that_it_does_not_know() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let open = |name: &str| {
+            let log = crate::log::Log::open(&dir.path().join(name).join("log"), 1).expect("a log");
+            Catalog::open(&dir.path().join(name).join("catalog"), log).expect("a catalog")
+        };
+        let join = |catalog: &Catalog, slot: u64, incarnation: u64| {
+            let steps = vec![terrace_format::Step::Join { node: incarnation.to_string() }];
+            let proposal = terrace_format::Proposal { incarnation, number: 0, time: 0, steps };
+            catalog.follow(slot, &[proposal.encode(1)]).expect("follows");
+            catalog.member(incarnation).expect("reads").expect("has joined").short
+        };
+        let old = open("old");
+        join(&old, 1, 10);
+        let file = dir.path().join("snapshot");
+        old.write_snapshot_for_new_log(&file, 7).expect("writes");
+        let unknown: Vec<u32> = (2..100).map(|slot| join(&old, slot, 10 + slot)).collect();
+        let new = open("new");
+        assert!(new.load_snapshot(&file).expect("reads"));
+        // The new log's incarnations begin with lower numbers.
+        let short = join(&new, 2, 3);
+        assert!(!unknown.contains(&short) && new.member(10).expect("reads").is_none());
+    }
 }

@@ -54,16 +54,18 @@ impl LocalFolder {
         let Some(lock) = lock.with_context(|| format!("locking {}", path_name(&path)))? else {
             bail!("another `terrace cluster up` uses {}; end it, or name another folder", path_name(&path));
         };
-        Ok(LocalFolder { path, _lock: lock })
+        let local = LocalFolder { path, _lock: lock };
+        if local.store().exists() && !local.path.join(HELD_FILE).exists() {
+            bail!("{} is no job's store; name another folder in --local", path_name(&local.store()));
+        }
+        Ok(local)
     }
 
     /// Removes the log and the catalog that an earlier job has left here. The store's are in the shared folder.
     pub fn begin(&self) -> Result<()> {
         let file = self.path.join(HELD_FILE);
-        if !file.exists() && self.store().exists() {
-            bail!("{} is no job's store; name another folder in --local", path_name(&self.store()));
-        }
         if !file.exists() {
+            // The store that is made here is a job's.
             write(&file, "null")?;
         }
         [self.store(), self.path.join("etcd")].iter().try_for_each(|folder| remove_folder(folder))
@@ -72,6 +74,9 @@ impl LocalFolder {
     /// Returns the target that an earlier job has left here.
     pub fn held(&self) -> Result<Option<HeldTarget>> {
         let file = self.path.join(HELD_FILE);
+        if !file.exists() {
+            return Ok(None);
+        }
         let text = fs::read(&file).with_context(|| format!("reading {}", path_name(&file)))?;
         let held: Option<HeldTarget> = serde_json::from_slice(&text).with_context(|| path_name(&file))?;
         Ok(held.filter(|_| self.target().exists()))

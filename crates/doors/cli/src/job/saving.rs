@@ -31,27 +31,31 @@ pub struct Saver {
     saved: u64,
     looked: Instant,
     next: Instant,
+    /// Whether the last try has failed.
+    has_failed: bool,
 }
 
 impl Saver {
     /// Begins with the catalog that is saved. Call it before the node begins.
     pub fn begin(folder: &SharedFolder, interval: Duration, limit: Arc<AtomicU64>) -> Result<Saver> {
         let now = Instant::now();
-        let mut saver = Saver { interval, limit, saved: 0, looked: now, next: now + interval };
+        let mut saver = Saver { interval, limit, saved: 0, looked: now, next: now + interval, has_failed: false };
         saver.look(folder)?;
         Ok(saver)
     }
 
-    /// Does what is due. An error is shown, and does not end the job.
+    /// Does what is due. An error is shown once, and does not end the job.
     pub fn work(&mut self, store: &Store, folder: &SharedFolder, plan: &Plan, host: &str) {
-        if self.looked.elapsed() > LOOK_INTERVAL
-            && let Err(error) = self.look(folder).and_then(|()| self.save_if_due(store, folder, plan, host))
-        {
+        if self.looked.elapsed() < LOOK_INTERVAL {
+            return;
+        }
+        let done = self.look(folder).and_then(|()| self.save_if_due(store, folder, plan, host));
+        if let Some(error) = done.as_ref().err().filter(|_| !self.has_failed) {
             complain(&format!(
                 "the catalog is not saved, and a killed job would lose more: {error:#}; this is tried again"
             ));
-            self.next = Instant::now() + self.interval;
         }
+        self.has_failed = done.is_err();
     }
 
     fn look(&mut self, folder: &SharedFolder) -> Result<()> {

@@ -45,13 +45,16 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const SECRET_BYTES: usize = 32;
 
-/// The log of a job's store, once it is there.
+/// The job that uses the shared folder, and its store's log.
 #[derive(Serialize, Deserialize)]
 struct JobLog {
     /// The plan of the job.
     plan: u64,
-    /// The number of the store.
-    store: u64,
+    hosts: Vec<String>,
+    /// The addresses of the members of etcd.
+    servers: Vec<String>,
+    /// The number of the store, once others can join.
+    store: Option<u64>,
 }
 
 /// This host's part of a job, before it has a node.
@@ -116,9 +119,8 @@ impl<'a> Host<'a> {
         let folder = SharedFolder::open(&asked.shared)?;
         Store::check_place(&asked.local)?;
         let local = LocalFolder::open(&asked.local)?;
-        local.begin()?;
         if hosts.is_first() {
-            check_unused(&folder)?;
+            check_unused(&folder, None)?;
         }
         let until = Instant::now() + asked.patience.0;
         let ports = find_ports(listening_address(&hosts.own)?)?;
@@ -128,6 +130,11 @@ impl<'a> Host<'a> {
             certify(&folder, &plan.hosts)?;
             make_secret(&folder)
         })?;
+        if hosts.is_first() {
+            // Two jobs that begin at once: each writes its plan, and then looks for the other's log.
+            check_unused(&folder, Some(plan.id))?;
+        }
+        local.begin()?;
         let mut etcd = None;
         if let Some(program) = program {
             let files = HostFiles::of(&folder, &hosts.own);
@@ -152,6 +159,7 @@ impl<'a> Host<'a> {
     fn make_store(&mut self) -> Result<SharedNode> {
         let config = make(self.asked.config.as_deref(), &self.folder, &self.plan, self.asked.capacity)?;
         Cluster::check(&config)?;
+        self.claim(None)?;
         // What nodes of an earlier log have left there.
         remove_folder(&self.folder.path(SNAPSHOT_FOLDER))?;
         let saved: Option<SavedCatalog> = self.folder.read(SAVED_FILE)?;
@@ -162,14 +170,14 @@ impl<'a> Host<'a> {
     }
 
     fn make_new(&mut self, config: &Config) -> Result<SharedNode> {
-        if self.folder.read::<JobLog>(LOG_FILE)?.is_some() {
-            let place = path_name(&self.folder.path(SAVED_FILE));
+        let tier = self.folder.path(SHARED_TARGET);
+        if tier.exists() {
             bail!(
-                "{place} is missing, which names the catalog of the last job; take it back from a backup, or name another --shared"
+                "{} is there, and {SAVED_FILE} beside it is not, which names its catalog; take that back from a backup. If no job ever got as far as a \
+                 store here, remove the folder",
+                path_name(&tier)
             );
         }
-        // Nobody could use a store without a saved catalog, so an earlier one that was not finished is empty.
-        remove_folder(&self.folder.path(SHARED_TARGET))?;
         let (cluster, store, dir) = (self.cluster()?, Store::new_id()?, self.local.store());
         let order = self.patiently(|| cluster::make_log(&cluster, store))?;
         Store::init_node(&dir, store, &cluster)?;
@@ -207,8 +215,20 @@ impl<'a> Host<'a> {
         }
         let (plan, shared) = (self.plan.id, self.folder.path(""));
         JobRecord { plan, shared, phase: Phase::Runs, seconds: None }.publish(store)?;
+        self.claim(None)?;
         save(store, &self.folder)?;
-        self.folder.write(LOG_FILE, &JobLog { plan, store: store.id() })
+        self.claim(Some(store.id()))
+    }
+
+    /// Says that this job uses the shared folder. Fails if another one has made its plan since.
+    fn claim(&self, store: Option<u64>) -> Result<()> {
+        let (hosts, servers) = (self.plan.hosts.clone(), self.plan.servers()?);
+        self.folder.write(LOG_FILE, &JobLog { plan: self.plan.id, hosts, servers, store })?;
+        let plan: Option<Plan> = self.folder.read(PLAN_FILE)?;
+        match plan.is_some_and(|plan| plan.id == self.plan.id) {
+            true => Ok(()),
+            false => bail!("another job begins in the shared folder at the same time; start them one after the other"),
+        }
     }
 
     /// Makes room for this host's target, whose number the configuration has.
@@ -226,8 +246,8 @@ impl<'a> Host<'a> {
         let (cluster, dir) = (self.cluster()?, self.local.store());
         let store = loop {
             let log: Option<JobLog> = self.folder.read(LOG_FILE)?;
-            if let Some(log) = log.filter(|log| log.plan == self.plan.id) {
-                break log.store;
+            if let Some(store) = log.filter(|log| log.plan == self.plan.id).and_then(|log| log.store) {
+                break store;
             }
             self.check("the first host has not made the store in time; see what `terrace cluster up` says there")?;
         };
@@ -283,7 +303,9 @@ impl<'a> Host<'a> {
     ) -> Result<Option<JobRecord>> {
         while !has_failed.load(Ordering::Relaxed) {
             if signals.pending().next().is_some() {
-                JobRecord::advance(store, Phase::Ends, self.asked.deadline.map(|time| time.0.as_secs()))?;
+                JobRecord::advance(store, Phase::Ends, self.asked.deadline.map(|time| time.0.as_secs())).context(
+                    "the hosts cannot be told that the job ends; the next one goes on with the last saved catalog",
+                )?;
             }
             let record = JobRecord::read(store)?.filter(|record| record.plan == self.plan.id);
             if let Some(record) = record.filter(|record| record.phase > Phase::Runs) {
@@ -327,26 +349,22 @@ fn forget_others(folder: &SharedFolder, hosts: &[String]) -> Result<()> {
     remove().with_context(|| format!("removing files of earlier jobs from {}", path_name(&path)))
 }
 
-/// Checks that no other job uses the folder now.
-fn check_unused(folder: &SharedFolder) -> Result<()> {
-    let (Some(plan), Some(log)) = (folder.read::<Plan>(PLAN_FILE)?, folder.read::<JobLog>(LOG_FILE)?) else {
-        return Ok(());
-    };
-    let Some(host) = plan.hosts.first().filter(|_| log.plan == plan.id) else { return Ok(()) };
-    if Ended::read(folder, plan.id)?.is_some() {
+/// Checks that no other job than the one with this plan uses the folder now.
+fn check_unused(folder: &SharedFolder, plan: Option<u64>) -> Result<()> {
+    let log: Option<JobLog> = folder.read(LOG_FILE)?;
+    let Some(log) = log.filter(|log| Some(log.plan) != plan) else { return Ok(()) };
+    if Ended::read(folder, log.plan)?.is_some() {
         return Ok(());
     }
-    let access = HostFiles::of(folder, host).access();
-    let servers = plan.servers()?.into_iter().filter(|server| answers(server)).collect::<Vec<_>>();
-    let cluster = Cluster { servers, node: host.clone(), snapshots: None, consistency: Consistency::default(), access };
-    // Somebody else may listen there by now.
-    if !cluster.servers.is_empty() && cluster::open_log(&cluster, log.store).is_ok() {
-        bail!(
-            "a job on {} uses the shared folder; end it by `terrace cluster down`, or name another folder",
-            plan.hosts.join(", ")
-        );
+    match log.servers.iter().find(|server| answers(server)) {
+        Some(server) => bail!(
+            "a job on {} uses the shared folder: {server} answers; end it by `terrace cluster down`. If it has ended, somebody else listens there: \
+             remove {}",
+            log.hosts.join(", "),
+            path_name(&folder.path(LOG_FILE))
+        ),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Returns whether anybody listens at an address.

@@ -84,8 +84,8 @@ impl Mover {
         self.outlives(replica) && self.tiers.device(replica.target).is_ok_and(|device| device.node.is_none())
     }
 
-    /// Returns whether this node copies an extent: it has the first of the replicas that can be read. All nodes decide alike. One that does
-    /// what others have left copies all that can be read: a copy that cannot be made would be waited for.
+    /// Returns whether this node copies an extent: it has the first of the replicas that can be read. All nodes decide alike. Without a
+    /// node, all extents that can be read are copied: a copy that cannot be made would be waited for.
     fn is_mine(&self, saving: &Saving<'_>, extent: &Extent) -> bool {
         let nodes = extent.replicas.iter().filter_map(|replica| {
             let device = self.tiers.device(replica.target).ok()?;
