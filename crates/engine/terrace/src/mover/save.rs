@@ -29,9 +29,7 @@ impl Mover {
         let there = self.catalog.members()?.into_iter().map(|(_, member)| member.node).collect();
         let saving = Saving { level: self.tiers.level(tier)?, node, there, until };
         let mut all = Moved::default();
-        // What is read most may be wanted most if the time is short.
-        self.planning.hotness.fold();
-        for key in self.planning.hotness.objects() {
+        for key in self.most_read()? {
             all.add(&self.move_each(&key, |key, object, extent, edits, moved| {
                 self.save_extent(&saving, key, object, extent, edits, moved)
             })?);
@@ -40,6 +38,20 @@ impl Mover {
             self.save_extent(&saving, key, object, extent, edits, moved)
         })?);
         Ok(all)
+    }
+
+    /// Returns the keys of objects that are read, those with the hottest ranges first: they may be wanted most if the time is short.
+    fn most_read(&self) -> Result<Vec<Vec<u8>>> {
+        let hotness = &self.planning.hotness;
+        hotness.fold();
+        let mut found = Vec::new();
+        for key in hotness.objects() {
+            let Some(object) = self.catalog.object(&key)? else { continue };
+            let hottest = hotness.spans(&key, object.length).first().map_or(0.0, |span| span.score);
+            found.push((hottest, key));
+        }
+        found.sort_by(|a, b| b.0.total_cmp(&a.0));
+        Ok(found.into_iter().map(|(_, key)| key).collect())
     }
 
     fn save_extent(

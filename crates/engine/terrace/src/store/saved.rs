@@ -49,7 +49,7 @@ pub struct Unsaved {
 
 impl Store {
     /// Copies to a tier the extents that are on the nodes' own targets only: with a `node`, those whose first readable replica is on it, and otherwise all.
-    /// Objects that are read come first. Nothing is begun after `until`.
+    /// Objects that are read most come first. Nothing is begun after `until`.
     ///
     /// # Errors
     /// If there is no such tier, or the log does not answer.
@@ -195,7 +195,23 @@ fn give_up(catalog: &Catalog, gone: &[TargetId]) -> Result<Vec<Unsaved>> {
         Ok::<_, Error>(true)
     })?;
     catalog.commit(Change { expect: Vec::new(), edits })?;
+    forgive_all(catalog, gone)?;
     Ok(missing)
+}
+
+/// Deletes what is pending on these targets and no object needs any more.
+fn forgive_all(catalog: &Catalog, gone: &[TargetId]) -> Result<()> {
+    let mut after = None;
+    loop {
+        let page = catalog.owed(after.as_ref(), EDITS_PER_COMMIT)?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        after = Some(*last);
+        let stale = page.iter().filter(|(task, _)| gone.contains(&task.target));
+        let edits: Vec<Edit> = stale.map(|(task, _)| Edit::Forgive { task: *task }).collect();
+        if !edits.is_empty() {
+            catalog.commit(Change { expect: Vec::new(), edits })?;
+        }
+    }
 }
 
 fn save(catalog: &Catalog, folder: &Path, node: &str) -> Result<SavedCatalog> {
