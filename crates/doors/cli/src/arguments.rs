@@ -7,14 +7,15 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use globset::{Glob, GlobMatcher};
 use terrace::WhatIf;
+use terrace::config::Time;
 use terrace_dump::flags::RestoreFlags;
 
-use crate::cluster;
 use crate::dataset::Dataset;
 use crate::dump::Dump;
 use crate::flush::Flush;
 use crate::globals::Globals;
 use crate::health::Health;
+use crate::job;
 use crate::node::Node;
 use crate::opening::Init;
 use crate::range::{Range, range};
@@ -80,14 +81,16 @@ pub enum Command {
     ///
     /// Example: terrace node remove c
     Node(Node),
-    /// Show the nodes that share the store, or make their log again after it was lost.
+    /// Run one store over the hosts of a job, show the nodes that share a store, or make their log again after it was lost.
     ///
-    /// Example: terrace cluster status
+    /// Example: srun --ntasks-per-node=1 terrace cluster up --shared /pfs/me/job --local /local/terrace
+    ///
+    /// Example: terrace cluster status --wait 5min
     ///
     /// Example: terrace cluster recover --store /srv/a
     Cluster {
         #[command(subcommand)]
-        asked: cluster::Asked,
+        asked: ClusterCommand,
     },
     /// Show how safe the data is, and what to do about it.
     ///
@@ -411,6 +414,38 @@ pub enum StoreCommand {
     /// Example: terrace prune
     Prune {
         /// Free it even if it is more than 64 MiB and 1 % of a target.
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// A command for the nodes that share a store.
+#[derive(Subcommand)]
+pub enum ClusterCommand {
+    /// Run one store over the hosts of a job, until SIGTERM. Start it on each host.
+    ///
+    /// Example: srun --ntasks-per-node=1 terrace cluster up --shared /pfs/me/job --local /local/terrace
+    ///
+    /// Example: terrace cluster up --hosts a,b --host a --shared /pfs/me/job --local /local/terrace
+    Up(job::Up),
+    /// End a job's store, from any of its hosts: copy what only the hosts have to the shared tier, save the catalog there, and stop.
+    ///
+    /// Exits with 1, and names the objects, if some are not safe.
+    ///
+    /// Example: terrace cluster down --deadline 8min --report end.json
+    Down(job::Down),
+    /// Show each node, whether it is there, and what its targets hold.
+    Status {
+        /// Wait until the store is there, with all its nodes, for this time at most.
+        #[arg(long, value_name = "TIME")]
+        wait: Option<Time>,
+    },
+    /// Make the shared log again from this machine's catalog, after etcd has lost it or was restored from an older copy.
+    ///
+    /// End all nodes first, and run this on the machine whose node has most records. A node that has more refuses to follow. The other
+    /// nodes then start as usual.
+    Recover {
+        /// Make it again from here although it was made again from a node with fewer records, and was used since.
         #[arg(long)]
         force: bool,
     },

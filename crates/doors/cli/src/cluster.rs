@@ -2,10 +2,13 @@
 
 use std::path::{self, Path, PathBuf};
 use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::json;
+use terrace::config::Time;
 use terrace::report::NodeTarget;
 use terrace::{Access, Cluster, Config, Consistency, SharedNode, Store};
 use terrace_order::{LogIdentity, OfferedSnapshot, Order, OrderError};
@@ -16,6 +19,8 @@ use crate::output::{Show, count, name, path_name, size};
 const WITHOUT_CLUSTERS: &str =
     "this terrace was built without shared stores; build one with `cargo build --features cluster`";
 
+/// The time between two looks at a store that is waited for.
+const NODES_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The first words of each part of a file in PEM.
 #[cfg(feature = "cluster")]
 const PEM_START: &[u8] = b"-----BEGIN ";
@@ -112,20 +117,24 @@ impl NodePart {
     }
 }
 
-/// A question about the nodes of a store.
-#[derive(Subcommand)]
-pub enum Asked {
-    /// Show each node, whether it is there, and what its targets hold.
-    Status,
-    /// Make the shared log again from this machine's catalog, after etcd has lost it or was restored from an older copy.
-    ///
-    /// End all nodes first, and run this on the machine whose node has most records. A node that has more refuses to follow. The other
-    /// nodes then start as usual.
-    Recover {
-        /// Make it again from here although it was made again from a node with fewer records, and was used since.
-        #[arg(long)]
-        force: bool,
-    },
+/// Waits until a store is there, with all its nodes, and opens it.
+pub fn wait_for_nodes(dir: &Path, patience: Time) -> Result<Store> {
+    let until = Instant::now() + patience.0;
+    loop {
+        let opened = Store::open(dir);
+        if let Ok(store) = &opened
+            && store.nodes()?.iter().all(|node| node.is_there)
+        {
+            return Ok(store.clone());
+        }
+        if Instant::now() > until {
+            // If only nodes are missing, they are shown.
+            return Ok(opened?);
+        }
+        // Closed meanwhile, so that its node can end.
+        drop(opened);
+        thread::sleep(NODES_POLL_INTERVAL);
+    }
 }
 
 /// Shows the nodes that share a store. Returns false if one of them is away.
@@ -206,15 +215,27 @@ pub fn start(dir: &Path) -> Result<Option<SharedNode>> {
     Ok(Some(SharedNode::start(dir, order, None)?))
 }
 
+/// Returns an error if this program has no client of etcd.
 #[cfg(feature = "cluster")]
-fn make_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + Sync>> {
+pub fn check_built() -> Result<()> {
+    Ok(())
+}
+
+#[cfg(not(feature = "cluster"))]
+pub fn check_built() -> Result<()> {
+    bail!(WITHOUT_CLUSTERS)
+}
+
+/// Makes the log of a store, and opens it.
+#[cfg(feature = "cluster")]
+pub fn make_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + Sync>> {
     terrace_order::Etcd::make(&options(cluster, store)?)?;
     open_log(cluster, store)
 }
 
 /// Returns what makes a log again from a snapshot.
 #[cfg(feature = "cluster")]
-fn log_maker(
+pub fn log_maker(
     cluster: &Cluster,
     store: u64,
     force: bool,
@@ -223,8 +244,9 @@ fn log_maker(
     Ok(move |identity, snapshot: &OfferedSnapshot| terrace_order::Etcd::make_again(&options, identity, snapshot, force))
 }
 
+/// Opens the log of a store.
 #[cfg(feature = "cluster")]
-fn open_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + Sync>> {
+pub fn open_log(cluster: &Cluster, store: u64) -> Result<Box<dyn Order + Send + Sync>> {
     Ok(Box::new(terrace_order::Etcd::open(options(cluster, store)?)?))
 }
 
@@ -250,17 +272,17 @@ fn options(cluster: &Cluster, store: u64) -> Result<terrace_order::EtcdOptions> 
 }
 
 #[cfg(not(feature = "cluster"))]
-use open_log as make_log;
+pub use open_log as make_log;
 
 #[cfg(not(feature = "cluster"))]
-fn open_log(_: &Cluster, _: u64) -> Result<Box<dyn Order + Send + Sync>> {
+pub fn open_log(_: &Cluster, _: u64) -> Result<Box<dyn Order + Send + Sync>> {
     bail!(WITHOUT_CLUSTERS)
 }
 
 #[cfg(not(feature = "cluster"))]
-type MakeLog = fn(LogIdentity, &OfferedSnapshot) -> Result<(), OrderError>;
+pub type MakeLog = fn(LogIdentity, &OfferedSnapshot) -> Result<(), OrderError>;
 
 #[cfg(not(feature = "cluster"))]
-fn log_maker(_: &Cluster, _: u64, _: bool) -> Result<MakeLog> {
+pub fn log_maker(_: &Cluster, _: u64, _: bool) -> Result<MakeLog> {
     bail!(WITHOUT_CLUSTERS)
 }

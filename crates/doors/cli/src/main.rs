@@ -13,6 +13,7 @@ mod globals;
 mod health;
 mod help;
 mod interrupt;
+mod job;
 mod log;
 mod look;
 mod mount;
@@ -38,7 +39,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use arguments::{Arguments, Command, StoreCommand};
+use arguments::{Arguments, ClusterCommand, Command, StoreCommand};
 use clap::{CommandFactory, FromArgMatches};
 use output::{Show, complain, print, use_json_messages};
 use terrace::Store;
@@ -88,10 +89,17 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Mount(mount) => mount::mount(&arguments.globals, mount),
         Command::Serve(served) => serve::serve(&arguments.globals, served).map(|()| ExitCode::SUCCESS),
         Command::Node(node::Node { change: Some(change), .. }) => stoppable(|| moves::node(&opened()?, change, show)),
-        Command::Cluster { asked: cluster::Asked::Status } => stoppable(|| cluster::status(&opened()?, show)),
-        Command::Cluster { asked: cluster::Asked::Recover { force } } => {
+        Command::Cluster { asked: ClusterCommand::Status { wait: None } } => {
+            stoppable(|| cluster::status(&opened()?, show))
+        }
+        Command::Cluster { asked: ClusterCommand::Status { wait: Some(time) } } => {
+            stoppable(|| cluster::status(&cluster::wait_for_nodes(&store()?, *time)?, show))
+        }
+        Command::Cluster { asked: ClusterCommand::Recover { force } } => {
             stoppable(|| cluster::recover(&store()?, *force, show))
         }
+        Command::Cluster { asked: ClusterCommand::Up(asked) } => Ok(exit_code(job::up(asked)?)),
+        Command::Cluster { asked: ClusterCommand::Down(asked) } => stoppable(|| job::down(&store()?, asked, show)),
         Command::Node(asked) => node::node(&arguments.globals, asked).map(|()| ExitCode::SUCCESS),
         Command::Health(asked) => {
             interrupt::listen().context("listening for signals")?;
@@ -125,7 +133,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Runs a command that Ctrl-C and SIGTERM end at once. The command returns false if it found damage.
 fn stoppable(command: impl FnOnce() -> Result<bool>) -> Result<ExitCode> {
     interrupt::listen().context("listening for signals")?;
-    Ok(if command()? { ExitCode::SUCCESS } else { ExitCode::from(FOUND_BAD) })
+    Ok(exit_code(command()?))
+}
+
+fn exit_code(is_good: bool) -> ExitCode {
+    if is_good { ExitCode::SUCCESS } else { ExitCode::from(FOUND_BAD) }
 }
 
 /// Runs a command on an open store.

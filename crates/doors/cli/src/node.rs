@@ -131,12 +131,25 @@ fn keep_store(
     options.trust_network = wanted.trust_network;
     options.scrub_interval = (!wanted.scrub_every.0.is_zero()).then_some(wanted.scrub_every.0);
     let waiting = signals.handle();
-    let node = terrace_node::Node::begin(store, shared, &options, move || waiting.close())?;
-    if let Some(targets) = targets {
-        targets.take_streams_of(&node);
-    }
+    let node = begin(store, shared, targets, &options, move || waiting.close())?;
     let place = node.address().map_or_else(String::new, |address| format!(" at http://{address}/"));
     say(&format!("the node of {} runs{place}", dir.display()));
     wait_for_signal(signals);
     Ok(node.end()?)
+}
+
+/// Begins the daemon of an open store, which also takes requests for its streams where targets are served. `failed` is called when it
+/// cannot go on.
+pub fn begin(
+    store: Store,
+    shared: Option<SharedNode>,
+    targets: Option<&Targets>,
+    options: &terrace_node::Options,
+    failed: impl Fn() + Clone + Send + 'static,
+) -> Result<terrace_node::Node> {
+    let node = terrace_node::Node::begin(store, shared, options, failed)?;
+    if let Some(targets) = targets {
+        targets.take_streams_of(&node);
+    }
+    Ok(node)
 }

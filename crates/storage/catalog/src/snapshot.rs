@@ -19,6 +19,8 @@ use crate::{Error, Result};
 
 const SNAPSHOT_MAGIC: [u8; 4] = *b"TRSN";
 const SNAPSHOT_VERSION: u8 = 1;
+/// A lost log had fewer incarnations than this that the catalog of its successor has not seen.
+const MAX_UNKNOWN_INCARNATIONS: u32 = 1024;
 /// Records are collected into chunks of about this many bytes.
 const CHUNK_BYTES: usize = 256 << 10;
 /// The longest possible chunk: one that is almost full, plus the longest record.
@@ -47,6 +49,11 @@ impl Catalog {
             Some(&keys::SERVED_LETTER) => {
                 let served: Served = decode(value, "the record of a served target")?;
                 Ok(Some(Cow::Owned(encode(&Served { incarnation: 0, ..served })?)))
+            }
+            // Those that joined the lost log unknown to this catalog have made segments, which must not be made again.
+            _ if key == keys::JOINED_KEY => {
+                let joined: u32 = decode(value, "the number of incarnations")?;
+                Ok(Some(Cow::Owned(encode(&joined.saturating_add(MAX_UNKNOWN_INCARNATIONS))?)))
             }
             _ if key == keys::FOLLOWED_KEY => {
                 let followed: Followed = decode(value, "the place in the shared log")?;
@@ -280,5 +287,31 @@ mod tests {
                 prop_assert_eq!(read(&flipped), None);
             }
         }
+    }
+
+    /// Nodes joined a log after its last snapshot was written, and made segments, before all was lost but the snapshot.
+    #[test]
+    fn a_new_log_gives_no_number_of_an_incarnation_that_it_does_not_know() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let open = |name: &str| {
+            let log = crate::log::Log::open(&dir.path().join(name).join("log"), 1).expect("a log");
+            Catalog::open(&dir.path().join(name).join("catalog"), log).expect("a catalog")
+        };
+        let join = |catalog: &Catalog, slot: u64, incarnation: u64| {
+            let steps = vec![terrace_format::Step::Join { node: incarnation.to_string() }];
+            let proposal = terrace_format::Proposal { incarnation, number: 0, time: 0, steps };
+            catalog.follow(slot, &[proposal.encode(1)]).expect("follows");
+            catalog.member(incarnation).expect("reads").expect("has joined").short
+        };
+        let old = open("old");
+        join(&old, 1, 10);
+        let file = dir.path().join("snapshot");
+        old.write_snapshot_for_new_log(&file, 7).expect("writes");
+        let unknown: Vec<u32> = (2..100).map(|slot| join(&old, slot, 10 + slot)).collect();
+        let new = open("new");
+        assert!(new.load_snapshot(&file).expect("reads"));
+        // The new log's incarnations begin with lower numbers.
+        let short = join(&new, 2, 3);
+        assert!(!unknown.contains(&short) && new.member(10).expect("reads").is_none());
     }
 }

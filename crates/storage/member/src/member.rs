@@ -118,7 +118,11 @@ impl Member {
 
     /// Says how far this node's catalog is, and which objects its clients read: `pins` are objects with their generations.
     pub fn report(&self, pins: Vec<(u64, u64)>) -> Result<()> {
-        let sequence = self.shared.catalog.tail()?.sequence;
+        self.report_until(self.shared.catalog.tail()?.sequence, pins)
+    }
+
+    /// Like [`Member::report`], as if this node's catalog ended with an earlier commit: no node gives back what later ones have freed.
+    pub fn report_until(&self, sequence: u64, pins: Vec<(u64, u64)>) -> Result<()> {
         self.propose_own(Step::Report { sequence, pins })
     }
 

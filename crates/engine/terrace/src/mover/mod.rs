@@ -20,6 +20,7 @@ mod repair;
 mod replan;
 mod request;
 mod room;
+mod save;
 mod wait;
 
 pub(crate) use repair::Repair;

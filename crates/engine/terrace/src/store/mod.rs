@@ -20,6 +20,7 @@ mod object_snapshot;
 mod open;
 mod put;
 mod restore;
+mod saved;
 mod share;
 mod shared_config;
 mod shared_node;
@@ -46,6 +47,7 @@ pub use explain::{Explained, Measured, Question, WhatIf};
 pub use handle::Handle;
 pub use hot::HotRange;
 pub(crate) use lease::Lease;
+pub use saved::{SavedCatalog, Unsaved};
 pub use shared_node::SharedNode;
 pub use uploads::{Upload, UploadId, UploadPart};
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix_futex_sync::Mutex;
@@ -41,8 +41,10 @@ pub struct SharedNode {
     served: AtomicUsize,
     /// The configuration in the store's directory. Held while it is written.
     config: Mutex<WrittenConfig>,
-    /// The last commit of this node and the objects that its processes read, as the log was last told of them.
+    /// The last commit that this node has, as far as the others may rely on it, and the objects that its processes read, as the log was last told of them.
     reported: Mutex<(u64, Vec<(u64, u64)>)>,
+    /// Places that later commits have freed are not given back.
+    last_given_back: Arc<AtomicU64>,
     /// Held as long as the node runs: that of the only node, and that of the store.
     _locks: (Locked, StoreLock),
 }
@@ -97,6 +99,7 @@ impl SharedNode {
             served: AtomicUsize::new(0),
             config: Mutex::default(),
             reported: Mutex::default(),
+            last_given_back: Arc::new(AtomicU64::new(u64::MAX)),
             _locks: (only, lock),
         };
         node.config.lock().keep(dir, &node.catalog)?;
@@ -170,6 +173,11 @@ impl SharedNode {
         self.member.numbers()
     }
 
+    /// The last commit that may give back places, which is changed through this: a saved catalog names what later ones free.
+    pub fn last_given_back(&self) -> Arc<AtomicU64> {
+        self.last_given_back.clone()
+    }
+
     /// The catalog, for the opener of the store in this process.
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         self.catalog.clone()
@@ -217,10 +225,12 @@ impl SharedNode {
         let is_keeper = self.member.keep(GRACE_PERIOD).map_err(of_log)?;
         store.engine.locks.set_duty(if is_keeper { Duty::All } else { Duty::Own });
         store.engine.leases.drop_dead(&self.catalog)?;
-        let now = (self.catalog.tail()?.sequence, self.catalog.leased()?);
+        // Relaxed: a limit that is seen late only holds back more.
+        let last = self.catalog.tail()?.sequence.min(self.last_given_back.load(Ordering::Relaxed));
+        let now = (last, self.catalog.leased()?);
         let mut reported = self.reported.lock();
         if *reported != now {
-            self.member.report(now.1.clone()).map_err(of_log)?;
+            self.member.report_until(now.0, now.1.clone()).map_err(of_log)?;
             *reported = now;
         }
         drop(reported);

@@ -1,0 +1,107 @@
+//! Saves the catalog of a running job again and again, so that little is lost if the job is killed.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use terrace::{SavedCatalog, Store};
+
+use super::folder::SharedFolder;
+use super::meeting::Plan;
+use crate::output::{complain, path_name};
+
+/// The file that names the catalog with which the next job goes on.
+pub const SAVED_FILE: &str = "saved.json";
+/// The folder of saved catalogs.
+pub const SAVED_FOLDER: &str = "saved";
+/// The time between two looks at what another host has saved.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// The time to save takes at most this part of all time.
+const MAX_SAVING_SHARE: u32 = 10;
+
+/// Saves the catalog in an interval, and tells the node how far it is saved.
+pub struct Saver {
+    interval: Duration,
+    /// The last commit that may give back places: later ones free what the saved catalog names.
+    limit: Arc<AtomicU64>,
+    saved: u64,
+    looked: Instant,
+    next: Instant,
+    /// Whether the last try has failed.
+    has_failed: bool,
+}
+
+impl Saver {
+    /// Begins with the catalog that is saved. Call it before the node begins.
+    pub fn begin(folder: &SharedFolder, interval: Duration, limit: Arc<AtomicU64>) -> Result<Saver> {
+        let now = Instant::now();
+        let mut saver = Saver { interval, limit, saved: 0, looked: now, next: now + interval, has_failed: false };
+        saver.look(folder)?;
+        Ok(saver)
+    }
+
+    /// Does what is due. An error is shown once, and does not end the job.
+    pub fn work(&mut self, store: &Store, folder: &SharedFolder, plan: &Plan, host: &str) {
+        if self.looked.elapsed() < LOOK_INTERVAL {
+            return;
+        }
+        let done = self.look(folder).and_then(|()| self.save_if_due(store, folder, plan, host));
+        if let Some(error) = done.as_ref().err().filter(|_| !self.has_failed) {
+            complain(&format!(
+                "the catalog is not saved, and a killed job would lose more: {error:#}; this is tried again"
+            ));
+        }
+        self.has_failed = done.is_err();
+    }
+
+    fn look(&mut self, folder: &SharedFolder) -> Result<()> {
+        self.looked = Instant::now();
+        let saved: SavedCatalog = folder.read(SAVED_FILE)?.context("no catalog is saved")?;
+        self.saved = saved.sequence;
+        // Relaxed: the file was durable before.
+        self.limit.store(saved.sequence, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn save_if_due(&mut self, store: &Store, folder: &SharedFolder, plan: &Plan, host: &str) -> Result<()> {
+        let begun = Instant::now();
+        if begun < self.next || store.catalog().tail()?.sequence == self.saved || !is_first_there(store, plan, host)? {
+            return Ok(());
+        }
+        save(store, folder)?;
+        self.next = Instant::now() + self.interval.max(begun.elapsed() * MAX_SAVING_SHARE);
+        self.look(folder)
+    }
+}
+
+/// Saves the catalog of a store that is open.
+pub fn save(store: &Store, folder: &SharedFolder) -> Result<()> {
+    keep_only(folder, &store.save_catalog(&folder.path(SAVED_FOLDER))?)
+}
+
+/// Makes a saved catalog the one with which the next job goes on, and removes those before.
+pub fn keep_only(folder: &SharedFolder, catalog: &SavedCatalog) -> Result<()> {
+    folder.write(SAVED_FILE, catalog)?;
+    let path = folder.path(SAVED_FOLDER);
+    let remove = || {
+        for entry in fs::read_dir(&path)? {
+            let entry = entry?;
+            if entry.file_name() != Path::new(&catalog.file) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok::<_, io::Error>(())
+    };
+    remove().with_context(|| format!("removing older catalogs from {}", path_name(&path)))
+}
+
+/// Returns whether a host is the first one with a member of etcd that is there: it saves for all, and leaves last.
+pub fn is_first_there(store: &Store, plan: &Plan, host: &str) -> Result<bool> {
+    let nodes = store.nodes()?;
+    let is_there = |host: &&String| nodes.iter().any(|node| node.name == **host && node.is_there);
+    Ok(plan.log_hosts().iter().find(is_there).is_some_and(|first| first == host))
+}
