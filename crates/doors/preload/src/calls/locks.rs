@@ -1,0 +1,115 @@
+//! Locks: taken on an empty file for each object, so that the kernel keeps them for all processes of the machine.
+
+use std::ffi::c_int;
+use std::fs::{DirBuilder, File};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+
+use libc::off_t;
+
+use crate::answer::{CallResult, ErrorNumber, of_kernel, refuse};
+use crate::calls::{by_descriptor, twins};
+use crate::description::OpenDescription;
+use crate::{opened, real, settings};
+
+/// The folder of the lock files in the store's directory. The files are named after the objects' numbers, and stay.
+const LOCK_FOLDER: &str = "preload/locks";
+
+/// Returns the descriptor of a description's lock file.
+fn lock_file(open: &OpenDescription) -> CallResult<c_int> {
+    if let Some(file) = open.lock_file.get() {
+        return Ok(file.as_raw_fd());
+    }
+    // Locks of one node mean nothing to the others.
+    if opened::get()?.files.store().is_shared() {
+        return refuse(libc::ENOLCK);
+    }
+    let Some(folder) = settings::store_dir().map(|dir| dir.join(LOCK_FOLDER)) else { return refuse(libc::ENOLCK) };
+    let make = || {
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let path = folder.join(open.object().to_string());
+        File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
+    };
+    let file = make().map_err(|error| ErrorNumber(error.raw_os_error().unwrap_or(libc::ENOLCK)))?;
+    Ok(open.lock_file.get_or_init(|| OwnedFd::from(file)).as_raw_fd())
+}
+
+/// Answers the commands of `fcntl` for locks. What was written under a lock is placed before it is given up.
+///
+/// # Safety
+/// `lock` is valid.
+pub unsafe fn control(open: &OpenDescription, command: c_int, lock: *mut libc::flock) -> CallResult<c_int> {
+    if lock.is_null() {
+        return refuse(libc::EFAULT);
+    }
+    let file = lock_file(open)?;
+    // SAFETY: as the caller says.
+    let asked = unsafe { &mut *lock };
+    let start = match c_int::from(asked.l_whence) {
+        libc::SEEK_SET => 0,
+        libc::SEEK_CUR => open.offset(),
+        libc::SEEK_END => i64::try_from(open.stat()?.length).unwrap_or(i64::MAX),
+        _ => return refuse(libc::EINVAL),
+    };
+    let asks_only = matches!(command, libc::F_GETLK | libc::F_OFD_GETLK);
+    if asked.l_type == libc::F_UNLCK as i16 && !asks_only {
+        open.flush()?;
+    }
+    let mut absolute = *asked;
+    absolute.l_whence = libc::SEEK_SET as i16;
+    absolute.l_start = asked.l_start.saturating_add(start);
+    // SAFETY: the lock is our own copy.
+    let done = of_kernel(unsafe { real::fcntl(file, command, (&raw mut absolute) as _) })?;
+    if asks_only {
+        *asked = absolute;
+    }
+    Ok(done)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flock(fd: c_int, operation: c_int) -> c_int {
+    // SAFETY: it takes numbers only.
+    by_descriptor(
+        fd,
+        || unsafe { real::flock(fd, operation) },
+        |open| {
+            if operation & libc::LOCK_UN != 0 {
+                open.flush()?;
+            }
+            let file = lock_file(open)?;
+            // SAFETY: as above.
+            of_kernel(unsafe { real::flock(file, operation) })
+        },
+    )
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lockf(fd: c_int, command: c_int, length: off_t) -> c_int {
+    // SAFETY: as above.
+    by_descriptor(
+        fd,
+        || unsafe { real::lockf(fd, command, length) },
+        |open| {
+            // SAFETY: it consists of numbers, for which zero is valid.
+            let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+            (lock.l_whence, lock.l_len) = (libc::SEEK_CUR as i16, length);
+            lock.l_type = if command == libc::F_ULOCK { libc::F_UNLCK as i16 } else { libc::F_WRLCK as i16 };
+            let how = match command {
+                libc::F_LOCK => libc::F_SETLKW,
+                libc::F_TLOCK | libc::F_ULOCK => libc::F_SETLK,
+                libc::F_TEST => libc::F_GETLK,
+                _ => return refuse(libc::EINVAL),
+            };
+            // SAFETY: the lock is our own.
+            let done = unsafe { control(open, how, &mut lock)? };
+            match command == libc::F_TEST && lock.l_type != libc::F_UNLCK as i16 {
+                true => refuse(libc::EACCES),
+                false => Ok(done),
+            }
+        },
+    )
+}
+
+twins! {
+    lockf(fd: c_int, command: c_int, length: off_t) -> c_int: lockf64;
+}

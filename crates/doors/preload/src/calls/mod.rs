@@ -1,0 +1,66 @@
+//! The functions that programs call instead of the C library's, one file for each family.
+//!
+//! Each has several names: plain, for 64-bit offsets (the same, where a word has 64 bits), fortified (with the buffer's size, which is checked),
+//! and those that older programs were linked to. `open` and `fcntl` take a third argument in C only where they need it; here it is always
+//! read, because it is in a register, whether it was set or not.
+
+pub mod bytes;
+pub mod change;
+pub mod copy;
+pub mod current;
+pub mod descriptors;
+pub mod directories;
+pub mod links;
+pub mod locks;
+pub mod maps;
+pub mod names;
+pub mod open;
+pub mod pairs;
+pub mod processes;
+pub mod space;
+pub mod stat;
+pub mod stdio;
+pub mod sync;
+pub mod temporary;
+pub mod threads;
+pub mod wait;
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use crate::answer::{CReturn, CallResult, answer};
+use crate::description::OpenDescription;
+use crate::table;
+
+/// Answers a call with a descriptor: by the C library if the descriptor is not that of a file of the store.
+#[inline]
+pub fn by_descriptor<T: CReturn>(
+    fd: c_int,
+    elsewhere: impl FnOnce() -> T,
+    below: impl FnOnce(&Arc<OpenDescription>) -> CallResult<T>,
+) -> T {
+    match table::get(fd) {
+        None => elsewhere(),
+        Some(open) => answer(|| below(&open)),
+    }
+}
+
+/// Exports further names of a function.
+macro_rules! twins {
+    ($($function:ident $arguments:tt -> $result:ty: $($twin:ident),+;)*) => { $($(
+        $crate::calls::twin! { $twin, $function $arguments -> $result }
+    )+)* };
+}
+
+/// Exports one further name of a function.
+macro_rules! twin {
+    ($twin:ident, $function:ident($($argument:ident: $kind:ty),*) -> $result:ty) => {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $twin($($argument: $kind),*) -> $result {
+            // SAFETY: the caller meets the conditions of the function that this is another name of.
+            unsafe { $function($($argument),*) }
+        }
+    };
+}
+
+pub(crate) use {twin, twins};

@@ -1,0 +1,105 @@
+//! Extended attributes: an object's user pairs, as `user.NAME`.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use libc::{size_t, ssize_t};
+use terrace::files::Presence;
+
+use crate::answer::{CallResult, ErrorNumber, refuse};
+use crate::calls::by_descriptor;
+use crate::paths::{LastLink, by_path};
+use crate::{opened, real};
+
+const USER_PREFIX: &str = "user.";
+
+/// Copies an answer to a caller; if there is no room, only its length is told.
+unsafe fn hand_out(bytes: &[u8], out: *mut c_void, size: size_t) -> CallResult<ssize_t> {
+    if size > 0 {
+        if bytes.len() > size {
+            return refuse(libc::ERANGE);
+        }
+        // SAFETY: the caller gives `size` bytes of room.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), out.cast(), bytes.len()) };
+    }
+    Ok(bytes.len() as ssize_t)
+}
+
+/// Returns the name of the pair that an attribute stands for.
+unsafe fn pair_name<'a>(name: *const c_char) -> CallResult<&'a str> {
+    // SAFETY: the caller gives a text.
+    let name = unsafe { CStr::from_ptr(name) }.to_str().ok().and_then(|name| name.strip_prefix(USER_PREFIX));
+    name.filter(|name| !name.is_empty()).ok_or(ErrorNumber(libc::EOPNOTSUPP))
+}
+
+unsafe fn get(path: &[u8], name: *const c_char, out: *mut c_void, size: size_t) -> CallResult<ssize_t> {
+    // SAFETY: the caller gives a text, and room of this size.
+    unsafe {
+        let name = pair_name(name)?;
+        let value = opened::get()?.files.pairs(path)?.remove(name).ok_or(ErrorNumber(libc::ENODATA))?;
+        hand_out(value.as_bytes(), out, size)
+    }
+}
+
+unsafe fn list(path: &[u8], out: *mut c_char, size: size_t) -> CallResult<ssize_t> {
+    let pairs = opened::get()?.files.pairs(path)?;
+    let names: Vec<u8> = pairs.into_keys().flat_map(|name| format!("{USER_PREFIX}{name}\0").into_bytes()).collect();
+    // SAFETY: the caller gives room of this size.
+    unsafe { hand_out(&names, out.cast(), size) }
+}
+
+unsafe fn set(path: &[u8], name: *const c_char, value: *const c_void, size: size_t, flags: c_int) -> CallResult<c_int> {
+    let presence = match flags {
+        libc::XATTR_CREATE => Presence::Absent,
+        libc::XATTR_REPLACE => Presence::There,
+        _ => Presence::Any,
+    };
+    // SAFETY: the caller gives a text, and a value of this size.
+    unsafe {
+        let name = pair_name(name)?;
+        let value = if size == 0 { &[] } else { std::slice::from_raw_parts(value.cast::<u8>(), size) };
+        let value = std::str::from_utf8(value).or(refuse(libc::EOPNOTSUPP))?;
+        opened::get()?.files.set_pair(path, name, Some(value), presence)?;
+    }
+    Ok(0)
+}
+
+unsafe fn take(path: &[u8], name: *const c_char) -> CallResult<c_int> {
+    // SAFETY: the caller gives a text.
+    let name = unsafe { pair_name(name)? };
+    opened::get()?.files.set_pair(path, name, None, Presence::There)?;
+    Ok(0)
+}
+
+/// Exports the three forms of a call: by a path whose last link is followed or kept, and by a descriptor.
+macro_rules! forms {
+    ($below:ident($($argument:ident: $kind:ty),*) -> $result:ty: $follow:ident, $keep:ident, $open:ident;) => {
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $follow(path: *const c_char, $($argument: $kind),*) -> $result {
+            // SAFETY: the caller gives a path, and what the call needs.
+            unsafe {
+                let elsewhere = |_, path| real::$follow(path, $($argument),*);
+                by_path(libc::AT_FDCWD, path, LastLink::Follow, elsewhere, |path, _| $below(path, $($argument),*))
+            }
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $keep(path: *const c_char, $($argument: $kind),*) -> $result {
+            // SAFETY: as above.
+            unsafe {
+                let elsewhere = |_, path| real::$keep(path, $($argument),*);
+                by_path(libc::AT_FDCWD, path, LastLink::Keep, elsewhere, |path, _| $below(path, $($argument),*))
+            }
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $open(fd: c_int, $($argument: $kind),*) -> $result {
+            // SAFETY: as above.
+            unsafe { by_descriptor(fd, || real::$open(fd, $($argument),*), |open| $below(&open.path(), $($argument),*)) }
+        }
+    };
+}
+
+forms! { get(name: *const c_char, out: *mut c_void, size: size_t) -> ssize_t: getxattr, lgetxattr, fgetxattr; }
+forms! { list(out: *mut c_char, size: size_t) -> ssize_t: listxattr, llistxattr, flistxattr; }
+forms! { set(name: *const c_char, value: *const c_void, size: size_t, flags: c_int) -> c_int: setxattr, lsetxattr, fsetxattr; }
+forms! { take(name: *const c_char) -> c_int: removexattr, lremovexattr, fremovexattr; }

@@ -1,0 +1,285 @@
+//! Processes: `fork`, `exec`, `posix_spawn`, and the end.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
+
+use crate::answer::{CallResult, ErrorNumber, give, guard, of_kernel, refuse};
+use crate::attributes::check_access;
+use crate::calls::stat;
+use crate::paths::{LastLink, Route, find, shown};
+use crate::{inside, life, opened, real, settings};
+
+type Texts = *const *const c_char;
+
+unsafe extern "C" {
+    static environ: Texts;
+}
+
+/// The longest first line of a script, as in the kernel.
+const MAX_SCRIPT_LINE_BYTES: usize = 256;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fork() -> pid_t {
+    // SAFETY: `life::fork` keeps this library's state valid in the child.
+    life::fork(|| unsafe { real::fork() })
+}
+
+/// A child of `vfork` shares its parent's memory, with the table of open files, but has descriptors of its own. So it becomes a fork.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vfork() -> pid_t {
+    // SAFETY: as above.
+    unsafe { fork() }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn daemon(stays: c_int, keeps: c_int) -> c_int {
+    // It returns in the child only.
+    // SAFETY: as above.
+    life::fork(|| unsafe { real::daemon(stays, keeps) })
+}
+
+/// Writes what is buffered before other processes look for it. What cannot be written stays buffered, and the file's next sync or close
+/// returns the error.
+fn place_all() {
+    if !inside::is_inside() {
+        let _ = guard(opened::flush);
+    }
+}
+
+/// A program below the prefix, as the kernel can run it.
+enum Program {
+    /// A copy of the file.
+    Copy(std::fs::File),
+    /// The script's interpreter, and the arguments before the script's own.
+    Script(CString, Vec<CString>),
+}
+
+fn load(path: &[u8]) -> CallResult<Program> {
+    let file = opened::get()?.files.open(path)?;
+    check_access(&file.stat()?, libc::X_OK)?;
+    let mut bytes = vec![0; file.stat()?.length as usize];
+    let length = file.read_at(0, &mut bytes)?;
+    bytes.truncate(length);
+    if let Some(line) = bytes.strip_prefix(b"#!") {
+        let line =
+            line[..line.len().min(MAX_SCRIPT_LINE_BYTES)].split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let text = |bytes: &[u8]| CString::new(bytes.trim_ascii()).or(refuse(libc::ENOEXEC));
+        let line = line.trim_ascii();
+        let (interpreter, option) = match line.iter().position(|byte| byte.is_ascii_whitespace()) {
+            Some(at) => (text(&line[..at])?, Some(text(&line[at..])?)),
+            None => (text(line)?, None),
+        };
+        let arguments = [Some(interpreter.clone()), option, Some(text(&shown(path))?)].into_iter().flatten().collect();
+        return Ok(Program::Script(interpreter, arguments));
+    }
+    Ok(Program::Copy(copy(&bytes)?))
+}
+
+/// Makes a file in memory that holds all bytes.
+fn copy(bytes: &[u8]) -> CallResult<std::fs::File> {
+    // Kernels before 6.3 do not know the flag; later ones may insist on it.
+    let name = c"terrace-program".as_ptr();
+    // SAFETY: the name ends with a zero byte, and the descriptor has no other owner.
+    let mut file = unsafe {
+        let fd = of_kernel(libc::memfd_create(name, libc::MFD_CLOEXEC | libc::MFD_EXEC))
+            .or_else(|_| of_kernel(libc::memfd_create(name, libc::MFD_CLOEXEC)))?;
+        std::fs::File::from_raw_fd(fd)
+    };
+    file.write_all(bytes).map_err(|error| ErrorNumber(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    Ok(file)
+}
+
+/// Returns the arguments of a script's interpreter: its own, then those of the script without its name.
+unsafe fn script_arguments(own: &[CString], arguments: Texts) -> Vec<*const c_char> {
+    let mut all: Vec<*const c_char> = own.iter().map(|text| text.as_ptr()).collect();
+    // SAFETY: the caller gives a list that ends with null.
+    unsafe {
+        let mut next = if arguments.is_null() || (*arguments).is_null() { std::ptr::null() } else { arguments.add(1) };
+        while !next.is_null() && !(*next).is_null() {
+            all.push(*next);
+            next = next.add(1);
+        }
+    }
+    all.push(std::ptr::null());
+    all
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+    place_all();
+    // SAFETY: the caller gives a path, and lists that end with null.
+    unsafe {
+        match find(libc::AT_FDCWD, path, LastLink::Follow) {
+            Err(error) => give(Err(error)),
+            Ok(None) => real::execve(path, arguments, environment),
+            Ok(Some(Route::Elsewhere(other))) => real::execve(other.as_ptr(), arguments, environment),
+            Ok(Some(Route::Below(path, _))) => match guard(|| load(&path)) {
+                Err(error) => give(Err(error)),
+                Ok(Program::Copy(file)) => real::fexecve(file.as_raw_fd(), arguments, environment),
+                Ok(Program::Script(interpreter, own)) => {
+                    execve(interpreter.as_ptr(), script_arguments(&own, arguments).as_ptr(), environment)
+                }
+            },
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: as above.
+    unsafe { execve(path, arguments, environ) }
+}
+
+/// Finds a program below the prefix by its name, if the search path leads there.
+unsafe fn search(file: *const c_char) -> Option<CString> {
+    // SAFETY: the caller gives a name.
+    unsafe {
+        let name = CStr::from_ptr(file).to_bytes();
+        if settings::prefix().is_empty() || inside::is_inside() || name.is_empty() {
+            return None;
+        }
+        if name.contains(&b'/') {
+            let below = matches!(find(libc::AT_FDCWD, file, LastLink::Follow), Ok(Some(Route::Below(..))));
+            return below.then(|| CStr::from_ptr(file).to_owned());
+        }
+        let path = libc::getenv(c"PATH".as_ptr());
+        let path = if path.is_null() { b"".as_slice() } else { CStr::from_ptr(path).to_bytes() };
+        for folder in path.split(|&byte| byte == b':') {
+            let whole = CString::new([folder, b"/", name].concat()).ok()?;
+            if stat::access(whole.as_ptr(), libc::X_OK) == 0 {
+                return folder.starts_with(settings::prefix()).then_some(whole);
+            }
+        }
+        None
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+    place_all();
+    // SAFETY: the caller gives a name, and lists that end with null.
+    unsafe {
+        match search(file) {
+            Some(found) => execve(found.as_ptr(), arguments, environment),
+            None => real::execvpe(file, arguments, environment),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Texts) -> c_int {
+    // SAFETY: as above.
+    unsafe { execvpe(file, arguments, environ) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int {
+    place_all();
+    // SAFETY: the caller gives lists that end with null.
+    unsafe {
+        match crate::table::get(fd) {
+            None => real::fexecve(fd, arguments, environment),
+            Some(open) => match CString::new(shown(&open.path())) {
+                Ok(path) => execve(path.as_ptr(), arguments, environment),
+                Err(_) => give(refuse(libc::EINVAL)),
+            },
+        }
+    }
+}
+
+/// Runs a spawning function, which returns an error number, on a program that may be below the prefix.
+unsafe fn spawn(
+    path: *const c_char,
+    arguments: *const *mut c_char,
+    run: impl Fn(*const c_char, *const *mut c_char) -> c_int,
+) -> c_int {
+    place_all();
+    // SAFETY: the caller gives a path, and a list that ends with null.
+    unsafe {
+        match find(libc::AT_FDCWD, path, LastLink::Follow) {
+            Err(ErrorNumber(number)) => number,
+            Ok(None) => run(path, arguments),
+            Ok(Some(Route::Elsewhere(other))) => run(other.as_ptr(), arguments),
+            Ok(Some(Route::Below(path, _))) => match guard(|| load(&path)) {
+                Err(ErrorNumber(number)) => number,
+                Ok(Program::Copy(file)) => {
+                    // This process has the copy open until the child runs it.
+                    let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.as_raw_fd());
+                    run(path.as_ptr().cast(), arguments)
+                }
+                Ok(Program::Script(interpreter, own)) => {
+                    let all = script_arguments(&own, arguments.cast());
+                    spawn(interpreter.as_ptr(), all.as_ptr().cast(), run)
+                }
+            },
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawn(
+    pid: *mut pid_t,
+    path: *const c_char,
+    actions: *const posix_spawn_file_actions_t,
+    attributes: *const posix_spawnattr_t,
+    arguments: *const *mut c_char,
+    environment: *const *mut c_char,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe {
+        spawn(path, arguments, |path, arguments| {
+            real::posix_spawn(pid, path, actions, attributes, arguments, environment)
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawnp(
+    pid: *mut pid_t,
+    file: *const c_char,
+    actions: *const posix_spawn_file_actions_t,
+    attributes: *const posix_spawnattr_t,
+    arguments: *const *mut c_char,
+    environment: *const *mut c_char,
+) -> c_int {
+    place_all();
+    // SAFETY: the caller's arguments.
+    unsafe {
+        match search(file) {
+            Some(found) => posix_spawn(pid, found.as_ptr(), actions, attributes, arguments, environment),
+            None => real::posix_spawnp(pid, file, actions, attributes, arguments, environment),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
+    place_all();
+    // SAFETY: the caller gives a text or null.
+    unsafe { real::system(command) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
+    place_all();
+    // SAFETY: the caller gives two texts.
+    unsafe { real::popen(command, mode) }
+}
+
+/// Ends the process without the handlers of `exit`, which would write what is buffered.
+#[unsafe(no_mangle)]
+pub extern "C" fn _exit(status: c_int) -> ! {
+    opened::end();
+    loop {
+        // SAFETY: it takes a number only, and does not return.
+        unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn _Exit(status: c_int) -> ! {
+    _exit(status)
+}

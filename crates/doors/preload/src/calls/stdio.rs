@@ -1,0 +1,224 @@
+//! Streams: `fopen` and its relatives, by streams of the C library that read and write through our calls.
+//!
+//! The C library's own streams enter the kernel without a call that could be intercepted. So a stream of a file of the store is one of
+//! `fopencookie`, and if a standard descriptor becomes a file of the store, its stream is replaced by such a one, for good: it works for
+//! any descriptor.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::{FILE, off_t, size_t, ssize_t};
+
+use crate::answer::{CallResult, answer, give, refuse};
+use crate::calls::{bytes, descriptors, open, twins};
+use crate::paths::{LastLink, by_path};
+use crate::{real, table};
+
+/// Where a stream of the C library keeps the start of its unwritten bytes, and its descriptor. Programs are compiled with these offsets,
+/// so they stay.
+const WRITE_BASE_BYTES: usize = 32;
+const DESCRIPTOR_BYTES: usize = 112;
+/// Whether the standard stream of a descriptor was replaced.
+static IS_REPLACED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
+
+#[repr(C)]
+struct CookieFunctions {
+    read: unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
+    write: unsafe extern "C" fn(*mut c_void, *const c_char, size_t) -> ssize_t,
+    seek: unsafe extern "C" fn(*mut c_void, *mut off_t, c_int) -> c_int,
+    close: unsafe extern "C" fn(*mut c_void) -> c_int,
+}
+
+#[allow(non_upper_case_globals)]
+unsafe extern "C" {
+    static mut stdin: *mut FILE;
+    static mut stdout: *mut FILE;
+    static mut stderr: *mut FILE;
+    fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: CookieFunctions) -> *mut FILE;
+    fn __fpending(stream: *mut FILE) -> size_t;
+    fn __fpurge(stream: *mut FILE);
+    fn __flbf(stream: *mut FILE) -> c_int;
+}
+
+/// The cookie is the descriptor.
+fn of_cookie(cookie: *mut c_void) -> c_int {
+    cookie as usize as c_int
+}
+
+unsafe extern "C" fn read_cookie(cookie: *mut c_void, out: *mut c_char, length: size_t) -> ssize_t {
+    // SAFETY: the C library gives a buffer of this length.
+    unsafe { bytes::read(of_cookie(cookie), out.cast(), length) }
+}
+
+unsafe extern "C" fn write_cookie(cookie: *mut c_void, given: *const c_char, length: size_t) -> ssize_t {
+    // For an error, the C library expects 0.
+    // SAFETY: as above.
+    unsafe { bytes::write(of_cookie(cookie), given.cast(), length).max(0) }
+}
+
+unsafe extern "C" fn seek_cookie(cookie: *mut c_void, offset: *mut off_t, whence: c_int) -> c_int {
+    // SAFETY: the C library gives an offset.
+    unsafe {
+        let at = bytes::lseek(of_cookie(cookie), *offset, whence);
+        if at < 0 {
+            return -1;
+        }
+        *offset = at;
+        0
+    }
+}
+
+unsafe extern "C" fn close_cookie(cookie: *mut c_void) -> c_int {
+    // SAFETY: it takes a number only.
+    unsafe { descriptors::close(of_cookie(cookie)) }
+}
+
+/// Makes a stream of a descriptor.
+unsafe fn stream(fd: c_int, mode: *const c_char) -> CallResult<*mut FILE> {
+    let functions = CookieFunctions { read: read_cookie, write: write_cookie, seek: seek_cookie, close: close_cookie };
+    // SAFETY: the mode ends with a zero byte. The stream is new, and as long as every stream.
+    unsafe {
+        let stream = fopencookie(fd as usize as *mut c_void, mode, functions);
+        if stream.is_null() {
+            return refuse(crate::answer::error_number());
+        }
+        // So that `fileno` knows it. The library itself does not use it for such a stream.
+        stream.cast::<u8>().add(DESCRIPTOR_BYTES).cast::<c_int>().write(fd);
+        Ok(stream)
+    }
+}
+
+/// Reads the flags of `open` in a stream's mode.
+unsafe fn flags_of(mode: *const c_char) -> CallResult<c_int> {
+    // SAFETY: the mode ends with a zero byte.
+    let mode = unsafe { CStr::from_ptr(mode) }.to_bytes();
+    // Behind a comma follows a character set.
+    let mode = mode.split(|&letter| letter == b',').next().unwrap_or_default();
+    let both = mode.contains(&b'+');
+    let access = |one| if both { libc::O_RDWR } else { one };
+    let flags = match mode.first() {
+        Some(b'r') => access(libc::O_RDONLY),
+        Some(b'w') => access(libc::O_WRONLY) | libc::O_CREAT | libc::O_TRUNC,
+        Some(b'a') => access(libc::O_WRONLY) | libc::O_CREAT | libc::O_APPEND,
+        _ => return refuse(libc::EINVAL),
+    };
+    let with = |letter, flag| if mode.contains(&letter) { flag } else { 0 };
+    Ok(flags | with(b'x', libc::O_EXCL) | with(b'e', libc::O_CLOEXEC))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller gives a path and a mode.
+    unsafe {
+        by_path(
+            libc::AT_FDCWD,
+            path,
+            LastLink::Follow,
+            |_, path| real::fopen64(path, mode),
+            |path, found| {
+                let fd = open::open_below(path, found, flags_of(mode)?, 0o666)?;
+                stream(fd, mode).inspect_err(|_| {
+                    descriptors::close(fd);
+                })
+            },
+        )
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller gives a mode.
+    unsafe { if table::has(fd) { answer(|| stream(fd, mode)) } else { real::fdopen(fd, mode) } }
+}
+
+/// Opens another file behind a stream, if either is of the store: behind a stream of our own, or behind a standard stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn freopen(path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE {
+    // SAFETY: the caller gives a path or null, a mode, and a stream.
+    unsafe {
+        let fd = libc::fileno(old);
+        let below = matches!(
+            crate::paths::find(libc::AT_FDCWD, path, LastLink::Follow),
+            Ok(Some(crate::paths::Route::Below(..)))
+        );
+        if path.is_null() || !below && !table::has(fd) {
+            return real::freopen64(path, mode, old);
+        }
+        let standard = [stdin, stdout, stderr].contains(&old);
+        if !table::has(fd) && !standard {
+            // It cannot be made one of ours.
+            return give(refuse(libc::EOPNOTSUPP));
+        }
+        libc::fflush(old);
+        let flags = match flags_of(mode) {
+            Ok(flags) => flags,
+            Err(error) => return give(Err(error)),
+        };
+        let new = open::open(path, flags, 0o666);
+        if new < 0 {
+            return std::ptr::null_mut();
+        }
+        let moved = descriptors::dup2(new, fd);
+        descriptors::close(new);
+        if moved < 0 {
+            return std::ptr::null_mut();
+        }
+        libc::clearerr(old);
+        match fd {
+            0..3 if standard => [stdin, stdout, stderr][fd as usize],
+            _ => {
+                libc::rewind(old);
+                old
+            }
+        }
+    }
+}
+
+twins! {
+    fopen(path: *const c_char, mode: *const c_char) -> *mut FILE: fopen64;
+    freopen(path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE: freopen64;
+}
+
+/// Replaces a standard stream if its descriptor has become a file of the store.
+pub fn adopt(fd: c_int) {
+    let Some(replaced) = usize::try_from(fd).ok().and_then(|fd| IS_REPLACED.get(fd)) else { return };
+    if !table::has(fd) || replaced.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: programs do not use a stream while they replace its descriptor. The pointers are the C library's, or a program's copies of
+    // them, which the library itself uses, too.
+    let adopted = unsafe {
+        let (place, mode): (*mut *mut FILE, &CStr) = match fd {
+            0 => (&raw mut stdin, c"r"),
+            1 => (&raw mut stdout, c"w"),
+            _ => (&raw mut stderr, c"w"),
+        };
+        stream(fd, mode.as_ptr()).map(|new| take_over(place, new, fd))
+    };
+    if adopted.is_err() {
+        replaced.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Puts a stream in the place of a standard one, with the bytes that were not written yet.
+unsafe fn take_over(place: *mut *mut FILE, new: *mut FILE, fd: c_int) {
+    // SAFETY: both streams are valid; as many bytes as `__fpending` says begin where the field says.
+    unsafe {
+        let old = *place;
+        let buffering = match () {
+            () if fd == libc::STDERR_FILENO => Some(libc::_IONBF),
+            () if __flbf(old) != 0 => Some(libc::_IOLBF),
+            () => None,
+        };
+        if let Some(buffering) = buffering {
+            libc::setvbuf(new, std::ptr::null_mut(), buffering, 0);
+        }
+        let pending = if fd == libc::STDIN_FILENO { 0 } else { __fpending(old) };
+        if pending > 0 {
+            let bytes = *old.cast::<u8>().add(WRITE_BASE_BYTES).cast::<*const c_void>();
+            libc::fwrite(bytes, 1, pending, new);
+            __fpurge(old);
+        }
+        *place = new;
+    }
+}
