@@ -65,6 +65,13 @@ pub enum Command {
     ///
     /// Example: terrace mount /mnt/store --daemon
     Mount(Mount),
+    /// Run a program that sees the store's files below a path.
+    ///
+    /// Mounts the store on that path for the program alone, if the path is a directory and the system allows it. Otherwise loads
+    /// libterrace_preload.so into the program, which must be dynamically linked. Returns the program's exit code.
+    ///
+    /// Example: terrace run -- ls -l /terrace
+    Run(Run),
     /// Serve the store over a network protocol.
     ///
     /// Example: terrace serve 9p --listen 127.0.0.1:5640
@@ -597,6 +604,28 @@ pub enum Ack {
 fn subset(text: &str) -> Result<(u64, u64), String> {
     let numbers = text.split_once('/').and_then(|(n, t)| Some((n.parse().ok()?, t.parse().ok()?)));
     numbers.filter(|(n, t)| 1 <= *n && n <= t).ok_or_else(|| format!("{text:?} is not a part; write it as 1/10"))
+}
+
+#[derive(Args)]
+pub struct Run {
+    /// The path below which the program sees the store.
+    #[arg(long, default_value = "/terrace", env = "TERRACE_PREFIX", value_name = "PATH")]
+    pub prefix: PathBuf,
+    /// Show the store in this way, and in no other.
+    #[arg(long, value_enum)]
+    pub by: Option<ShownBy>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// How a program is shown the store.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ShownBy {
+    /// A mount in a namespace of its own.
+    Mount,
+    /// A library that answers the program's calls.
+    Preload,
 }
 
 #[derive(Args)]

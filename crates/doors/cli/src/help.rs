@@ -14,7 +14,7 @@ const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
     ),
     ("Moving data", &["flush", "stage", "evict", "drain", "tune"]),
     ("Care", &["scrub", "repair", "prune", "rebuild", "tiers", "profile", "destroy"]),
-    ("Doors and daemon", &["mount", "serve", "node", "cluster"]),
+    ("Doors and daemon", &["mount", "run", "serve", "node", "cluster"]),
     ("Datasets and MPI ranks", &["dataset", "view", "dump", "restore"]),
 ];
 

@@ -25,6 +25,7 @@ mod output;
 mod predictor;
 mod profile;
 mod range;
+mod run;
 mod sample;
 mod serve;
 mod simulate;
@@ -85,8 +86,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let store = || arguments.globals.store();
     let opened = || opening::open(&arguments.globals.store()?, show);
     match &arguments.command {
-        // These commands listen for signals themselves; a mount returns the exit code of its program.
+        // These commands listen for signals themselves; a mount and `run` return the exit code of their program.
         Command::Mount(mount) => mount::mount(&arguments.globals, mount),
+        Command::Run(wanted) => run::run(&arguments.globals, wanted),
         Command::Serve(served) => serve::serve(&arguments.globals, served).map(|()| ExitCode::SUCCESS),
         Command::Node(node::Node { change: Some(change), .. }) => stoppable(|| moves::node(&opened()?, change, show)),
         Command::Cluster { asked: ClusterCommand::Status { wait: None } } => {

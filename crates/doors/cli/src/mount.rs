@@ -30,6 +30,11 @@ pub fn mount(globals: &Globals, wanted: &arguments::Mount) -> Result<ExitCode> {
             "making a namespace for --run; does the system allow user namespaces (sysctl user.max_user_namespaces)?",
         )?;
     }
+    serve(globals, wanted)
+}
+
+/// Serves a mount, for a program in the namespace that this process has entered, or for all.
+pub fn serve(globals: &Globals, wanted: &arguments::Mount) -> Result<ExitCode> {
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
     let show = Show { json: globals.json, quiet: globals.quiet };
     let store = opening::open(&globals.store()?, show)?;
@@ -55,12 +60,9 @@ fn answer(
 ) -> Result<i32> {
     let code = match wanted.run.split_first() {
         Some((program, rest)) => {
-            let mut child = process::Command::new(program);
-            let mut child = child.args(rest).spawn().with_context(|| format!("running {}", program.display()))?;
-            pass_on(signals, child.id());
-            let status = child.wait().with_context(|| format!("waiting for {}", program.display()))?;
+            let code = run_program(process::Command::new(program).args(rest), signals)?;
             Mount::end(files, mounted.path())?;
-            status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)
+            code
         }
         None => {
             let mut out = std::io::stdout();
@@ -108,7 +110,16 @@ fn end_by(mut signals: Signals, files: &Files, path: &Path) {
     });
 }
 
-/// Forwards this process's signals to the program that runs on the mount.
+/// Runs a program, which gets this process's signals, and returns its exit code.
+pub fn run_program(program: &mut process::Command, signals: Signals) -> Result<i32> {
+    let name = program.get_program().to_owned();
+    let mut child = program.spawn().with_context(|| format!("running {}", name.display()))?;
+    pass_on(signals, child.id());
+    let status = child.wait().with_context(|| format!("waiting for {}", name.display()))?;
+    Ok(status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1))
+}
+
+/// Forwards this process's signals to a program.
 fn pass_on(mut signals: Signals, child: u32) {
     thread::spawn(move || {
         for signal in signals.forever() {

@@ -6,6 +6,7 @@ use terrace::Kind;
 use terrace::files::{FileError, Stat};
 
 use crate::answer::{CReturn, CallResult, ErrorNumber, answer, give, guard, refuse};
+use crate::calls::stat;
 use crate::inside::is_inside;
 use crate::{folder, opened, settings, table};
 
@@ -52,7 +53,7 @@ pub unsafe fn by_path<T: CReturn>(
     below: impl FnOnce(&[u8], Option<Stat>) -> CallResult<T>,
 ) -> T {
     // SAFETY: as the caller says.
-    match unsafe { begin(dir, path) } {
+    match unsafe { begin(dir, path, last) } {
         None => elsewhere(dir, path),
         Some(start) => match guard(|| start.resolve(last)) {
             Ok(Route::Elsewhere(other)) => elsewhere(libc::AT_FDCWD, other.as_ptr()),
@@ -68,18 +69,18 @@ pub unsafe fn by_path<T: CReturn>(
 /// The path is null or ends with a zero byte.
 pub unsafe fn find(dir: c_int, path: *const c_char, last: LastLink) -> CallResult<Option<Route>> {
     // SAFETY: as the caller says.
-    match unsafe { begin(dir, path) } {
+    match unsafe { begin(dir, path, last) } {
         None => Ok(None),
         Some(start) => guard(|| start.resolve(last)).map(Some),
     }
 }
 
-/// Returns the kernel's paths as they are, and a path below the prefix resolved to one that its programs know.
+/// Returns none for the kernel's paths. Takes apart a path that begins below the prefix.
 ///
 /// # Safety
 /// The path is null or ends with a zero byte.
 #[inline]
-unsafe fn begin(dir: c_int, path: *const c_char) -> Option<Start> {
+unsafe fn begin(dir: c_int, path: *const c_char, last: LastLink) -> Option<Start> {
     if path.is_null() || settings::prefix().is_empty() || is_inside() {
         return None;
     }
@@ -87,10 +88,16 @@ unsafe fn begin(dir: c_int, path: *const c_char) -> Option<Start> {
     unsafe {
         match *path.cast::<u8>() {
             b'/' if leads_below(path) => Start::absolute(CStr::from_ptr(path).to_bytes()),
-            b'/' if table::has_any() => Start::descriptor(CStr::from_ptr(path).to_bytes()),
+            // The entries are symbolic links.
+            b'/' if table::has_any() && last == LastLink::Follow => Start::descriptor(CStr::from_ptr(path).to_bytes()),
             b'/' => None,
-            _ if dir == libc::AT_FDCWD && !folder::is_below() => None,
-            _ if dir != libc::AT_FDCWD && !table::has(dir) => None,
+            _ if dir == libc::AT_FDCWD && !folder::is_below() || dir != libc::AT_FDCWD && !table::has(dir) => {
+                if names_prefix(path) {
+                    Start::from_above(dir, CStr::from_ptr(path).to_bytes())
+                } else {
+                    None
+                }
+            }
             _ => Start::relative(dir, CStr::from_ptr(path).to_bytes()),
         }
     }
@@ -110,6 +117,26 @@ unsafe fn leads_below(path: *const c_char) -> bool {
     }
 }
 
+/// The last name of the prefix.
+fn prefix_name() -> &'static [u8] {
+    let prefix = settings::prefix();
+    &prefix[prefix.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1)..]
+}
+
+/// Whether a relative path begins with the last name of the prefix: the one comparison that calls with such paths pay.
+///
+/// # Safety
+/// The path ends with a zero byte.
+#[inline]
+unsafe fn names_prefix(path: *const c_char) -> bool {
+    let name = prefix_name();
+    // SAFETY: as in `leads_below`.
+    unsafe {
+        libc::strncmp(path, name.as_ptr().cast(), name.len()) == 0
+            && matches!(*path.add(name.len()).cast::<u8>(), b'/' | 0)
+    }
+}
+
 /// Returns the part of an absolute path behind the prefix.
 fn behind_prefix(path: &[u8]) -> Option<&[u8]> {
     path.strip_prefix(settings::prefix()).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
@@ -126,6 +153,16 @@ pub fn shown(path: &[u8]) -> Vec<u8> {
 impl Start {
     fn absolute(path: &[u8]) -> Option<Start> {
         Some(Start { base: Vec::new(), rest: behind_prefix(path)?.to_vec() })
+    }
+
+    /// A path that leads down from the directory above the prefix, if `dir` is that one.
+    fn from_above(dir: c_int, path: &[u8]) -> Option<Start> {
+        let rest = path.strip_prefix(prefix_name())?;
+        let above = settings::prefix().strip_suffix(prefix_name())?;
+        let identity = |stat: libc::stat| (stat.st_dev, stat.st_ino);
+        let here = if dir == libc::AT_FDCWD { stat::kernel_stat(c".") } else { stat::kernel_fstat(dir) }?;
+        let above = stat::kernel_stat(&CString::new(above).ok()?)?;
+        (identity(here) == identity(above)).then(|| Start { base: Vec::new(), rest: rest.to_vec() })
     }
 
     fn relative(dir: c_int, path: &[u8]) -> Option<Start> {

@@ -1,6 +1,6 @@
 //! Attributes: `stat` and its twins, `statx`, `access`.
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
 
 use terrace::files::Stat;
@@ -22,6 +22,13 @@ pub fn kernel_fstat(fd: c_int) -> Option<libc::stat> {
     let mut stat = MaybeUninit::uninit();
     // SAFETY: the kernel fills the buffer, or fails.
     unsafe { (libc::syscall(libc::SYS_fstat, fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
+}
+
+/// Returns the kernel's attributes of a path.
+pub fn kernel_stat(path: &CStr) -> Option<libc::stat> {
+    let mut stat = MaybeUninit::uninit();
+    // SAFETY: as above.
+    unsafe { (kernel_fstatat(libc::AT_FDCWD, path.as_ptr(), stat.as_mut_ptr(), 0) == 0).then(|| stat.assume_init()) }
 }
 
 fn last_link(flags: c_int) -> LastLink {

@@ -24,7 +24,7 @@ use crate::report::{RemainState, Remains, TargetRemains};
 use crate::{Error, Result, key};
 
 /// The folders in a store's directory.
-const OWN_FOLDERS: [&str; 5] = ["catalog", "dumps", "keepers", "leases", "streams"];
+const OWN_FOLDERS: [&str; 6] = ["catalog", "dumps", "keepers", "leases", "preload", "streams"];
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 /// Files, except those that identify the store.
