@@ -73,12 +73,14 @@ unsafe extern "C" fn close_cookie(cookie: *mut c_void) -> c_int {
     unsafe { descriptors::close(of_cookie(cookie)) }
 }
 
-/// Makes a stream of a descriptor.
-unsafe fn stream(fd: c_int, mode: *const c_char) -> CallResult<*mut FILE> {
+/// Makes a stream of a descriptor. It may read and write: the descriptor knows what is allowed, and may be replaced by another one.
+unsafe fn stream(fd: c_int) -> CallResult<*mut FILE> {
+    let appends = table::get(fd).is_some_and(|open| open.flags() & libc::O_APPEND != 0);
+    let mode = if appends { c"a+" } else { c"r+" };
     let functions = CookieFunctions { read: read_cookie, write: write_cookie, seek: seek_cookie, close: close_cookie };
-    // SAFETY: the mode ends with a zero byte. The stream is new, and as long as every stream.
+    // SAFETY: the stream is new, and as long as every stream.
     unsafe {
-        let stream = fopencookie(fd as usize as *mut c_void, mode, functions);
+        let stream = fopencookie(fd as usize as *mut c_void, mode.as_ptr(), functions);
         if stream.is_null() {
             return refuse(crate::answer::error_number());
         }
@@ -117,7 +119,7 @@ pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut
             |_, path| real::fopen64(path, mode),
             |path, found| {
                 let fd = open::open_below(path, found, flags_of(mode)?, 0o666)?;
-                stream(fd, mode).inspect_err(|_| {
+                stream(fd).inspect_err(|_| {
                     descriptors::close(fd);
                 })
             },
@@ -128,7 +130,7 @@ pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     // SAFETY: the caller gives a mode.
-    unsafe { if table::has(fd) { answer(|| stream(fd, mode)) } else { real::fdopen(fd, mode) } }
+    unsafe { if table::has(fd) { answer(|| stream(fd)) } else { real::fdopen(fd, mode) } }
 }
 
 /// Opens another file behind a stream, if either is of the store: behind a stream of our own, or behind a standard stream.
@@ -188,12 +190,12 @@ pub fn adopt(fd: c_int) {
     // SAFETY: programs do not use a stream while they replace its descriptor. The pointers are the C library's, or a program's copies of
     // them, which the library itself uses, too.
     let adopted = unsafe {
-        let (place, mode): (*mut *mut FILE, &CStr) = match fd {
-            0 => (&raw mut stdin, c"r"),
-            1 => (&raw mut stdout, c"w"),
-            _ => (&raw mut stderr, c"w"),
+        let place = match fd {
+            0 => &raw mut stdin,
+            1 => &raw mut stdout,
+            _ => &raw mut stderr,
         };
-        stream(fd, mode.as_ptr()).map(|new| take_over(place, new, fd))
+        stream(fd).map(|new| take_over(place, new, fd))
     };
     if adopted.is_err() {
         replaced.store(false, Ordering::Relaxed);

@@ -1,0 +1,85 @@
+//! A store for a test, and programs that see it by the library.
+
+// Each test uses a part of it.
+#![allow(dead_code)]
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+use terrace::{Config, Store};
+use terrace_testkit::{Missing, skip};
+
+/// Nothing is there on the machine.
+pub const PREFIX: &str = "/terrace";
+
+pub struct Place {
+    pub dir: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        assert!(
+            !PathBuf::from(PREFIX).exists(),
+            "{PREFIX} exists on this machine, so the tests would not notice a missed call"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[store]\nreplicas = {{ min = 1, max = 2, default = 2 }}\n\
+             [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{0}/ram']\npersistent = false\n\
+             [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{0}/disk']\n",
+            dir.path().display()
+        );
+        Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+        Place { dir }
+    }
+
+    /// Opens the store in this process, which sees what programs have placed.
+    pub fn store(&self) -> Store {
+        Store::open(&self.dir.path().join("store")).unwrap()
+    }
+
+    /// A program that sees the store, in a directory outside it.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let library = std::env::current_exe().unwrap().with_file_name("libterrace_preload.so");
+        assert!(library.exists(), "{} is not built", library.display());
+        let mut command = Command::new(program);
+        command.current_dir(self.dir.path()).env("LC_ALL", "C").env("HOME", self.dir.path()).env("LD_PRELOAD", library);
+        command.env("TERRACE_PREFIX", PREFIX).env("TERRACE_STORE", self.dir.path().join("store"));
+        command
+    }
+
+    /// Runs a script of bash, which must succeed. Returns what it printed.
+    pub fn sh(&self, script: &str) -> String {
+        let output = self.command("bash").args(["-euo", "pipefail", "-c", script]).output().unwrap();
+        succeeded(script, &output)
+    }
+
+    /// Runs a script of Python, which must succeed. Returns what it printed.
+    pub fn python(&self, script: &str) -> String {
+        let output = self.command("python3").args(["-c", script]).output().unwrap();
+        succeeded(script, &output)
+    }
+}
+
+fn succeeded(script: &str, output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script}\nfailed: {}\n{out}\n{err}", output.status);
+    // Programs complain about errors that they do not pass on, and the library about those that no call returns.
+    assert!(!err.contains("terrace: ") && !err.contains("panicked"), "{script}\n{err}");
+    out.into_owned()
+}
+
+/// Whether all these programs are on this machine. Skips the test if not.
+pub fn have(test: &str, programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_here = |name: &&&str| std::env::split_paths(&path).any(|folder| folder.join(name).exists());
+    match programs.iter().find(|name| !is_here(name)) {
+        None => true,
+        Some(name) => {
+            skip(test, &Missing::new("programs", format!("{name} is not installed")));
+            false
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Open files in children, and calls that the library does not see.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Place, have};
+
+#[test]
+fn a_child_shares_its_parents_open_files() {
+    let place = Place::new();
+    let printed = place.python(
+        "
+import os, subprocess, multiprocessing
+file = open('/terrace/shared', 'w+', buffering=1)
+print('parent', file=file)
+subprocess.run(['echo', 'spawned'], stdout=file)
+pid = os.fork()
+if pid == 0:
+    print('forked', file=file)
+    os._exit(0)
+os.waitpid(pid, 0)
+print('parent again', file=file)
+os.lseek(file.fileno(), 0, 0)
+print(subprocess.run(['cat'], stdin=file, capture_output=True, text=True).stdout, end='')
+assert os.lseek(file.fileno(), 0, 1) == os.fstat(file.fileno()).st_size
+with multiprocessing.Pool(2) as pool:
+    assert pool.map(os.path.getsize, ['/terrace/shared'] * 8) == [os.path.getsize('/terrace/shared')] * 8
+",
+    );
+    assert_eq!(printed, "parent\nspawned\nforked\nparent again\n");
+}
+
+/// The trap that other such libraries fall into: the descriptor is that of another file, which a call that is not intercepted reads.
+#[test]
+fn a_call_that_is_not_intercepted_fails() {
+    let place = Place::new();
+    let printed = place.python(
+        "
+import ctypes, os
+syscall = ctypes.CDLL(None, use_errno=True).syscall
+file = os.open('/terrace/f', os.O_RDWR | os.O_CREAT)
+os.write(file, b'abc')
+buffer = ctypes.create_string_buffer(10)
+for number, length in ((0, 3), (1, 3)):
+    assert syscall(number, file, buffer, length) == -1 and os.strerror(ctypes.get_errno()) == 'Bad file descriptor'
+print(os.pread(file, 10, 0))
+",
+    );
+    assert_eq!(printed, "b'abc'\n");
+}
+
+#[test]
+fn descriptors_are_copied_and_replaced() {
+    let place = Place::new();
+    place.python(
+        "
+import fcntl, os
+a = os.open('/terrace/a', os.O_RDWR | os.O_CREAT | os.O_APPEND)
+assert fcntl.fcntl(a, fcntl.F_GETFL) & os.O_APPEND and not os.isatty(a)
+b = os.dup(a)
+os.write(a, b'one'); os.write(b, b'two'); os.close(a)
+assert os.lseek(b, 0, os.SEEK_CUR) == 6 and os.pread(b, 10, 0) == b'onetwo'
+c = os.open('/terrace/c', os.O_WRONLY | os.O_CREAT)
+os.dup2(c, b); os.write(b, b'three')
+assert os.path.getsize('/terrace/c') == 5 and os.path.getsize('/terrace/a') == 6
+plain = os.open('plain', os.O_RDWR | os.O_CREAT)
+os.dup2(plain, c); os.write(c, b'outside')
+assert open('plain').read() == 'outside'
+os.closerange(3, 1000)
+assert open('/terrace/c').read() == 'three'
+assert os.open('/terrace/c', os.O_RDONLY) == 3
+try:
+    os.write(3, b'x')
+    raise SystemExit('a file that was opened to be read was written')
+except OSError as error:
+    assert error.strerror == 'Bad file descriptor'
+",
+    );
+}
+
+#[test]
+fn locks_hold_between_processes() {
+    let place = Place::new();
+    place.python(
+        "
+import fcntl, os, subprocess, sys
+file = open('/terrace/locked', 'w')
+ask = '''
+import fcntl, sys
+try:
+    fcntl.%s(open('/terrace/locked', 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit(5)
+'''
+for call in ('flock', 'lockf'):
+    other = lambda: subprocess.run([sys.executable, '-c', ask % call]).returncode
+    assert other() == 0
+    getattr(fcntl, call)(file, fcntl.LOCK_EX)
+    assert other() == 5, call
+    getattr(fcntl, call)(file, fcntl.LOCK_UN)
+    assert other() == 0
+",
+    );
+}
+
+#[test]
+fn programs_in_the_store_run() {
+    let place = Place::new();
+    if !have("programs_in_the_store_run", &["cc"]) {
+        return;
+    }
+    let printed = place.sh(r#"
+        mkdir /terrace/bin; cd /terrace/bin
+        printf '#!/bin/sh\necho script $1; cat "$0" | wc -l\n' > script; chmod +x script; ./script a; PATH=/terrace/bin:$PATH script b
+        printf '#include <stdio.h>\nint main(int n, char **v) { printf("compiled %%s\\n", v[1]); return 3; }\n' > main.c
+        cc -o main main.c; ./main c || echo $?; echo > plain; ./plain 2>/dev/null || echo $?
+    "#);
+    assert_eq!(printed, "script a\n2\nscript b\n2\ncompiled c\n3\n126\n");
+}

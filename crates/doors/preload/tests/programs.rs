@@ -1,0 +1,139 @@
+//! Large programs, as they are.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{Place, have};
+use terrace_testkit::{Missing, skip};
+
+#[test]
+fn git_clones_commits_and_packs() {
+    let place = Place::new();
+    if !have("git_clones_commits_and_packs", &["git", "make", "cc"]) {
+        return;
+    }
+    let printed = place.sh(r#"
+        git config --global user.name a; git config --global user.email a@example.org; git config --global init.defaultBranch main
+        git init -q origin; cd origin; git config receive.denyCurrentBranch ignore
+        for part in 1 2 3 4 5; do echo "int part_$part(void) { return $part; }" > part_$part.c; done
+        printf 'int part_5(void);\nint main(void) { return part_5(); }\n' > main.c
+        printf 'sum: $(patsubst %%.c,%%.o,$(wildcard *.c))\n\tcc -o $@ $^\n' > Makefile
+        git add .; git commit -qm first
+        git clone -q ~/origin /terrace/clone; cd /terrace/clone; make -s -j2; ./sum || echo $?
+        git status --porcelain --untracked-files=no; echo >> main.c; git commit -qam second; git gc -q; git fsck
+        git log --oneline | wc -l; git push -q origin main:pushed; git -C ~/origin log --oneline pushed | wc -l
+        cd /; git -C /terrace/clone rm -q part_1.c; git -C /terrace/clone diff --cached --stat | tail -n 1; rm -rf /terrace/clone
+    "#);
+    assert_eq!(printed, "5\n2\n2\n 1 file changed, 1 deletion(-)\n");
+}
+
+#[test]
+fn two_processes_write_to_one_sqlite_database() {
+    let place = Place::new();
+    if !have("two_processes_write_to_one_sqlite_database", &["sqlite3"]) {
+        return;
+    }
+    let printed = place.sh(r#"
+        cd /terrace; sqlite3 db 'pragma synchronous = full; create table t(process, number)'
+        for process in 1 2; do
+            (for number in $(seq 15); do sqlite3 -cmd '.timeout 60000' db "insert into t values($process, $number)"; done) &
+        done
+        wait; sqlite3 db 'select count(*), count(distinct process) from t; pragma integrity_check; begin; delete from t; rollback; select count(*) from t'
+        sqlite3 db 'pragma journal_mode = wal; create table u(a)' 2>&1 || echo refused
+        sqlite3 db 'pragma locking_mode = exclusive; pragma journal_mode = wal; create table v(a); insert into v values(3); select * from v'
+    "#);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[..3], ["30|2", "ok", "30"]);
+    assert!(lines.contains(&"refused") && printed.ends_with("exclusive\nwal\n3\n"), "{printed}");
+}
+
+#[test]
+fn rsync_copies_in_and_out() {
+    let place = Place::new();
+    if !have("rsync_copies_in_and_out", &["rsync"]) {
+        return;
+    }
+    let printed = place.sh("
+        mkdir -p tree/a; seq 50000 > tree/a/numbers; head -c 2000000 /dev/urandom > tree/random; ln -s random tree/link
+        rsync -a tree/ /terrace/tree; diff -r tree /terrace/tree; rsync -ai tree/ /terrace/tree
+        echo more >> tree/a/numbers; rm tree/link; rsync -a --delete --no-whole-file tree/ /terrace/tree; diff -r tree /terrace/tree
+        rsync -a /terrace/tree/ back; diff -r tree back
+    ");
+    assert_eq!(printed, "");
+}
+
+#[test]
+fn vim_edits_a_file() {
+    let place = Place::new();
+    if have("vim_edits_a_file", &["vim"]) {
+        place.sh("echo before > /terrace/text; vim -es -u NONE -c 's/before/after/' -c wq /terrace/text < /dev/null");
+        assert_eq!(place.sh("cat /terrace/text; ls -A /terrace"), "after\ntext\n");
+    }
+}
+
+#[test]
+fn python_libraries_read_what_they_wrote() {
+    let place = Place::new();
+    place.python(
+        "
+import json, pathlib, pickle, shutil, sqlite3, tempfile, zipfile
+root = pathlib.Path('/terrace')
+(root / 'a').mkdir(); (root / 'a' / 'text').write_text('words')
+with zipfile.ZipFile(root / 'z.zip', 'w') as archive:
+    archive.write(root / 'a' / 'text', 'text')
+assert zipfile.ZipFile(root / 'z.zip').read('text') == b'words'
+with tempfile.TemporaryDirectory(dir=root) as folder, tempfile.NamedTemporaryFile(dir=folder) as file:
+    file.write(b'x' * 70_000); file.flush()
+    assert pathlib.Path(file.name).stat().st_size == 70_000
+pickle.dump([1, 2], open(root / 'p', 'wb')); assert pickle.load(open(root / 'p', 'rb')) == [1, 2]
+with sqlite3.connect(root / 'db') as db:
+    db.execute('create table t(a)'); db.execute('insert into t values(1)')
+assert sqlite3.connect(root / 'db').execute('select count(*) from t').fetchone() == (1,)
+shutil.copytree(root / 'a', root / 'b'); shutil.move(root / 'b', 'moved'); shutil.rmtree(root / 'a')
+assert sorted(path.name for path in root.rglob('*')) == ['db', 'p', 'z.zip']
+import os; os.chdir(root); assert os.getcwd() == '/terrace' and pathlib.Path('p').exists()
+",
+    );
+}
+
+#[test]
+fn numpy_and_hdf5_read_what_they_wrote() {
+    let place = Place::new();
+    let found = place.command("python3").args(["-c", "import numpy, h5py"]).output().unwrap();
+    if !found.status.success() {
+        return skip("numpy_and_hdf5_read_what_they_wrote", &Missing::new("h5py", "Python has no numpy and h5py"));
+    }
+    place.python(
+        "
+import h5py, numpy
+numbers = numpy.arange(100_000.0).reshape(100, 1000)
+numpy.save('/terrace/a.npy', numbers); assert (numpy.load('/terrace/a.npy', mmap_mode='r') == numbers).all()
+numbers.tofile('/terrace/a.raw'); assert (numpy.fromfile('/terrace/a.raw') == numbers.ravel()).all()
+with h5py.File('/terrace/a.h5', 'w') as file:
+    file.create_dataset('x', data=numbers, chunks=(10, 1000), compression='gzip')
+with h5py.File('/terrace/a.h5', 'r+') as file:
+    file['x'][0] = 1
+with h5py.File('/terrace/a.h5') as file:
+    assert (file['x'][1:] == numbers[1:]).all() and (file['x'][0] == 1).all()
+",
+    );
+}
+
+/// Reads, writes, lengths and holes at random, checked byte by byte. Mappings that fsx would make are refused.
+#[test]
+fn fsx_finds_no_wrong_byte() {
+    let fsx = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools/bin/fsx");
+    if !fsx.exists() {
+        return skip("fsx_finds_no_wrong_byte", &Missing::new("fsx", "it is not installed (`make tools`)"));
+    }
+    let place = Place::new();
+    let number = |name: &str, usual: u32| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let (operations, seeds) = (number("TERRACE_FSX", 5_000), number("TERRACE_FSX_SEEDS", 2));
+    std::fs::write(place.dir.path().join("fsx.toml"), "[weights]\nmapread = 0\nmapwrite = 0\n").unwrap();
+    for seed in 1..=seeds {
+        place.sh(&format!("{} -f fsx.toml -N {operations} -S {seed} -P . /terrace/file", fsx.display()));
+    }
+}

@@ -1,0 +1,133 @@
+//! Streams of C, C++ and Fortran, mappings, and waiting.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Place, have};
+
+#[test]
+fn a_c_program_uses_every_kind_of_stream() {
+    let place = Place::new();
+    if !have("a_c_program_uses_every_kind_of_stream", &["cc"]) {
+        return;
+    }
+    std::fs::write(place.dir.path().join("streams.c"), include_str!("streams.c")).unwrap();
+    place.sh("cc -O2 -D_FORTIFY_SOURCE=2 -o streams streams.c; ./streams");
+    // The first line was written before the stream went elsewhere; the last one after it.
+    assert_eq!(place.sh("cat /terrace/out"), "to the store\nby printf 7\n");
+    assert_eq!(
+        place.sh("echo in > /terrace/in; ./streams in < /terrace/in > /terrace/echo; cat /terrace/echo"),
+        "read in\n"
+    );
+}
+
+#[test]
+fn cpp_and_fortran_programs_read_and_write() {
+    let place = Place::new();
+    if !have("cpp_and_fortran_programs_read_and_write", &["c++", "gfortran"]) {
+        return;
+    }
+    let printed = place.sh(r#"
+        cd /terrace
+        cat > a.cpp <<'END'
+#include <fstream>
+#include <iostream>
+int main() {
+    std::ofstream("/terrace/cpp") << "words " << 5 << "\n";
+    std::ifstream in("/terrace/cpp");
+    std::string word; int number;
+    in >> word >> number;
+    std::cout << word << number << std::endl;
+}
+END
+        c++ -o cpp_program a.cpp; ./cpp_program; ./cpp_program > printed; cat printed
+        cat > a.f90 <<'END'
+program numbers
+  real :: x
+  open(10, file='/terrace/fortran'); write(10, *) 3.5; close(10)
+  open(10, file='/terrace/fortran'); read(10, *) x; close(10)
+  open(11, file='/terrace/raw', form='unformatted', access='stream'); write(11) x, x; close(11)
+  print '(f4.1)', x
+end program
+END
+        gfortran -o fortran_program a.f90; ./fortran_program; stat -c %s raw
+    "#);
+    assert_eq!(printed, "words5\nwords5\n 3.5\n8\n");
+}
+
+#[test]
+fn mappings_are_right_or_refused() {
+    let place = Place::new();
+    place.python(
+        "
+import errno, mmap, os
+with open('/terrace/m', 'wb') as file:
+    file.write(b'x' * 10_000 + b'end')
+with open('/terrace/m', 'rb') as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+    assert len(mapped) == 10_003 and mapped[-3:] == b'end' and mapped.find(b'e') == 10_000
+with open('/terrace/m', 'r+b') as file:
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
+        mapped[0] = 0
+    assert file.read(1) == b'x'
+    try:
+        mmap.mmap(file.fileno(), 0)
+        raise SystemExit('a shared mapping for writing was made')
+    except OSError as error:
+        assert error.errno == errno.ENODEV, error
+",
+    );
+}
+
+#[test]
+fn files_are_always_ready() {
+    let place = Place::new();
+    place.python(
+        "
+import os, select
+file = open('/terrace/f', 'w+')
+assert select.select([file], [file], [file], 10) == ([file], [file], [])
+poll = select.poll()
+poll.register(file, select.POLLIN)
+assert poll.poll(10_000) == [(file.fileno(), select.POLLIN)]
+read, write = os.pipe()
+os.write(write, b'x')
+assert select.select([file, read], [], [], 10)[0] == [file, read]
+",
+    );
+}
+
+#[test]
+fn attributes_and_holes_are_kept() {
+    let place = Place::new();
+    place.python("
+import errno, os, shutil
+path = '/terrace/f'
+with open(path, 'wb') as file:
+    file.write(b'a' * 100)
+    file.seek(5_000_000)
+    file.write(b'z')
+    os.posix_fallocate(file.fileno(), 0, 6_000_000)
+assert os.path.getsize(path) == 6_000_000
+os.setxattr(path, 'user.unit', b'metre')
+assert os.listxattr(path) == ['user.unit'] and os.getxattr(path, 'user.unit') == b'metre'
+os.chmod(path, 0o640); os.utime(path, ns=(1, -250_000_000))
+stat = os.stat(path)
+assert stat.st_mode == 0o100640 and stat.st_mtime_ns == -250_000_000 and stat.st_dev != os.stat('.').st_dev
+os.umask(0o027)
+os.mkdir('/terrace/d'); open('/terrace/d/x', 'w').close()
+assert os.stat('/terrace/d').st_mode == 0o40750 and os.stat('/terrace/d/x').st_mode == 0o100640
+assert os.statvfs('/terrace').f_bavail > 0
+shutil.copyfile(path, 'own'); shutil.copyfile('own', '/terrace/copy')
+assert open(path, 'rb').read() == open('/terrace/copy', 'rb').read()
+assert {entry.name: entry.inode() for entry in os.scandir('/terrace')}['f'] == stat.st_ino
+for call, number in ((lambda: os.rmdir('/terrace/d'), errno.ENOTEMPTY), (lambda: os.link(path, '/terrace/l'), errno.EPERM),
+                     (lambda: os.rename(path, 'elsewhere'), errno.EXDEV), (lambda: os.mkfifo('/terrace/p'), errno.EPERM),
+                     (lambda: open('/terrace/none/x', 'w'), errno.ENOENT), (lambda: os.unlink('/terrace/d'), errno.EISDIR)):
+    try:
+        call()
+        raise SystemExit('a call succeeded instead of ' + errno.errorcode[number])
+    except OSError as error:
+        assert error.errno == number, error
+");
+}
