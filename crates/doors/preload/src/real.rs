@@ -52,7 +52,7 @@ macro_rules! next_functions {
                 Err(_) => NextFunction::new(c""),
             };
             // SAFETY: the C library's function of this name has this signature. A variadic one finds its arguments in the same registers.
-            let function: unsafe extern "C" fn($($kind),*) -> $result = unsafe { std::mem::transmute(FUNCTION.find()) };
+            let function: unsafe extern "C-unwind" fn($($kind),*) -> $result = unsafe { std::mem::transmute(FUNCTION.find()) };
             // SAFETY: the caller passes on its own caller's arguments, or valid ones.
             unsafe { function($($argument),*) }
         }
@@ -148,6 +148,7 @@ next_functions! {
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;
     fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
+    fn glob64(pattern: *const c_char, flags: c_int, error: *mut c_void, out: *mut libc::glob64_t) -> c_int;
     fn fork() -> pid_t;
     fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     fn execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;

@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Place, have};
+use common::{Place, have, python_program};
 use terrace_testkit::{Missing, skip};
 
 #[test]
@@ -102,7 +102,7 @@ import os; os.chdir(root); assert os.getcwd() == '/terrace' and pathlib.Path('p'
 #[test]
 fn numpy_and_hdf5_read_what_they_wrote() {
     let place = Place::new();
-    let found = place.command("python3").args(["-c", "import numpy, h5py"]).output().unwrap();
+    let found = place.command(python_program()).args(["-c", "import numpy, h5py"]).output().unwrap();
     if !found.status.success() {
         return skip("numpy_and_hdf5_read_what_they_wrote", &Missing::new("h5py", "Python has no numpy and h5py"));
     }

@@ -1,5 +1,7 @@
 /* Uses streams on files of the store. */
 #include <dirent.h>
+#include <glob.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,11 @@
     } while (0)
 
 static int keep_visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+
+static void *wait_for_bytes(void *pipe_end) {
+    char byte;
+    return (void *)read(*(int *)pipe_end, &byte, 1);
+}
 
 int main(int count, char **arguments) {
     if (count > 1) {
@@ -51,6 +58,16 @@ int main(int count, char **arguments) {
     struct dirent **entries;
     int found = scandir("/terrace", &entries, keep_visible, alphasort);
     CHECK(found == 2 && strcmp(entries[0]->d_name, "a") == 0 && strcmp(entries[1]->d_name, "b") == 0);
+
+    glob_t names;
+    CHECK(glob("/terrace/[ab]", 0, NULL, &names) == 0 && names.gl_pathc == 2);
+    CHECK(strcmp(names.gl_pathv[1], "/terrace/b") == 0);
+
+    int ends[2];
+    pthread_t thread;
+    void *result;
+    CHECK(pipe(ends) == 0 && pthread_create(&thread, NULL, wait_for_bytes, &ends[0]) == 0);
+    CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
 
     file = popen("wc -c < /terrace/b", "r");
     CHECK(file && fscanf(file, "%d", &number) == 1 && number == 8 && pclose(file) == 0);

@@ -86,7 +86,7 @@ unsafe fn given<'a>(buffer: *const c_void, length: size_t) -> CallResult<&'a [u8
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, length: size_t) -> ssize_t {
     // SAFETY: the caller gives a buffer of this length.
     unsafe {
         by_descriptor(
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: size_t) ->
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, length: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, length: size_t) -> ssize_t {
     // SAFETY: as above.
     unsafe {
         by_descriptor(
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, length: size_t)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pread(fd: c_int, buffer: *mut c_void, length: size_t, offset: off_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn pread(fd: c_int, buffer: *mut c_void, length: size_t, offset: off_t) -> ssize_t {
     // SAFETY: as above.
     unsafe {
         by_descriptor(
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn pread(fd: c_int, buffer: *mut c_void, length: size_t, o
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pwrite(fd: c_int, buffer: *const c_void, length: size_t, offset: off_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn pwrite(fd: c_int, buffer: *const c_void, length: size_t, offset: off_t) -> ssize_t {
     // SAFETY: as above.
     unsafe {
         by_descriptor(
@@ -190,13 +190,13 @@ unsafe fn gather(list: *const iovec, count: c_int) -> CallResult<Vec<u8>> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn readv(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the caller gives a list of buffers.
     unsafe { by_descriptor(fd, || real::readv(fd, list, count), |open| scatter(list, count, |out| read_on(open, out))) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn writev(fd: c_int, list: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: as above.
     unsafe {
         by_descriptor(
@@ -208,7 +208,7 @@ pub unsafe extern "C" fn writev(fd: c_int, list: *const iovec, count: c_int) -> 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn preadv(fd: c_int, list: *const iovec, count: c_int, offset: off_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn preadv(fd: c_int, list: *const iovec, count: c_int, offset: off_t) -> ssize_t {
     // SAFETY: as above.
     unsafe {
         by_descriptor(
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn preadv(fd: c_int, list: *const iovec, count: c_int, off
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pwritev(fd: c_int, list: *const iovec, count: c_int, offset: off_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn pwritev(fd: c_int, list: *const iovec, count: c_int, offset: off_t) -> ssize_t {
     // SAFETY: as above.
     unsafe {
         by_descriptor(
@@ -239,7 +239,13 @@ pub unsafe extern "C" fn pwritev(fd: c_int, list: *const iovec, count: c_int, of
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn preadv2(fd: c_int, list: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn preadv2(
+    fd: c_int,
+    list: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: as above.
     unsafe {
         match (crate::table::has(fd), offset) {
@@ -251,7 +257,13 @@ pub unsafe extern "C" fn preadv2(fd: c_int, list: *const iovec, count: c_int, of
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pwritev2(fd: c_int, list: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn pwritev2(
+    fd: c_int,
+    list: *const iovec,
+    count: c_int,
+    offset: off_t,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: as above.
     unsafe {
         match (crate::table::has(fd), offset) {
@@ -265,7 +277,7 @@ pub unsafe extern "C" fn pwritev2(fd: c_int, list: *const iovec, count: c_int, o
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
+pub unsafe extern "C-unwind" fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
     // SAFETY: it takes numbers only.
     by_descriptor(fd, || unsafe { real::lseek(fd, offset, whence) }, |open| seek(open, offset, whence))
 }
@@ -299,13 +311,13 @@ fn check_room<T: CReturn>(length: size_t, room: size_t, call: impl FnOnce() -> T
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __read_chk(fd: c_int, buffer: *mut c_void, length: size_t, room: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn __read_chk(fd: c_int, buffer: *mut c_void, length: size_t, room: size_t) -> ssize_t {
     // SAFETY: the buffer is long enough, which is checked.
     check_room(length, room, || unsafe { read(fd, buffer, length) })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __pread_chk(
+pub unsafe extern "C-unwind" fn __pread_chk(
     fd: c_int,
     buffer: *mut c_void,
     length: size_t,

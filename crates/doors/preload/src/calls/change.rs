@@ -44,7 +44,7 @@ fn last_link(flags: c_int) -> LastLink {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fchmodat(dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn fchmodat(dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int {
     // SAFETY: the caller gives a path.
     unsafe {
         by_path(
@@ -58,25 +58,31 @@ pub unsafe extern "C" fn fchmodat(dir: c_int, path: *const c_char, mode: mode_t,
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn chmod(path: *const c_char, mode: mode_t) -> c_int {
+pub unsafe extern "C-unwind" fn chmod(path: *const c_char, mode: mode_t) -> c_int {
     // SAFETY: as above.
     unsafe { fchmodat(libc::AT_FDCWD, path, mode, 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lchmod(path: *const c_char, mode: mode_t) -> c_int {
+pub unsafe extern "C-unwind" fn lchmod(path: *const c_char, mode: mode_t) -> c_int {
     // SAFETY: as above.
     unsafe { fchmodat(libc::AT_FDCWD, path, mode, libc::AT_SYMLINK_NOFOLLOW) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fchmod(fd: c_int, mode: mode_t) -> c_int {
+pub unsafe extern "C-unwind" fn fchmod(fd: c_int, mode: mode_t) -> c_int {
     // SAFETY: it takes numbers only.
     by_descriptor(fd, || unsafe { real::fchmod(fd, mode) }, |open| set_open(open, &of_mode(mode)))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fchownat(dir: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn fchownat(
+    dir: c_int,
+    path: *const c_char,
+    user: uid_t,
+    group: gid_t,
+    flags: c_int,
+) -> c_int {
     // SAFETY: the caller gives a path.
     unsafe {
         if flags & libc::AT_EMPTY_PATH != 0 && crate::table::has(dir) && *path == 0 {
@@ -93,19 +99,19 @@ pub unsafe extern "C" fn fchownat(dir: c_int, path: *const c_char, user: uid_t, 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn chown(path: *const c_char, user: uid_t, group: gid_t) -> c_int {
+pub unsafe extern "C-unwind" fn chown(path: *const c_char, user: uid_t, group: gid_t) -> c_int {
     // SAFETY: as above.
     unsafe { fchownat(libc::AT_FDCWD, path, user, group, 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lchown(path: *const c_char, user: uid_t, group: gid_t) -> c_int {
+pub unsafe extern "C-unwind" fn lchown(path: *const c_char, user: uid_t, group: gid_t) -> c_int {
     // SAFETY: as above.
     unsafe { fchownat(libc::AT_FDCWD, path, user, group, libc::AT_SYMLINK_NOFOLLOW) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fchown(fd: c_int, user: uid_t, group: gid_t) -> c_int {
+pub unsafe extern "C-unwind" fn fchown(fd: c_int, user: uid_t, group: gid_t) -> c_int {
     // SAFETY: it takes numbers only.
     by_descriptor(fd, || unsafe { real::fchown(fd, user, group) }, |open| set_open(open, &of_owner(user, group)))
 }
@@ -128,7 +134,12 @@ unsafe fn of_times(times: *const timespec) -> CallResult<Setting> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn utimensat(dir: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn utimensat(
+    dir: c_int,
+    path: *const c_char,
+    times: *const timespec,
+    flags: c_int,
+) -> c_int {
     if path.is_null() {
         // SAFETY: the caller gives two times or none.
         return unsafe { futimens(dir, times) };
@@ -146,7 +157,7 @@ pub unsafe extern "C" fn utimensat(dir: c_int, path: *const c_char, times: *cons
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn futimens(fd: c_int, times: *const timespec) -> c_int {
+pub unsafe extern "C-unwind" fn futimens(fd: c_int, times: *const timespec) -> c_int {
     // SAFETY: as above.
     unsafe { by_descriptor(fd, || real::futimens(fd, times), |open| set_open(open, &of_times(times)?)) }
 }
@@ -163,31 +174,31 @@ fn pointer(times: &Option<[timespec; 2]>) -> *const timespec {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn futimesat(dir: c_int, path: *const c_char, times: *const timeval) -> c_int {
+pub unsafe extern "C-unwind" fn futimesat(dir: c_int, path: *const c_char, times: *const timeval) -> c_int {
     // SAFETY: as above.
     unsafe { utimensat(dir, path, pointer(&of_microseconds(times)), 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn utimes(path: *const c_char, times: *const timeval) -> c_int {
+pub unsafe extern "C-unwind" fn utimes(path: *const c_char, times: *const timeval) -> c_int {
     // SAFETY: as above.
     unsafe { futimesat(libc::AT_FDCWD, path, times) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lutimes(path: *const c_char, times: *const timeval) -> c_int {
+pub unsafe extern "C-unwind" fn lutimes(path: *const c_char, times: *const timeval) -> c_int {
     // SAFETY: as above.
     unsafe { utimensat(libc::AT_FDCWD, path, pointer(&of_microseconds(times)), libc::AT_SYMLINK_NOFOLLOW) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn futimes(fd: c_int, times: *const timeval) -> c_int {
+pub unsafe extern "C-unwind" fn futimes(fd: c_int, times: *const timeval) -> c_int {
     // SAFETY: as above.
     unsafe { futimens(fd, pointer(&of_microseconds(times))) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn utime(path: *const c_char, times: *const libc::utimbuf) -> c_int {
+pub unsafe extern "C-unwind" fn utime(path: *const c_char, times: *const libc::utimbuf) -> c_int {
     let second = |tv_sec| timespec { tv_sec, tv_nsec: 0 };
     // SAFETY: the caller gives a path, and two times or none.
     unsafe {

@@ -53,7 +53,7 @@ unsafe fn copy(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, l
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn copy_file_range(
+pub unsafe extern "C-unwind" fn copy_file_range(
     from: c_int,
     from_at: *mut off_t,
     to: c_int,
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn copy_file_range(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sendfile(to: c_int, from: c_int, at: *mut off_t, length: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, at: *mut off_t, length: size_t) -> ssize_t {
     // SAFETY: as above.
     unsafe {
         match table::has(from) || table::has(to) {
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn sendfile(to: c_int, from: c_int, at: *mut off_t, length
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn splice(
+pub unsafe extern "C-unwind" fn splice(
     from: c_int,
     from_at: *mut off_t,
     to: c_int,

@@ -18,7 +18,7 @@ fn enter(path: &[u8]) -> CallResult<c_int> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn chdir(path: *const c_char) -> c_int {
     let elsewhere = |path| {
         // SAFETY: the path ends with a zero byte.
         let changed = unsafe { real::chdir(path) };
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fchdir(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn fchdir(fd: c_int) -> c_int {
     match table::get(fd) {
         Some(open) => answer(|| enter(&open.path())),
         None => {
@@ -67,7 +67,7 @@ unsafe fn hand_out(path: &[u8], out: *mut c_char, size: size_t) -> CallResult<*m
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getcwd(out: *mut c_char, size: size_t) -> *mut c_char {
+pub unsafe extern "C-unwind" fn getcwd(out: *mut c_char, size: size_t) -> *mut c_char {
     if crate::inside::is_inside() {
         // SAFETY: the caller gives a buffer of this length.
         return unsafe { real::getcwd(out, size) };
@@ -82,13 +82,13 @@ pub unsafe extern "C" fn getcwd(out: *mut c_char, size: size_t) -> *mut c_char {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn get_current_dir_name() -> *mut c_char {
+pub unsafe extern "C-unwind" fn get_current_dir_name() -> *mut c_char {
     // SAFETY: the function allocates the buffer.
     unsafe { getcwd(std::ptr::null_mut(), 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn realpath(path: *const c_char, out: *mut c_char) -> *mut c_char {
+pub unsafe extern "C-unwind" fn realpath(path: *const c_char, out: *mut c_char) -> *mut c_char {
     let size = if out.is_null() { 0 } else { libc::PATH_MAX as usize };
     // SAFETY: the caller gives a path, and a buffer of `PATH_MAX` bytes or none.
     unsafe {
@@ -106,13 +106,13 @@ pub unsafe extern "C" fn realpath(path: *const c_char, out: *mut c_char) -> *mut
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __realpath_chk(path: *const c_char, out: *mut c_char, _room: size_t) -> *mut c_char {
+pub unsafe extern "C-unwind" fn __realpath_chk(path: *const c_char, out: *mut c_char, _room: size_t) -> *mut c_char {
     // SAFETY: as above.
     unsafe { realpath(path, out) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
+pub unsafe extern "C-unwind" fn canonicalize_file_name(path: *const c_char) -> *mut c_char {
     // SAFETY: as above.
     unsafe { realpath(path, std::ptr::null_mut()) }
 }

@@ -8,7 +8,7 @@ use crate::inside::is_inside;
 use crate::{opened, real, table};
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     if is_inside() {
         table::let_go(fd);
     } else if table::is_engines(fd) {
@@ -33,7 +33,7 @@ fn forget(fd: c_int) -> CallResult<()> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let stays_open = flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0;
     // The engine's descriptors are closed by `exec` anyway.
     if stays_open || opened::if_open().is_none() && !table::has_any() {
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn closefrom(first: c_int) {
+pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     // It never fails, as `close_range` does not for valid numbers.
     // SAFETY: as above.
     unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
@@ -78,19 +78,19 @@ fn copied(from: c_int, to: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     // SAFETY: it takes a number only.
     copied(fd, unsafe { real::dup(fd) })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
     // SAFETY: as above.
     replace(fd, to, || unsafe { real::dup2(fd, to) })
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     // SAFETY: as above.
     replace(fd, to, || unsafe { real::dup3(fd, to, flags) })
 }
@@ -113,7 +113,7 @@ fn replace(fd: c_int, to: c_int, copy: impl FnOnce() -> c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
+pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
     // SAFETY: the caller passes what the command needs.
     let kernel = || unsafe { real::fcntl(fd, command, argument) };
     if is_inside() && command == libc::F_DUPFD_CLOEXEC {
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int {
+pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int {
     // Files of a store are no terminals, and share no blocks with other files.
     // SAFETY: the caller passes what the request needs.
     by_descriptor(fd, || unsafe { real::ioctl(fd, request, argument) }, |_| refuse(libc::ENOTTY))

@@ -93,7 +93,7 @@ impl DirectoryStream {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
+pub unsafe extern "C-unwind" fn opendir(path: *const c_char) -> *mut DIR {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: the caller gives a path.
     unsafe {
@@ -113,13 +113,13 @@ pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fdopendir(fd: c_int) -> *mut DIR {
+pub unsafe extern "C-unwind" fn fdopendir(fd: c_int) -> *mut DIR {
     // SAFETY: it takes a number only.
     if table::has(fd) { answer(|| begin(fd)) } else { unsafe { real::fdopendir(fd) } }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readdir64(stream: *mut DIR) -> *mut dirent64 {
+pub unsafe extern "C-unwind" fn readdir64(stream: *mut DIR) -> *mut dirent64 {
     // SAFETY: the caller gives a stream.
     unsafe {
         match is_ours(stream) {
@@ -130,7 +130,11 @@ pub unsafe extern "C" fn readdir64(stream: *mut DIR) -> *mut dirent64 {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readdir64_r(stream: *mut DIR, entry: *mut dirent64, result: *mut *mut dirent64) -> c_int {
+pub unsafe extern "C-unwind" fn readdir64_r(
+    stream: *mut DIR,
+    entry: *mut dirent64,
+    result: *mut *mut dirent64,
+) -> c_int {
     // SAFETY: the caller gives a stream, and room for an entry and a pointer.
     unsafe {
         if !is_ours(stream) {
@@ -148,7 +152,7 @@ pub unsafe extern "C" fn readdir64_r(stream: *mut DIR, entry: *mut dirent64, res
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn closedir(stream: *mut DIR) -> c_int {
+pub unsafe extern "C-unwind" fn closedir(stream: *mut DIR) -> c_int {
     // SAFETY: the caller gives a stream, and does not use it again.
     unsafe {
         match is_ours(stream) {
@@ -162,7 +166,7 @@ pub unsafe extern "C" fn closedir(stream: *mut DIR) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rewinddir(stream: *mut DIR) {
+pub unsafe extern "C-unwind" fn rewinddir(stream: *mut DIR) {
     // SAFETY: the caller gives a stream.
     unsafe {
         if !is_ours(stream) {
@@ -179,7 +183,7 @@ pub unsafe extern "C" fn rewinddir(stream: *mut DIR) {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn seekdir(stream: *mut DIR, position: c_long) {
+pub unsafe extern "C-unwind" fn seekdir(stream: *mut DIR, position: c_long) {
     // SAFETY: as above.
     unsafe {
         match is_ours(stream) {
@@ -190,7 +194,7 @@ pub unsafe extern "C" fn seekdir(stream: *mut DIR, position: c_long) {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn telldir(stream: *mut DIR) -> c_long {
+pub unsafe extern "C-unwind" fn telldir(stream: *mut DIR) -> c_long {
     // SAFETY: as above.
     unsafe {
         match is_ours(stream) {
@@ -201,7 +205,7 @@ pub unsafe extern "C" fn telldir(stream: *mut DIR) -> c_long {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dirfd(stream: *mut DIR) -> c_int {
+pub unsafe extern "C-unwind" fn dirfd(stream: *mut DIR) -> c_int {
     // SAFETY: as above.
     unsafe {
         match is_ours(stream) {
@@ -216,7 +220,7 @@ type ScanOrder = extern "C" fn(*mut *const dirent64, *mut *const dirent64) -> c_
 
 /// As in the C library, on our own streams: the library's would not see the store.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn scandirat(
+pub unsafe extern "C-unwind" fn scandirat(
     dir: c_int,
     path: *const c_char,
     out: *mut *mut *mut dirent64,
@@ -269,7 +273,7 @@ pub unsafe extern "C" fn scandirat(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn scandir(
+pub unsafe extern "C-unwind" fn scandir(
     path: *const c_char,
     out: *mut *mut *mut dirent64,
     filter: Option<ScanFilter>,

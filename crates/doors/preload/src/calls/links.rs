@@ -12,7 +12,7 @@ use crate::paths::{LastLink, Route, by_path, find};
 use crate::{opened, real};
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn symlinkat(to: *const c_char, dir: c_int, path: *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn symlinkat(to: *const c_char, dir: c_int, path: *const c_char) -> c_int {
     // SAFETY: the caller gives a text and a path.
     unsafe {
         by_path(
@@ -32,13 +32,13 @@ pub unsafe extern "C" fn symlinkat(to: *const c_char, dir: c_int, path: *const c
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn symlink(to: *const c_char, path: *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn symlink(to: *const c_char, path: *const c_char) -> c_int {
     // SAFETY: as above.
     unsafe { symlinkat(to, libc::AT_FDCWD, path) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readlinkat(dir: c_int, path: *const c_char, out: *mut c_char, size: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn readlinkat(dir: c_int, path: *const c_char, out: *mut c_char, size: size_t) -> ssize_t {
     // SAFETY: the caller gives a path, and a buffer of this length.
     unsafe {
         by_path(
@@ -60,19 +60,24 @@ pub unsafe extern "C" fn readlinkat(dir: c_int, path: *const c_char, out: *mut c
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readlink(path: *const c_char, out: *mut c_char, size: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn readlink(path: *const c_char, out: *mut c_char, size: size_t) -> ssize_t {
     // SAFETY: as above.
     unsafe { readlinkat(libc::AT_FDCWD, path, out, size) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __readlink_chk(path: *const c_char, out: *mut c_char, size: size_t, room: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn __readlink_chk(
+    path: *const c_char,
+    out: *mut c_char,
+    size: size_t,
+    room: size_t,
+) -> ssize_t {
     // SAFETY: as above.
     unsafe { readlinkat(libc::AT_FDCWD, path, out, size.min(room)) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __readlinkat_chk(
+pub unsafe extern "C-unwind" fn __readlinkat_chk(
     dir: c_int,
     path: *const c_char,
     out: *mut c_char,
@@ -84,7 +89,7 @@ pub unsafe extern "C" fn __readlinkat_chk(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn linkat(
+pub unsafe extern "C-unwind" fn linkat(
     from_dir: c_int,
     from: *const c_char,
     to_dir: c_int,
@@ -106,7 +111,7 @@ pub unsafe extern "C" fn linkat(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn link(from: *const c_char, to: *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn link(from: *const c_char, to: *const c_char) -> c_int {
     // SAFETY: as above.
     unsafe { linkat(libc::AT_FDCWD, from, libc::AT_FDCWD, to, 0) }
 }

@@ -67,7 +67,7 @@ pub unsafe fn control(open: &OpenDescription, command: c_int, lock: *mut libc::f
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn flock(fd: c_int, operation: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn flock(fd: c_int, operation: c_int) -> c_int {
     // SAFETY: it takes numbers only.
     by_descriptor(
         fd,
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn flock(fd: c_int, operation: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lockf(fd: c_int, command: c_int, length: off_t) -> c_int {
+pub unsafe extern "C-unwind" fn lockf(fd: c_int, command: c_int, length: off_t) -> c_int {
     // SAFETY: as above.
     by_descriptor(
         fd,

@@ -11,7 +11,7 @@ use crate::description::OpenDescription;
 use crate::{real, table};
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap(
+pub unsafe extern "C-unwind" fn mmap(
     at: *mut c_void,
     length: size_t,
     protection: c_int,

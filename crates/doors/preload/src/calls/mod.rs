@@ -3,6 +3,8 @@
 //! Each has several names: plain, for 64-bit offsets (the same, where a word has 64 bits), fortified (with the buffer's size, which is checked),
 //! and those that older programs were linked to. `open` and `fcntl` take a third argument in C only where they need it; here it is always
 //! read, because it is in a register, whether it was set or not.
+//!
+//! They are of the kind `C-unwind`: a thread that is cancelled while it waits in the C library is unwound through them.
 
 pub mod bytes;
 pub mod change;
@@ -10,6 +12,7 @@ pub mod copy;
 pub mod current;
 pub mod descriptors;
 pub mod directories;
+pub mod globs;
 pub mod links;
 pub mod locks;
 pub mod maps;
@@ -56,7 +59,7 @@ macro_rules! twins {
 macro_rules! twin {
     ($twin:ident, $function:ident($($argument:ident: $kind:ty),*) -> $result:ty) => {
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $twin($($argument: $kind),*) -> $result {
+        pub unsafe extern "C-unwind" fn $twin($($argument: $kind),*) -> $result {
             // SAFETY: the caller meets the conditions of the function that this is another name of.
             unsafe { $function($($argument),*) }
         }

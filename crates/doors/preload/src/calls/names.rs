@@ -29,14 +29,14 @@ pub fn mask() -> mode_t {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn umask(mask: mode_t) -> mode_t {
+pub unsafe extern "C-unwind" fn umask(mask: mode_t) -> mode_t {
     MASK_HERE.store(mask & 0o777, Ordering::Relaxed);
     // SAFETY: it takes a number only.
     unsafe { real::umask(mask) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mkdirat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
+pub unsafe extern "C-unwind" fn mkdirat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
     // SAFETY: the caller gives a path.
     unsafe {
         by_path(
@@ -56,13 +56,13 @@ pub unsafe extern "C" fn mkdirat(dir: c_int, path: *const c_char, mode: mode_t) 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
+pub unsafe extern "C-unwind" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
     // SAFETY: as above.
     unsafe { mkdirat(libc::AT_FDCWD, path, mode) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mknodat(dir: c_int, path: *const c_char, mode: mode_t, device: libc::dev_t) -> c_int {
+pub unsafe extern "C-unwind" fn mknodat(dir: c_int, path: *const c_char, mode: mode_t, device: libc::dev_t) -> c_int {
     // SAFETY: as above.
     unsafe {
         by_path(
@@ -86,25 +86,25 @@ pub unsafe extern "C" fn mknodat(dir: c_int, path: *const c_char, mode: mode_t, 
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mknod(path: *const c_char, mode: mode_t, device: libc::dev_t) -> c_int {
+pub unsafe extern "C-unwind" fn mknod(path: *const c_char, mode: mode_t, device: libc::dev_t) -> c_int {
     // SAFETY: as above.
     unsafe { mknodat(libc::AT_FDCWD, path, mode, device) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mkfifoat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
+pub unsafe extern "C-unwind" fn mkfifoat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
     // SAFETY: as above.
     unsafe { mknodat(dir, path, libc::S_IFIFO | mode, 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mkfifo(path: *const c_char, mode: mode_t) -> c_int {
+pub unsafe extern "C-unwind" fn mkfifo(path: *const c_char, mode: mode_t) -> c_int {
     // SAFETY: as above.
     unsafe { mkfifoat(libc::AT_FDCWD, path, mode) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: as above.
     unsafe {
         by_path(
@@ -125,20 +125,20 @@ pub unsafe extern "C" fn unlinkat(dir: c_int, path: *const c_char, flags: c_int)
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn unlink(path: *const c_char) -> c_int {
     // SAFETY: as above.
     unsafe { unlinkat(libc::AT_FDCWD, path, 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rmdir(path: *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn rmdir(path: *const c_char) -> c_int {
     // SAFETY: as above.
     unsafe { unlinkat(libc::AT_FDCWD, path, libc::AT_REMOVEDIR) }
 }
 
 /// The C library's `remove` uses calls of its own.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn remove(path: *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn remove(path: *const c_char) -> c_int {
     // SAFETY: as above.
     unsafe {
         let mut found = std::mem::MaybeUninit::uninit();
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn remove(path: *const c_char) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn renameat2(
+pub unsafe extern "C-unwind" fn renameat2(
     from_dir: c_int,
     from: *const c_char,
     to_dir: c_int,
@@ -193,13 +193,18 @@ fn rename_below(from: &[u8], to: &[u8], flags: c_uint) -> CallResult<c_int> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn renameat(
+    from_dir: c_int,
+    from: *const c_char,
+    to_dir: c_int,
+    to: *const c_char,
+) -> c_int {
     // SAFETY: as above.
     unsafe { renameat2(from_dir, from, to_dir, to, 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn rename(from: *const c_char, to: *const c_char) -> c_int {
     // SAFETY: as above.
     unsafe { renameat2(libc::AT_FDCWD, from, libc::AT_FDCWD, to, 0) }
 }

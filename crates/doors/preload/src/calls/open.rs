@@ -16,7 +16,7 @@ use crate::paths::{LastLink, by_path};
 use crate::{opened, real, table};
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+pub unsafe extern "C-unwind" fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller gives a path.
     unsafe {
         if is_inside() {
@@ -33,25 +33,25 @@ pub unsafe extern "C" fn openat(dir: c_int, path: *const c_char, flags: c_int, m
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+pub unsafe extern "C-unwind" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: as above.
     unsafe { openat(libc::AT_FDCWD, path, flags, mode) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn creat(path: *const c_char, mode: mode_t) -> c_int {
+pub unsafe extern "C-unwind" fn creat(path: *const c_char, mode: mode_t) -> c_int {
     // SAFETY: as above.
     unsafe { open(path, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: as above.
     unsafe { open(path, flags, 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: as above.
     unsafe { openat(dir, path, flags, 0) }
 }

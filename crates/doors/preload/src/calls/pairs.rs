@@ -74,7 +74,7 @@ unsafe fn take(path: &[u8], name: *const c_char) -> CallResult<c_int> {
 macro_rules! forms {
     ($below:ident($($argument:ident: $kind:ty),*) -> $result:ty: $follow:ident, $keep:ident, $open:ident;) => {
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $follow(path: *const c_char, $($argument: $kind),*) -> $result {
+        pub unsafe extern "C-unwind" fn $follow(path: *const c_char, $($argument: $kind),*) -> $result {
             // SAFETY: the caller gives a path, and what the call needs.
             unsafe {
                 let elsewhere = |_, path| real::$follow(path, $($argument),*);
@@ -83,7 +83,7 @@ macro_rules! forms {
         }
 
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $keep(path: *const c_char, $($argument: $kind),*) -> $result {
+        pub unsafe extern "C-unwind" fn $keep(path: *const c_char, $($argument: $kind),*) -> $result {
             // SAFETY: as above.
             unsafe {
                 let elsewhere = |_, path| real::$keep(path, $($argument),*);
@@ -92,7 +92,7 @@ macro_rules! forms {
         }
 
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $open(fd: c_int, $($argument: $kind),*) -> $result {
+        pub unsafe extern "C-unwind" fn $open(fd: c_int, $($argument: $kind),*) -> $result {
             // SAFETY: as above.
             unsafe { by_descriptor(fd, || real::$open(fd, $($argument),*), |open| $below(&open.path(), $($argument),*)) }
         }

@@ -22,20 +22,20 @@ unsafe extern "C" {
 const MAX_SCRIPT_LINE_BYTES: usize = 256;
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fork() -> pid_t {
+pub unsafe extern "C-unwind" fn fork() -> pid_t {
     // SAFETY: `life::fork` keeps this library's state valid in the child.
     life::fork(|| unsafe { real::fork() })
 }
 
 /// A child of `vfork` shares its parent's memory, with the table of open files, but has descriptors of its own. So it becomes a fork.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vfork() -> pid_t {
+pub unsafe extern "C-unwind" fn vfork() -> pid_t {
     // SAFETY: as above.
     unsafe { fork() }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn daemon(stays: c_int, keeps: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn daemon(stays: c_int, keeps: c_int) -> c_int {
     // It returns in the child only.
     // SAFETY: as above.
     life::fork(|| unsafe { real::daemon(stays, keeps) })
@@ -108,7 +108,7 @@ unsafe fn script_arguments(own: &[CString], arguments: Texts) -> Vec<*const c_ch
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+pub unsafe extern "C-unwind" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
     place_all();
     // SAFETY: the caller gives a path, and lists that end with null.
     unsafe {
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environme
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execv(path: *const c_char, arguments: Texts) -> c_int {
+pub unsafe extern "C-unwind" fn execv(path: *const c_char, arguments: Texts) -> c_int {
     // SAFETY: as above.
     unsafe { execve(path, arguments, environ) }
 }
@@ -158,7 +158,7 @@ unsafe fn search(file: *const c_char) -> Option<CString> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
+pub unsafe extern "C-unwind" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
     place_all();
     // SAFETY: the caller gives a name, and lists that end with null.
     unsafe {
@@ -170,13 +170,13 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environm
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Texts) -> c_int {
+pub unsafe extern "C-unwind" fn execvp(file: *const c_char, arguments: Texts) -> c_int {
     // SAFETY: as above.
     unsafe { execvpe(file, arguments, environ) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int {
+pub unsafe extern "C-unwind" fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int {
     place_all();
     // SAFETY: the caller gives lists that end with null.
     unsafe {
@@ -220,7 +220,7 @@ unsafe fn spawn(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_spawn(
+pub unsafe extern "C-unwind" fn posix_spawn(
     pid: *mut pid_t,
     path: *const c_char,
     actions: *const posix_spawn_file_actions_t,
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn posix_spawn(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_spawnp(
+pub unsafe extern "C-unwind" fn posix_spawnp(
     pid: *mut pid_t,
     file: *const c_char,
     actions: *const posix_spawn_file_actions_t,
@@ -256,14 +256,14 @@ pub unsafe extern "C" fn posix_spawnp(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn system(command: *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
     place_all();
     // SAFETY: the caller gives a text or null.
     unsafe { real::system(command) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
+pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
     place_all();
     // SAFETY: the caller gives two texts.
     unsafe { real::popen(command, mode) }
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *
 
 /// Ends the process without the handlers of `exit`, which would write what is buffered.
 #[unsafe(no_mangle)]
-pub extern "C" fn _exit(status: c_int) -> ! {
+pub extern "C-unwind" fn _exit(status: c_int) -> ! {
     opened::end();
     loop {
         // SAFETY: it takes a number only, and does not return.
@@ -280,6 +280,6 @@ pub extern "C" fn _exit(status: c_int) -> ! {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn _Exit(status: c_int) -> ! {
+pub extern "C-unwind" fn _Exit(status: c_int) -> ! {
     _exit(status)
 }

@@ -59,25 +59,25 @@ unsafe fn fill_v(out: *mut FileSystemV) -> CallResult<c_int> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn statfs(path: *const c_char, out: *mut FileSystem) -> c_int {
+pub unsafe extern "C-unwind" fn statfs(path: *const c_char, out: *mut FileSystem) -> c_int {
     // SAFETY: the caller gives a path, and room for the answer.
     unsafe { by_path(libc::AT_FDCWD, path, LastLink::Follow, |_, path| real::statfs(path, out), |_, _| fill(out)) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fstatfs(fd: c_int, out: *mut FileSystem) -> c_int {
+pub unsafe extern "C-unwind" fn fstatfs(fd: c_int, out: *mut FileSystem) -> c_int {
     // SAFETY: as above.
     unsafe { by_descriptor(fd, || real::fstatfs(fd, out), |_| fill(out)) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn statvfs(path: *const c_char, out: *mut FileSystemV) -> c_int {
+pub unsafe extern "C-unwind" fn statvfs(path: *const c_char, out: *mut FileSystemV) -> c_int {
     // SAFETY: as above.
     unsafe { by_path(libc::AT_FDCWD, path, LastLink::Follow, |_, path| real::statvfs(path, out), |_, _| fill_v(out)) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fstatvfs(fd: c_int, out: *mut FileSystemV) -> c_int {
+pub unsafe extern "C-unwind" fn fstatvfs(fd: c_int, out: *mut FileSystemV) -> c_int {
     // SAFETY: as above.
     unsafe { by_descriptor(fd, || real::fstatvfs(fd, out), |_| fill_v(out)) }
 }

@@ -50,7 +50,7 @@ pub fn existing(path: &[u8], stat: Option<Stat>) -> CallResult<Stat> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fstatat(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn fstatat(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
     // SAFETY: the caller gives a path and a buffer.
     unsafe {
         if means_descriptor(dir, path, flags) {
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn fstatat(dir: c_int, path: *const c_char, out: *mut libc
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fstat(fd: c_int, out: *mut libc::stat) -> c_int {
+pub unsafe extern "C-unwind" fn fstat(fd: c_int, out: *mut libc::stat) -> c_int {
     // SAFETY: as above.
     unsafe {
         by_descriptor(
@@ -85,19 +85,19 @@ pub unsafe extern "C" fn fstat(fd: c_int, out: *mut libc::stat) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn stat(path: *const c_char, out: *mut libc::stat) -> c_int {
+pub unsafe extern "C-unwind" fn stat(path: *const c_char, out: *mut libc::stat) -> c_int {
     // SAFETY: as above.
     unsafe { fstatat(libc::AT_FDCWD, path, out, 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lstat(path: *const c_char, out: *mut libc::stat) -> c_int {
+pub unsafe extern "C-unwind" fn lstat(path: *const c_char, out: *mut libc::stat) -> c_int {
     // SAFETY: as above.
     unsafe { fstatat(libc::AT_FDCWD, path, out, libc::AT_SYMLINK_NOFOLLOW) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn statx(
+pub unsafe extern "C-unwind" fn statx(
     dir: c_int,
     path: *const c_char,
     flags: c_int,
@@ -130,25 +130,25 @@ pub unsafe extern "C" fn statx(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __xstat(_version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+pub unsafe extern "C-unwind" fn __xstat(_version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
     // SAFETY: as above. Only one version of the structure exists where a word has 64 bits.
     unsafe { stat(path, out) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __lxstat(_version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
+pub unsafe extern "C-unwind" fn __lxstat(_version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
     // SAFETY: as above.
     unsafe { lstat(path, out) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __fxstat(_version: c_int, fd: c_int, out: *mut libc::stat) -> c_int {
+pub unsafe extern "C-unwind" fn __fxstat(_version: c_int, fd: c_int, out: *mut libc::stat) -> c_int {
     // SAFETY: as above.
     unsafe { fstat(fd, out) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __fxstatat(
+pub unsafe extern "C-unwind" fn __fxstatat(
     _version: c_int,
     dir: c_int,
     path: *const c_char,
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn __fxstatat(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn faccessat(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn faccessat(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller gives a path.
     unsafe {
         if means_descriptor(dir, path, flags) {
@@ -180,13 +180,13 @@ pub unsafe extern "C" fn faccessat(dir: c_int, path: *const c_char, mode: c_int,
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn access(path: *const c_char, mode: c_int) -> c_int {
     // SAFETY: as above.
     unsafe { faccessat(libc::AT_FDCWD, path, mode, 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn euidaccess(path: *const c_char, mode: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn euidaccess(path: *const c_char, mode: c_int) -> c_int {
     // SAFETY: as above.
     unsafe { faccessat(libc::AT_FDCWD, path, mode, libc::AT_EACCESS) }
 }

@@ -109,7 +109,7 @@ unsafe fn flags_of(mode: *const c_char) -> CallResult<c_int> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+pub unsafe extern "C-unwind" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
     // SAFETY: the caller gives a path and a mode.
     unsafe {
         by_path(
@@ -128,14 +128,14 @@ pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     // SAFETY: the caller gives a mode.
     unsafe { if table::has(fd) { answer(|| stream(fd)) } else { real::fdopen(fd, mode) } }
 }
 
 /// Opens another file behind a stream, if either is of the store: behind a stream of our own, or behind a standard stream.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn freopen(path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE {
+pub unsafe extern "C-unwind" fn freopen(path: *const c_char, mode: *const c_char, old: *mut FILE) -> *mut FILE {
     // SAFETY: the caller gives a path or null, a mode, and a stream.
     unsafe {
         let fd = libc::fileno(old);

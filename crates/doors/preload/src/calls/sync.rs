@@ -19,25 +19,25 @@ fn make_durable(open: &OpenDescription) -> CallResult<c_int> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn fsync(fd: c_int) -> c_int {
     // SAFETY: it takes a number only.
     by_descriptor(fd, || unsafe { real::fsync(fd) }, |open| make_durable(open))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn fdatasync(fd: c_int) -> c_int {
     // SAFETY: as above.
     by_descriptor(fd, || unsafe { real::fdatasync(fd) }, |open| make_durable(open))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sync_file_range(fd: c_int, offset: off_t, length: off_t, flags: c_uint) -> c_int {
+pub unsafe extern "C-unwind" fn sync_file_range(fd: c_int, offset: off_t, length: off_t, flags: c_uint) -> c_int {
     // SAFETY: as above.
     by_descriptor(fd, || unsafe { real::sync_file_range(fd, offset, length, flags) }, |open| open.flush().map(|()| 0))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syncfs(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn syncfs(fd: c_int) -> c_int {
     // SAFETY: as above.
     by_descriptor(
         fd,
@@ -54,7 +54,7 @@ fn length(length: off_t) -> CallResult<u64> {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ftruncate(fd: c_int, to: off_t) -> c_int {
+pub unsafe extern "C-unwind" fn ftruncate(fd: c_int, to: off_t) -> c_int {
     // SAFETY: as above.
     by_descriptor(
         fd,
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn ftruncate(fd: c_int, to: off_t) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn truncate(path: *const c_char, to: off_t) -> c_int {
+pub unsafe extern "C-unwind" fn truncate(path: *const c_char, to: off_t) -> c_int {
     // SAFETY: the caller gives a path.
     unsafe {
         by_path(
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn truncate(path: *const c_char, to: off_t) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fallocate(fd: c_int, mode: c_int, offset: off_t, length: off_t) -> c_int {
+pub unsafe extern "C-unwind" fn fallocate(fd: c_int, mode: c_int, offset: off_t, length: off_t) -> c_int {
     // SAFETY: it takes numbers only.
     by_descriptor(
         fd,
@@ -114,7 +114,7 @@ fn allocate(open: &OpenDescription, mode: c_int, offset: off_t, bytes: off_t) ->
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_fallocate(fd: c_int, offset: off_t, length: off_t) -> c_int {
+pub unsafe extern "C-unwind" fn posix_fallocate(fd: c_int, offset: off_t, length: off_t) -> c_int {
     match table::get(fd) {
         // SAFETY: as above.
         None => unsafe { real::posix_fallocate(fd, offset, length) },
@@ -126,14 +126,14 @@ pub unsafe extern "C" fn posix_fallocate(fd: c_int, offset: off_t, length: off_t
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn posix_fadvise(fd: c_int, offset: off_t, length: off_t, advice: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn posix_fadvise(fd: c_int, offset: off_t, length: off_t, advice: c_int) -> c_int {
     // The engine sees itself how a file is read.
     // SAFETY: as above.
     if table::has(fd) { 0 } else { unsafe { real::posix_fadvise(fd, offset, length, advice) } }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readahead(fd: c_int, offset: off_t, length: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn readahead(fd: c_int, offset: off_t, length: size_t) -> ssize_t {
     // SAFETY: as above.
     if table::has(fd) { 0 } else { unsafe { real::readahead(fd, offset, length) } }
 }

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 use crate::calls::{names, open, twins};
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mkdtemp(template: *mut c_char) -> *mut c_char {
+pub unsafe extern "C-unwind" fn mkdtemp(template: *mut c_char) -> *mut c_char {
     // SAFETY: the caller gives a path that ends with six X.
     unsafe {
         with_random_name(template, 0, |path| names::mkdir(path, 0o700)).map_or(std::ptr::null_mut(), |_| template)
@@ -13,26 +13,26 @@ pub unsafe extern "C" fn mkdtemp(template: *mut c_char) -> *mut c_char {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int {
     let flags = flags & !libc::O_ACCMODE | libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
     // SAFETY: as above.
     unsafe { with_random_name(template, suffix, |path| open::open(path, flags, 0o600)).unwrap_or(-1) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mkostemp(template: *mut c_char, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn mkostemp(template: *mut c_char, flags: c_int) -> c_int {
     // SAFETY: as above.
     unsafe { mkostemps(template, 0, flags) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mkstemps(template: *mut c_char, suffix: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn mkstemps(template: *mut c_char, suffix: c_int) -> c_int {
     // SAFETY: as above.
     unsafe { mkostemps(template, suffix, 0) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mkstemp(template: *mut c_char) -> c_int {
+pub unsafe extern "C-unwind" fn mkstemp(template: *mut c_char) -> c_int {
     // SAFETY: as above.
     unsafe { mkostemps(template, 0, 0) }
 }

@@ -22,7 +22,7 @@ extern "C" fn run_inside(thread: *mut c_void) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_create(
+pub unsafe extern "C-unwind" fn pthread_create(
     thread: *mut pthread_t,
     attributes: *const pthread_attr_t,
     run: ThreadStart,

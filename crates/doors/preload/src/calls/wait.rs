@@ -32,19 +32,19 @@ unsafe fn polled(all: *mut pollfd, count: nfds_t, poll: impl FnOnce(bool) -> c_i
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn poll(all: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn poll(all: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the caller gives a list of this length.
     unsafe { polled(all, count, |at_once| real::poll(all, count, if at_once { 0 } else { timeout })) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __poll_chk(all: *mut pollfd, count: nfds_t, timeout: c_int, _room: usize) -> c_int {
+pub unsafe extern "C-unwind" fn __poll_chk(all: *mut pollfd, count: nfds_t, timeout: c_int, _room: usize) -> c_int {
     // SAFETY: as above.
     unsafe { poll(all, count, timeout) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ppoll(
+pub unsafe extern "C-unwind" fn ppoll(
     all: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
@@ -89,7 +89,7 @@ unsafe fn selected(count: c_int, sets: [*mut fd_set; 3], select: impl FnOnce(boo
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn select(
+pub unsafe extern "C-unwind" fn select(
     count: c_int,
     reads: *mut fd_set,
     writes: *mut fd_set,
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn select(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pselect(
+pub unsafe extern "C-unwind" fn pselect(
     count: c_int,
     reads: *mut fd_set,
     writes: *mut fd_set,
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn pselect(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn epoll_ctl(
+pub unsafe extern "C-unwind" fn epoll_ctl(
     watcher: c_int,
     operation: c_int,
     fd: c_int,
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn epoll_ctl(
 
 /// Nobody tells the kernel about changes in the store, so programs ask again and again instead.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn inotify_add_watch(watcher: c_int, path: *const c_char, mask: u32) -> c_int {
+pub unsafe extern "C-unwind" fn inotify_add_watch(watcher: c_int, path: *const c_char, mask: u32) -> c_int {
     // SAFETY: the caller gives a path.
     unsafe {
         by_path(

@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
@@ -58,9 +58,15 @@ impl Place {
 
     /// Runs a script of Python, which must succeed. Returns what it printed.
     pub fn python(&self, script: &str) -> String {
-        let output = self.command("python3").args(["-c", script]).output().unwrap();
+        let output = self.command(python_program()).args(["-c", script]).output().unwrap();
         succeeded(script, &output)
     }
+}
+
+/// The Python in which the project's own tests run, which has numpy and h5py, or the machine's.
+pub fn python_program() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/python/bin/python");
+    if own.exists() { own } else { "python3".into() }
 }
 
 fn succeeded(script: &str, output: &Output) -> String {
