@@ -19,8 +19,8 @@ needed-by-tests: needed
 build: needed ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran pkg-config protoc valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn
-PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven
+PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran pkg-config protoc valgrind strace rsync vim mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn
+PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace rsync vim e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven
 
 servers: packages target/servers/installed target/servers/hdfs/installed ## real servers and programs that tests use
 
@@ -151,13 +151,14 @@ demo-cluster: packages etcd ## one store on three nodes: writes on one, reads on
 	$(CARGO) build --bins --examples $(IN_ETCD)
 	@demo/cluster
 
-install: needed ## the binary, into cargo's bin directory; with PREFIX: there, with the C library
+install: needed ## the binary, into cargo's bin directory; with PREFIX: there, with the libraries
 ifndef PREFIX
 	$(CARGO) install --path crates/doors/cli
 else
-	$(CARGO) build --profile $(PROFILE) -p terrace-cli -p terrace-c
+	$(CARGO) build --profile $(PROFILE) -p terrace-cli -p terrace-c -p terrace-preload
 	install -D target/$(BUILT)/terrace $(DESTDIR)$(PREFIX)/bin/terrace
 	install -D target/$(BUILT)/libterrace_c.so $(DESTDIR)$(PREFIX)/lib/libterrace.so
+	install -D target/$(BUILT)/libterrace_preload.so $(DESTDIR)$(PREFIX)/lib/libterrace_preload.so
 	install -D -m 644 crates/doors/c/include/terrace.h $(DESTDIR)$(PREFIX)/include/terrace.h
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/doors/c/terrace.pc.in \
@@ -188,6 +189,7 @@ soak: python-installed memcheck deny etcd ## the long counts: kills, faults, pow
 	TERRACE_OVERWRITES=200000 $(CARGO) test -p terrace --test catalog_size -- --nocapture
 	TERRACE_CALLS=100 $(CARGO) test -p terrace --test failing -- --nocapture
 	TERRACE_FSX=100000 TERRACE_FSX_SEEDS=3 $(CARGO) test -p terrace-mount --test posix -- --nocapture
+	TERRACE_FSX=100000 TERRACE_FSX_SEEDS=4 $(CARGO) test -p terrace-preload --test programs fsx -- --nocapture
 	TERRACE_KILLS=500 $(CARGO) test -p terrace --test appends -- --nocapture
 	TERRACE_MOUNT_MIB=3072 TERRACE_UNMOUNTS=200 $(CARGO) test -p terrace-cli --test mount -- --nocapture
 	TERRACE_FILES=3000 $(CARGO) test -p terrace --test files -- --nocapture
