@@ -1,57 +1,9 @@
-//! Turns results into the return values and error numbers of C. No panic passes.
+//! Turns results into the return values of C. No panic passes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use libc::c_int;
-use terrace::files::FileError;
-
+use crate::errors::{CReturn, CallResult, ErrorNumber, error_number, refuse, set_error_number};
 use crate::inside::Inside;
-
-/// An error number, as in `errno`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ErrorNumber(pub c_int);
-
-/// The result of a call.
-pub type CallResult<T> = Result<T, ErrorNumber>;
-
-/// Refuses a call.
-pub fn refuse<T>(number: c_int) -> CallResult<T> {
-    Err(ErrorNumber(number))
-}
-
-impl From<FileError> for ErrorNumber {
-    fn from(error: FileError) -> Self {
-        ErrorNumber(error.errno())
-    }
-}
-
-impl From<terrace::Error> for ErrorNumber {
-    fn from(error: terrace::Error) -> Self {
-        FileError::from(error).into()
-    }
-}
-
-/// A return type of C functions that has a value for failures.
-pub trait CReturn: Copy {
-    /// The value that a call returns when it fails.
-    const FAILURE: Self;
-}
-
-impl CReturn for c_int {
-    const FAILURE: Self = -1;
-}
-
-impl CReturn for isize {
-    const FAILURE: Self = -1;
-}
-
-impl CReturn for i64 {
-    const FAILURE: Self = -1;
-}
-
-impl<T> CReturn for *mut T {
-    const FAILURE: Self = std::ptr::null_mut();
-}
 
 /// Runs the engine for a call. The error number stays as it was if the call succeeds.
 pub fn guard<T>(run: impl FnOnce() -> CallResult<T>) -> CallResult<T> {
@@ -105,30 +57,13 @@ fn run_elsewhere<T>(run: impl FnOnce() -> CallResult<T>) -> CallResult<T> {
 pub fn give<T: CReturn>(result: CallResult<T>) -> T {
     result.unwrap_or_else(|ErrorNumber(number)| {
         set_error_number(number);
-        T::FAILURE
+        T::FAILURE_VALUE
     })
 }
 
 /// Runs the engine for a call, and returns its result to C.
 pub fn answer<T: CReturn>(run: impl FnOnce() -> CallResult<T>) -> T {
     give(guard(run))
-}
-
-/// Returns a result of the C library as one.
-pub fn of_kernel<T: CReturn + PartialEq>(returned: T) -> CallResult<T> {
-    if returned == T::FAILURE { refuse(error_number()) } else { Ok(returned) }
-}
-
-/// Returns `errno`.
-pub fn error_number() -> c_int {
-    // SAFETY: the C library returns a pointer to this thread's own number.
-    unsafe { *libc::__errno_location() }
-}
-
-/// Sets `errno`.
-pub fn set_error_number(number: c_int) {
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = number }
 }
 
 /// Writes a line to standard error, for errors that no return value carries.

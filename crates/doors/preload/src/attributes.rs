@@ -7,7 +7,7 @@ use libc::mode_t;
 use terrace::Kind;
 use terrace::files::{Owner, Special, Stat};
 
-use crate::answer::{CallResult, refuse};
+use crate::errors::{CallResult, refuse};
 
 /// The length that reads and writes should have.
 const PREFERRED_BYTES: u32 = 1 << 20;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 use rustix_futex_sync::{Mutex, MutexGuard, RwLock};
 use terrace::files::{File, Stat};
 
-use crate::answer::{CallResult, ErrorNumber, of_kernel, refuse};
-use crate::{opened, real};
+use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
+use crate::{kernel, opened, real};
 
 /// The first bytes of a note.
 const NOTE_MARK: u64 = u64::from_le_bytes(*b"terrace1");
@@ -19,7 +19,7 @@ const MAX_PATH_BYTES: usize = 2048;
 /// The flags that a note keeps.
 const KEPT_FLAGS: c_int = libc::O_ACCMODE | libc::O_APPEND | libc::O_PATH | libc::O_NONBLOCK | libc::O_DIRECTORY;
 
-/// What processes that share a description must know of it. Lives in a page that they all have mapped.
+/// The part of a description that its processes share, in a page that they all have mapped.
 #[repr(C)]
 struct OpenNote {
     mark: u64,
@@ -99,12 +99,7 @@ impl OpenDescription {
     /// Finds the description of a descriptor that this process inherited.
     pub fn inherited(fd: c_int) -> Option<OpenDescription> {
         let page = reopen(fd, libc::O_RDWR).ok()?;
-        let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: the system fills the buffer, or fails.
-        let length = unsafe {
-            (libc::syscall(libc::SYS_fstat, page.as_raw_fd(), status.as_mut_ptr()) == 0)
-                .then(|| status.assume_init().st_size)
-        };
+        let length = kernel::stat_open(page.as_raw_fd()).map(|stat| stat.st_size);
         if length != Some(size_of::<OpenNote>() as i64) {
             return None;
         }
@@ -271,7 +266,7 @@ fn new_page() -> CallResult<c_int> {
     match unsafe { libc::syscall(libc::SYS_ftruncate, fd, size_of::<OpenNote>()) } {
         0 => Ok(fd),
         _ => {
-            let number = crate::answer::error_number();
+            let number = crate::errors::error_number();
             // SAFETY: as above.
             unsafe { real::close(fd) };
             refuse(number)

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix_futex_sync::{RwLock, RwLockWriteGuard};
 
-use crate::answer::{CallResult, ErrorNumber, of_kernel, refuse};
+use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
 use crate::{real, settings};
 
 /// The folder in the store's directory whose directories stand for those below the prefix.

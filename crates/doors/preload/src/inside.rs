@@ -5,7 +5,7 @@ use std::cell::Cell;
 thread_local! {
     /// How often this thread has entered the engine and not left it. It needs neither memory nor a destructor, so it may be used in a
     /// call that the memory allocator makes.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static ENGINE_DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
 /// While it lives, this thread's calls go to the C library.
@@ -14,21 +14,21 @@ pub struct Inside(());
 impl Inside {
     /// Marks this thread.
     pub fn enter() -> Inside {
-        DEPTH.set(DEPTH.get() + 1);
+        ENGINE_DEPTH.set(ENGINE_DEPTH.get() + 1);
         Inside(())
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
+        ENGINE_DEPTH.set(ENGINE_DEPTH.get() - 1);
     }
 }
 
 /// Whether this thread runs the engine.
 #[inline]
 pub fn is_inside() -> bool {
-    DEPTH.get() > 0
+    ENGINE_DEPTH.get() > 0
 }
 
 /// Marks this thread for ever: the engine has started it.

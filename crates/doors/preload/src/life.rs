@@ -1,4 +1,4 @@
-//! The life of a process: it starts, forks and ends.
+//! The start and the end of a process.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::answer::{complain, guard};
 use crate::calls::stdio;
 use crate::description::OpenDescription;
-use crate::{calls, folder, opened, real, settings, table};
+use crate::{folder, kernel, opened, real, settings, table};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -58,26 +58,5 @@ fn inherit_descriptors() {
 
 /// Returns the number of the file behind a descriptor.
 fn page_of(fd: c_int) -> Option<u64> {
-    calls::stat::kernel_fstat(fd).map(|stat| stat.st_ino)
-}
-
-/// Forks by `run`, which returns 0 in the child. The child gets everything that was written, and all open files.
-pub fn fork(run: impl FnOnce() -> c_int) -> c_int {
-    if settings::prefix().is_empty() || crate::inside::is_inside() {
-        return run();
-    }
-    // Bytes that cannot be written now stay buffered here; the file's next sync or close returns the error.
-    let _ = guard(opened::flush);
-    // All of this library's locks, in the order of their use: the child finds none of them held by a thread that it lacks.
-    let _current = folder::lock();
-    let mut store = opened::lock();
-    let mut table = table::lock();
-    let child = run();
-    if child == 0 {
-        let number = crate::answer::error_number();
-        table.renew();
-        store.forget();
-        crate::answer::set_error_number(number);
-    }
-    child
+    kernel::stat_open(fd).map(|stat| stat.st_ino)
 }

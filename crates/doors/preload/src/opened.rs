@@ -8,7 +8,8 @@ use std::time::Duration;
 use rustix_futex_sync::{RwLock, RwLockWriteGuard};
 use terrace::{Files, Store};
 
-use crate::answer::{CallResult, complain, refuse};
+use crate::answer::complain;
+use crate::errors::{CallResult, refuse};
 use crate::settings;
 
 /// Buffered bytes are written after this time, so that other processes see them.

@@ -5,10 +5,10 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use terrace::Kind;
 use terrace::files::{FileError, Stat};
 
-use crate::answer::{CReturn, CallResult, ErrorNumber, answer, give, guard, refuse};
-use crate::calls::stat;
+use crate::answer::{answer, give, guard};
+use crate::errors::{CReturn, CallResult, ErrorNumber, refuse};
 use crate::inside::is_inside;
-use crate::{folder, opened, settings, table};
+use crate::{folder, kernel, opened, settings, table};
 
 /// The number of symbolic links in a path after which the kernel gives up, too.
 const MAX_LINKS: usize = 40;
@@ -160,8 +160,8 @@ impl Start {
         let rest = path.strip_prefix(prefix_name())?;
         let above = settings::prefix().strip_suffix(prefix_name())?;
         let identity = |stat: libc::stat| (stat.st_dev, stat.st_ino);
-        let here = if dir == libc::AT_FDCWD { stat::kernel_stat(c".") } else { stat::kernel_fstat(dir) }?;
-        let above = stat::kernel_stat(&CString::new(above).ok()?)?;
+        let here = if dir == libc::AT_FDCWD { kernel::stat_path(c".") } else { kernel::stat_open(dir) }?;
+        let above = kernel::stat_path(&CString::new(above).ok()?)?;
         (identity(here) == identity(above)).then(|| Start { base: Vec::new(), rest: rest.to_vec() })
     }
 

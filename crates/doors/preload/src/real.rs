@@ -39,7 +39,7 @@ impl NextFunction {
 
 /// Stands for functions that an older C library lacks. All that may be missing return a number.
 extern "C" fn missing() -> isize {
-    crate::answer::set_error_number(libc::ENOSYS);
+    crate::errors::set_error_number(libc::ENOSYS);
     -1
 }
 
@@ -47,12 +47,12 @@ macro_rules! next_functions {
     ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty;)*) => { $(
         #[inline]
         pub unsafe fn $name($($argument: $kind),*) -> $result {
-            static FUNCTION: NextFunction = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            static NEXT_FUNCTION: NextFunction = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => NextFunction::new(name),
                 Err(_) => NextFunction::new(c""),
             };
             // SAFETY: the C library's function of this name has this signature. A variadic one finds its arguments in the same registers.
-            let function: unsafe extern "C-unwind" fn($($kind),*) -> $result = unsafe { std::mem::transmute(FUNCTION.find()) };
+            let function: unsafe extern "C-unwind" fn($($kind),*) -> $result = unsafe { std::mem::transmute(NEXT_FUNCTION.find()) };
             // SAFETY: the caller passes on its own caller's arguments, or valid ones.
             unsafe { function($($argument),*) }
         }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use rustix_futex_sync::{RwLock, RwLockWriteGuard};
 
-use crate::answer::{CallResult, refuse};
 use crate::description::OpenDescription;
+use crate::errors::{CallResult, refuse};
 use crate::real;
 
 /// Descriptors of files of the store are below this number.

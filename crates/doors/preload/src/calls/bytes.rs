@@ -6,9 +6,9 @@ use std::slice;
 use libc::{iovec, off_t, size_t, ssize_t};
 use terrace::files::File;
 
-use crate::answer::{CReturn, CallResult, refuse};
 use crate::calls::{by_descriptor, twins};
 use crate::description::OpenDescription;
+use crate::errors::{CReturn, CallResult, refuse};
 use crate::{opened, real};
 
 /// The most bytes that one call moves, as in the kernel.

@@ -6,9 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use libc::{gid_t, mode_t, timespec, timeval, uid_t};
 use terrace::files::Setting;
 
-use crate::answer::{CallResult, refuse};
 use crate::calls::by_descriptor;
 use crate::description::OpenDescription;
+use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, by_path};
 use crate::{opened, real};
 

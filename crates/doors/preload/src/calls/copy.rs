@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use libc::{off_t, size_t, ssize_t};
 
-use crate::answer::{CallResult, of_kernel};
 use crate::calls::{bytes, twins};
+use crate::errors::{CallResult, of_kernel};
 use crate::{real, table};
 
 /// The most bytes that one call copies. Callers go on with the rest.

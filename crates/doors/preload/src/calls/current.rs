@@ -5,8 +5,9 @@ use std::ffi::{CString, c_char, c_int};
 use libc::size_t;
 use terrace::Kind;
 
-use crate::answer::{CallResult, answer, give, refuse};
+use crate::answer::{answer, give};
 use crate::calls::stat;
+use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, by_path, shown};
 use crate::{folder, opened, real, table};
 

@@ -2,8 +2,9 @@
 
 use std::ffi::{c_int, c_uint, c_ulong};
 
-use crate::answer::{CallResult, answer, give, guard, of_kernel, refuse};
+use crate::answer::{answer, give, guard};
 use crate::calls::{by_descriptor, locks, stdio, twins};
+use crate::errors::{CallResult, of_kernel, refuse};
 use crate::inside::is_inside;
 use crate::{opened, real, table};
 

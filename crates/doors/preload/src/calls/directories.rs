@@ -4,9 +4,10 @@ use std::ffi::{c_char, c_int, c_long};
 
 use libc::{DIR, dirent64};
 
-use crate::answer::{CallResult, answer, give, refuse};
+use crate::answer::{answer, give};
 use crate::attributes::{entry_type, number};
 use crate::calls::{descriptors, open, twins};
+use crate::errors::{CallResult, refuse};
 use crate::{opened, real, table};
 
 /// The number of names that one page of a listing holds.

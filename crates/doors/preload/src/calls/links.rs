@@ -5,9 +5,10 @@ use std::ffi::{CStr, c_char, c_int};
 use libc::{size_t, ssize_t};
 use terrace::Kind;
 
-use crate::answer::{CallResult, give, refuse};
+use crate::answer::give;
 use crate::attributes::caller;
 use crate::calls::stat;
+use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, Route, by_path, find};
 use crate::{opened, real};
 

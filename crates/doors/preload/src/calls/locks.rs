@@ -7,9 +7,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 
 use libc::off_t;
 
-use crate::answer::{CallResult, ErrorNumber, of_kernel, refuse};
 use crate::calls::{by_descriptor, twins};
 use crate::description::OpenDescription;
+use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
 use crate::{opened, real, settings};
 
 /// The folder of the lock files in the store's directory. The files are named after the objects' numbers, and stay.

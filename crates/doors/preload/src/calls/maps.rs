@@ -5,9 +5,10 @@ use std::slice;
 
 use libc::{off_t, size_t};
 
-use crate::answer::{CallResult, give, guard, refuse};
+use crate::answer::{give, guard};
 use crate::calls::twins;
 use crate::description::OpenDescription;
+use crate::errors::{CallResult, refuse};
 use crate::{real, table};
 
 #[unsafe(no_mangle)]
@@ -51,7 +52,7 @@ unsafe fn fill(
     unsafe {
         let memory = real::mmap(at, length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
         if memory == libc::MAP_FAILED {
-            return refuse(crate::answer::error_number());
+            return refuse(crate::errors::error_number());
         }
         let filled = file.read_at(start, slice::from_raw_parts_mut(memory.cast(), length));
         if let Err(error) = filled {

@@ -31,8 +31,9 @@ pub mod wait;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use crate::answer::{CReturn, CallResult, answer};
+use crate::answer::answer;
 use crate::description::OpenDescription;
+use crate::errors::{CReturn, CallResult};
 use crate::table;
 
 /// Answers a call with a descriptor: by the C library if the descriptor is not that of a file of the store.

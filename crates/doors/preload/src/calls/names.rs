@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::mode_t;
 
-use crate::answer::{CallResult, answer, give, refuse};
+use crate::answer::{answer, give};
 use crate::attributes::caller;
 use crate::calls::stat;
+use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, Route, by_path, find};
 use crate::{opened, real, table};
 

@@ -7,10 +7,10 @@ use libc::mode_t;
 use terrace::Kind;
 use terrace::files::{File, Stat};
 
-use crate::answer::{CallResult, refuse};
 use crate::attributes::{caller, check_access};
 use crate::calls::{names, stdio, twins};
 use crate::description::OpenDescription;
+use crate::errors::{CallResult, refuse};
 use crate::inside::is_inside;
 use crate::paths::{LastLink, by_path};
 use crate::{opened, real, table};

@@ -5,8 +5,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use libc::{size_t, ssize_t};
 use terrace::files::Presence;
 
-use crate::answer::{CallResult, ErrorNumber, refuse};
 use crate::calls::by_descriptor;
+use crate::errors::{CallResult, ErrorNumber, refuse};
 use crate::paths::{LastLink, by_path};
 use crate::{opened, real};
 

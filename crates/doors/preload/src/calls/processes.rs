@@ -6,11 +6,12 @@ use std::os::fd::{AsRawFd, FromRawFd};
 
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
-use crate::answer::{CallResult, ErrorNumber, give, guard, of_kernel, refuse};
+use crate::answer::{give, guard};
 use crate::attributes::check_access;
 use crate::calls::stat;
+use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
 use crate::paths::{LastLink, Route, find, shown};
-use crate::{inside, life, opened, real, settings};
+use crate::{forks, inside, opened, real, settings};
 
 type Texts = *const *const c_char;
 
@@ -23,8 +24,8 @@ const MAX_SCRIPT_LINE_BYTES: usize = 256;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fork() -> pid_t {
-    // SAFETY: `life::fork` keeps this library's state valid in the child.
-    life::fork(|| unsafe { real::fork() })
+    // SAFETY: `forks::fork` keeps this library's state valid in the child.
+    forks::fork(|| unsafe { real::fork() })
 }
 
 /// A child of `vfork` shares its parent's memory, with the table of open files, but has descriptors of its own. So it becomes a fork.
@@ -38,7 +39,7 @@ pub unsafe extern "C-unwind" fn vfork() -> pid_t {
 pub unsafe extern "C-unwind" fn daemon(stays: c_int, keeps: c_int) -> c_int {
     // It returns in the child only.
     // SAFETY: as above.
-    life::fork(|| unsafe { real::daemon(stays, keeps) })
+    forks::fork(|| unsafe { real::daemon(stays, keeps) })
 }
 
 /// Writes what is buffered before other processes look for it. What cannot be written stays buffered, and the file's next sync or close

@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_int};
 
 use libc::{statfs as FileSystem, statvfs as FileSystemV};
 
-use crate::answer::CallResult;
 use crate::calls::{by_descriptor, twins};
+use crate::errors::CallResult;
 use crate::paths::{LastLink, by_path};
 use crate::{opened, real};
 

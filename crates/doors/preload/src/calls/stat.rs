@@ -1,35 +1,14 @@
 //! Attributes: `stat` and its twins, `statx`, `access`.
 
-use std::ffi::{CStr, c_char, c_int, c_uint};
-use std::mem::MaybeUninit;
+use std::ffi::{c_char, c_int, c_uint};
 
 use terrace::files::Stat;
 
-use crate::answer::CallResult;
 use crate::attributes::{check_access, to_stat, to_statx};
 use crate::calls::{by_descriptor, twins};
+use crate::errors::CallResult;
 use crate::paths::{LastLink, by_path};
-use crate::{opened, real, table};
-
-/// The system call, which older C libraries wrap otherwise. Its structure is the C library's.
-unsafe fn kernel_fstatat(dir: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int {
-    // SAFETY: the caller gives a path and a buffer.
-    unsafe { libc::syscall(libc::SYS_newfstatat, dir, path, out, flags) as c_int }
-}
-
-/// Returns the kernel's attributes of a descriptor.
-pub fn kernel_fstat(fd: c_int) -> Option<libc::stat> {
-    let mut stat = MaybeUninit::uninit();
-    // SAFETY: the kernel fills the buffer, or fails.
-    unsafe { (libc::syscall(libc::SYS_fstat, fd, stat.as_mut_ptr()) == 0).then(|| stat.assume_init()) }
-}
-
-/// Returns the kernel's attributes of a path.
-pub fn kernel_stat(path: &CStr) -> Option<libc::stat> {
-    let mut stat = MaybeUninit::uninit();
-    // SAFETY: as above.
-    unsafe { (kernel_fstatat(libc::AT_FDCWD, path.as_ptr(), stat.as_mut_ptr(), 0) == 0).then(|| stat.assume_init()) }
-}
+use crate::{kernel, opened, real, table};
 
 fn last_link(flags: c_int) -> LastLink {
     if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { LastLink::Keep } else { LastLink::Follow }
@@ -60,7 +39,7 @@ pub unsafe extern "C-unwind" fn fstatat(dir: c_int, path: *const c_char, out: *m
             dir,
             path,
             last_link(flags),
-            |dir, path| kernel_fstatat(dir, path, out, flags),
+            |dir, path| kernel::fstatat(dir, path, out, flags),
             |path, stat| {
                 out.write(to_stat(&existing(path, stat)?, path, opened::get()?.device));
                 Ok(0)
@@ -75,7 +54,7 @@ pub unsafe extern "C-unwind" fn fstat(fd: c_int, out: *mut libc::stat) -> c_int 
     unsafe {
         by_descriptor(
             fd,
-            || libc::syscall(libc::SYS_fstat, fd, out) as c_int,
+            || kernel::fstat(fd, out),
             |open| {
                 out.write(to_stat(&open.stat()?, &open.path(), opened::get()?.device));
                 Ok(0)

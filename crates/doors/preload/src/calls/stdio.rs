@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{FILE, off_t, size_t, ssize_t};
 
-use crate::answer::{CallResult, answer, give, refuse};
+use crate::answer::{answer, give};
 use crate::calls::{bytes, descriptors, open, twins};
+use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, by_path};
 use crate::{real, table};
 
@@ -82,7 +83,7 @@ unsafe fn stream(fd: c_int) -> CallResult<*mut FILE> {
     unsafe {
         let stream = fopencookie(fd as usize as *mut c_void, mode.as_ptr(), functions);
         if stream.is_null() {
-            return refuse(crate::answer::error_number());
+            return refuse(crate::errors::error_number());
         }
         // So that `fileno` knows it. The library itself does not use it for such a stream.
         stream.cast::<u8>().add(DESCRIPTOR_BYTES).cast::<c_int>().write(fd);

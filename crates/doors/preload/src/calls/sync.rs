@@ -4,9 +4,10 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use libc::{off_t, size_t, ssize_t};
 
-use crate::answer::{CallResult, ErrorNumber, guard, refuse};
+use crate::answer::guard;
 use crate::calls::{by_descriptor, twins};
 use crate::description::OpenDescription;
+use crate::errors::{CallResult, ErrorNumber, refuse};
 use crate::paths::{LastLink, by_path};
 use crate::{opened, real, table};
 

@@ -64,7 +64,7 @@ unsafe fn with_random_name(
                 *letter = RANDOM_LETTERS[usize::from(random % 64)];
             }
             match make(template) {
-                -1 if crate::answer::error_number() == libc::EEXIST => {}
+                -1 if crate::errors::error_number() == libc::EEXIST => {}
                 -1 => return None,
                 made => return Some(made),
             }
@@ -74,7 +74,7 @@ unsafe fn with_random_name(
 
 /// Fails with an error number.
 fn give_none<T>(number: c_int) -> Option<T> {
-    crate::answer::set_error_number(number);
+    crate::errors::set_error_number(number);
     None
 }
 

@@ -5,7 +5,8 @@ use std::slice;
 
 use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
-use crate::answer::{give, refuse};
+use crate::answer::give;
+use crate::errors::refuse;
 use crate::paths::{LastLink, by_path};
 use crate::{real, table};
 

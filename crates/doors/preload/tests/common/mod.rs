@@ -12,7 +12,7 @@ use terrace::{Config, Store};
 use terrace_testkit::{Missing, skip};
 
 /// Nothing is there on the machine.
-pub const PREFIX: &str = "/terrace";
+pub const STORE_PREFIX: &str = "/terrace";
 
 pub struct Place {
     pub dir: TempDir,
@@ -21,8 +21,8 @@ pub struct Place {
 impl Place {
     pub fn new() -> Place {
         assert!(
-            !PathBuf::from(PREFIX).exists(),
-            "{PREFIX} exists on this machine, so the tests would not notice a missed call"
+            !PathBuf::from(STORE_PREFIX).exists(),
+            "{STORE_PREFIX} exists on this machine, so the tests would not notice a missed call"
         );
         let dir = tempfile::tempdir().unwrap();
         let text = format!(
@@ -46,7 +46,7 @@ impl Place {
         assert!(library.exists(), "{} is not built", library.display());
         let mut command = Command::new(program);
         command.current_dir(self.dir.path()).env("LC_ALL", "C").env("HOME", self.dir.path()).env("LD_PRELOAD", library);
-        command.env("TERRACE_PREFIX", PREFIX).env("TERRACE_STORE", self.dir.path().join("store"));
+        command.env("TERRACE_PREFIX", STORE_PREFIX).env("TERRACE_STORE", self.dir.path().join("store"));
         command
     }
 
