@@ -1,7 +1,7 @@
 //! The prefix and the store's directory, from the environment.
 
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -23,6 +23,10 @@ static READ_STATE: AtomicU8 = AtomicU8::new(UNREAD_STATE);
 const UNREAD_STATE: u8 = 0;
 const READING_STATE: u8 = 1;
 const READ_DONE_STATE: u8 = 2;
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
 
 impl Variable {
     /// Copies the variable without slashes at its end. A value that is too long counts as missing.
@@ -49,22 +53,27 @@ impl Variable {
     }
 
     fn get(&'static self) -> &'static [u8] {
-        read_once();
+        if !is_read() {
+            return &[];
+        }
         // SAFETY: it was written once, before.
         let (bytes, length) = unsafe { &*self.0.get() };
         &bytes[..*length]
     }
 }
 
+/// Whether the variables were read. They cannot be before the C library has the environment.
 #[inline]
-fn read_once() {
-    if READ_STATE.load(Ordering::Acquire) != READ_DONE_STATE {
-        read();
-    }
+fn is_read() -> bool {
+    READ_STATE.load(Ordering::Acquire) == READ_DONE_STATE || read()
 }
 
 #[cold]
-fn read() {
+fn read() -> bool {
+    // SAFETY: the C library sets the pointer before it runs any constructor but its own.
+    if unsafe { environ.is_null() } {
+        return false;
+    }
     if READ_STATE.compare_exchange(UNREAD_STATE, READING_STATE, Ordering::Acquire, Ordering::Acquire).is_ok() {
         // SAFETY: this thread alone changed the state, and others wait for the next one.
         unsafe {
@@ -81,6 +90,7 @@ fn read() {
     while READ_STATE.load(Ordering::Acquire) != READ_DONE_STATE {
         std::hint::spin_loop();
     }
+    true
 }
 
 /// Returns the prefix without a slash at its end. It is empty if no store is shown.
@@ -97,8 +107,7 @@ pub fn store_dir() -> Option<PathBuf> {
 
 /// Whether the prefix is one that no program sees, because a variable cannot be used.
 pub fn is_refused() -> bool {
-    read_once();
-    IS_REFUSED.load(Ordering::Relaxed)
+    is_read() && IS_REFUSED.load(Ordering::Relaxed)
 }
 
 /// The advice for a refused prefix.

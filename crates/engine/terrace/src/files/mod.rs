@@ -32,6 +32,7 @@ mod open;
 mod pairs;
 mod path;
 mod rename;
+mod space;
 mod spare;
 mod stat;
 mod unlinked;
@@ -40,6 +41,7 @@ mod unnamed;
 pub use error::{FileError, FileResult};
 pub use handle::File;
 pub use pairs::Presence;
+pub use space::FileSpace;
 pub use stat::{DIRECTORY_MODE, Owner, Setting, Special, Stat};
 
 use std::sync::Arc;
