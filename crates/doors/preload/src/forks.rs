@@ -5,7 +5,8 @@ use std::ffi::c_int;
 use crate::answer::guard;
 use crate::errors::{error_number, set_error_number};
 use crate::inside::is_inside;
-use crate::{folder, opened, settings, table};
+use crate::note::Sharing;
+use crate::{folder, note, opened, settings, table};
 
 /// Forks by `run`, which returns 0 in the child. The child gets everything that was written, and all open files.
 pub fn fork(run: impl FnOnce() -> c_int) -> c_int {
@@ -14,14 +15,17 @@ pub fn fork(run: impl FnOnce() -> c_int) -> c_int {
     }
     // Bytes that cannot be written now stay buffered here; the file's next sync or close returns the error.
     let _ = guard(opened::flush);
+    let _sharing = Sharing::begin();
     // All of this library's locks, in the order of their use: the child finds none of them held by a thread that it lacks.
     let _current = folder::lock();
     let mut store = opened::lock();
     let mut table = table::lock();
+    let mut spare = note::lock();
     let child = run();
     if child == 0 {
         let number = error_number();
         table.renew();
+        spare.forget();
         store.forget();
         set_error_number(number);
     }

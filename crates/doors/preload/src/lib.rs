@@ -9,7 +9,7 @@
 //! of calls. `paths` alone decides whether a path is below the prefix, `table` whether a descriptor is that of a file of the store.
 //!
 //! **A descriptor is one of the kernel's**, opened with `O_PATH`: a call that is not intercepted fails with `EBADF`, and never touches
-//! another file. Its file is a page of shared memory, the *note* (`description`): forks and executed programs find there which file is
+//! another file. Its file is a page of shared memory, the *note* (`note`): forks and executed programs find there which file is
 //! open, and share its offset.
 
 // The C library's functions take raw pointers. Each module says why its use of them is safe.
@@ -25,6 +25,7 @@ mod forks;
 mod inside;
 mod kernel;
 mod life;
+mod note;
 mod opened;
 mod paths;
 mod real;

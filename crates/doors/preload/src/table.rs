@@ -89,7 +89,12 @@ pub fn let_go(fd: c_int) {
 /// Whether any file of the store is open.
 #[inline]
 pub fn has_any() -> bool {
-    OUR_COUNT.load(Ordering::Relaxed) > 0
+    count() > 0
+}
+
+/// The number of descriptors of files of the store.
+pub fn count() -> usize {
+    OUR_COUNT.load(Ordering::Relaxed)
 }
 
 /// Returns the open file of a descriptor.

@@ -45,7 +45,8 @@ pub fn by_descriptor<T: CReturn>(
 ) -> T {
     match table::get(fd) {
         None => elsewhere(),
-        Some(open) => answer(|| below(&open)),
+        // The closure drops the file, if it is the last one that has it: that is the engine's work, too.
+        Some(open) => answer(move || below(&{ open })),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::answer::{give, guard};
 use crate::attributes::check_access;
 use crate::calls::stat;
 use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
+use crate::note::Sharing;
 use crate::paths::{LastLink, Route, find, shown};
 use crate::{forks, inside, opened, real, settings};
 
@@ -42,12 +43,13 @@ pub unsafe extern "C-unwind" fn daemon(stays: c_int, keeps: c_int) -> c_int {
     forks::fork(|| unsafe { real::daemon(stays, keeps) })
 }
 
-/// Writes what is buffered before other processes look for it. What cannot be written stays buffered, and the file's next sync or close
-/// returns the error.
-fn place_all() {
+/// Writes buffered bytes before another program starts, which may look for them, and which has this one's descriptors while the result
+/// lives. Bytes that cannot be written stay buffered, and the file's next sync or close returns the error.
+fn share_all() -> Sharing {
     if !inside::is_inside() {
         let _ = guard(opened::flush);
     }
+    Sharing::begin()
 }
 
 /// A program below the prefix, as the kernel can run it.
@@ -110,7 +112,7 @@ unsafe fn script_arguments(own: &[CString], arguments: Texts) -> Vec<*const c_ch
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
-    place_all();
+    let _sharing = share_all();
     // SAFETY: the caller gives a path, and lists that end with null.
     unsafe {
         match find(libc::AT_FDCWD, path, LastLink::Follow) {
@@ -160,7 +162,7 @@ unsafe fn search(file: *const c_char) -> Option<CString> {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn execvpe(file: *const c_char, arguments: Texts, environment: Texts) -> c_int {
-    place_all();
+    let _sharing = share_all();
     // SAFETY: the caller gives a name, and lists that end with null.
     unsafe {
         match search(file) {
@@ -178,7 +180,7 @@ pub unsafe extern "C-unwind" fn execvp(file: *const c_char, arguments: Texts) ->
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fexecve(fd: c_int, arguments: Texts, environment: Texts) -> c_int {
-    place_all();
+    let _sharing = share_all();
     // SAFETY: the caller gives lists that end with null.
     unsafe {
         match crate::table::get(fd) {
@@ -197,7 +199,7 @@ unsafe fn spawn(
     arguments: *const *mut c_char,
     run: impl Fn(*const c_char, *const *mut c_char) -> c_int,
 ) -> c_int {
-    place_all();
+    let _sharing = share_all();
     // SAFETY: the caller gives a path, and a list that ends with null.
     unsafe {
         match find(libc::AT_FDCWD, path, LastLink::Follow) {
@@ -246,7 +248,7 @@ pub unsafe extern "C-unwind" fn posix_spawnp(
     arguments: *const *mut c_char,
     environment: *const *mut c_char,
 ) -> c_int {
-    place_all();
+    let _sharing = share_all();
     // SAFETY: the caller's arguments.
     unsafe {
         match search(file) {
@@ -258,14 +260,14 @@ pub unsafe extern "C-unwind" fn posix_spawnp(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
-    place_all();
+    let _sharing = share_all();
     // SAFETY: the caller gives a text or null.
     unsafe { real::system(command) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
-    place_all();
+    let _sharing = share_all();
     // SAFETY: the caller gives two texts.
     unsafe { real::popen(command, mode) }
 }
