@@ -6,7 +6,8 @@
 //!
 //! The dynamic linker gives a program these functions instead of those of the C library. A call with a path below the prefix, or with a
 //! descriptor of a file there, goes to [`terrace::Files`]; any other call goes on to the C library. Each file in `calls` has one family
-//! of calls. `paths` alone decides whether a path is below the prefix, `table` whether a descriptor is that of a file of the store.
+//! of calls. `paths` alone decides whether a path is below the prefix, `numbers` whether a
+//! descriptor is that of a file of the store.
 //!
 //! **A descriptor is one of the kernel's**, opened with `O_PATH`: a call that is not intercepted fails with `EBADF`, and never touches
 //! another file. Its file is a page of shared memory, the *note* (`note`): forks and executed programs find there which file is
@@ -26,6 +27,7 @@ mod inside;
 mod kernel;
 mod life;
 mod note;
+mod numbers;
 mod opened;
 mod paths;
 mod real;

@@ -11,7 +11,7 @@ use rustix_futex_sync::{Mutex, MutexGuard};
 
 use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
 use crate::inside::Inside;
-use crate::{kernel, real, table};
+use crate::{kernel, numbers, real};
 
 /// The first bytes of a note.
 const NOTE_MARK: u64 = u64::from_le_bytes(*b"terrace1");
@@ -141,7 +141,7 @@ impl NotePage {
         let Some(path_only) = &page.path_only else { return refuse(libc::EBADF) };
         // The lowest number that is free, as programs expect it. SAFETY: the descriptor is ours.
         let fd = of_kernel(unsafe { real::fcntl(path_only.as_raw_fd(), command, 0) })?;
-        if table::count() > MAX_FILES_WITH_SPARES {
+        if numbers::count() > MAX_FILES_WITH_SPARES {
             page.path_only = None;
         }
         Ok((NotePage { page: ManuallyDrop::new(page), since }, fd))
@@ -223,7 +223,7 @@ fn reopen(fd: c_int, flags: c_int) -> CallResult<OwnedFd> {
     // SAFETY: the path ends with a zero byte, and the new descriptor has no other owner.
     unsafe {
         let new = of_kernel(real::openat(libc::AT_FDCWD, path.as_ptr().cast(), flags | libc::O_CLOEXEC, 0))?;
-        Ok(OwnedFd::from_raw_fd(table::keep_apart(new)))
+        Ok(OwnedFd::from_raw_fd(numbers::keep_apart(new)))
     }
 }
 

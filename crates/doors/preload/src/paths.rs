@@ -8,7 +8,7 @@ use terrace::files::{FileError, Stat};
 use crate::answer::{answer, give, guard};
 use crate::errors::{CReturn, CallResult, ErrorNumber, refuse};
 use crate::inside::is_inside;
-use crate::{folder, kernel, opened, settings, table};
+use crate::{folder, kernel, numbers, opened, settings, table};
 
 /// The number of symbolic links in a path after which the kernel gives up, too.
 const MAX_LINKS: usize = 40;
@@ -89,9 +89,11 @@ unsafe fn begin(dir: c_int, path: *const c_char, last: LastLink) -> Option<Start
         match *path.cast::<u8>() {
             b'/' if leads_below(path) => Start::absolute(CStr::from_ptr(path).to_bytes()),
             // The entries are symbolic links.
-            b'/' if table::has_any() && last == LastLink::Follow => Start::descriptor(CStr::from_ptr(path).to_bytes()),
+            b'/' if numbers::has_any() && last == LastLink::Follow => {
+                Start::descriptor(CStr::from_ptr(path).to_bytes())
+            }
             b'/' => None,
-            _ if dir == libc::AT_FDCWD && !folder::is_below() || dir != libc::AT_FDCWD && !table::has(dir) => {
+            _ if dir == libc::AT_FDCWD && !folder::is_below() || dir != libc::AT_FDCWD && !numbers::has(dir) => {
                 if names_prefix(path) {
                     Start::from_above(dir, CStr::from_ptr(path).to_bytes())
                 } else {

@@ -9,7 +9,7 @@ use terrace::files::File;
 use crate::calls::{by_descriptor, twins};
 use crate::description::OpenDescription;
 use crate::errors::{CReturn, CallResult, refuse};
-use crate::{opened, real};
+use crate::{numbers, opened, real};
 
 /// The most bytes that one call moves, as in the kernel.
 const MAX_CALL_BYTES: usize = 0x7fff_f000;
@@ -248,7 +248,7 @@ pub unsafe extern "C-unwind" fn preadv2(
 ) -> ssize_t {
     // SAFETY: as above.
     unsafe {
-        match (crate::table::has(fd), offset) {
+        match (numbers::has(fd), offset) {
             (false, _) => real::preadv2(fd, list, count, offset, flags),
             (true, -1) => readv(fd, list, count),
             (true, _) => preadv(fd, list, count, offset),
@@ -266,7 +266,7 @@ pub unsafe extern "C-unwind" fn pwritev2(
 ) -> ssize_t {
     // SAFETY: as above.
     unsafe {
-        match (crate::table::has(fd), offset) {
+        match (numbers::has(fd), offset) {
             (false, _) => real::pwritev2(fd, list, count, offset, flags),
             // They change what is durable, or where the bytes go: an error rather than other bytes.
             (true, _) if flags != 0 => crate::answer::give(refuse(libc::EOPNOTSUPP)),

@@ -10,7 +10,7 @@ use crate::calls::by_descriptor;
 use crate::description::OpenDescription;
 use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, by_path};
-use crate::{opened, real};
+use crate::{numbers, opened, real};
 
 /// The value of an owner that stays as it is.
 const UNCHANGED_ID: u32 = u32::MAX;
@@ -85,7 +85,7 @@ pub unsafe extern "C-unwind" fn fchownat(
 ) -> c_int {
     // SAFETY: the caller gives a path.
     unsafe {
-        if flags & libc::AT_EMPTY_PATH != 0 && crate::table::has(dir) && *path == 0 {
+        if flags & libc::AT_EMPTY_PATH != 0 && numbers::has(dir) && *path == 0 {
             return fchown(dir, user, group);
         }
         by_path(

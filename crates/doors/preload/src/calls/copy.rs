@@ -6,7 +6,7 @@ use libc::{off_t, size_t, ssize_t};
 
 use crate::calls::{bytes, twins};
 use crate::errors::{CallResult, of_kernel};
-use crate::{real, table};
+use crate::{numbers, real};
 
 /// The most bytes that one call copies. Callers go on with the rest.
 const COPY_BYTES: usize = 1 << 20;
@@ -63,7 +63,7 @@ pub unsafe extern "C-unwind" fn copy_file_range(
 ) -> ssize_t {
     // SAFETY: the caller gives offsets or null.
     unsafe {
-        match table::has(from) || table::has(to) {
+        match numbers::has(from) || numbers::has(to) {
             true => copy(from, from_at, to, to_at, length),
             false => real::copy_file_range(from, from_at, to, to_at, length, flags),
         }
@@ -74,7 +74,7 @@ pub unsafe extern "C-unwind" fn copy_file_range(
 pub unsafe extern "C-unwind" fn sendfile(to: c_int, from: c_int, at: *mut off_t, length: size_t) -> ssize_t {
     // SAFETY: as above.
     unsafe {
-        match table::has(from) || table::has(to) {
+        match numbers::has(from) || numbers::has(to) {
             true => copy(from, at, to, std::ptr::null_mut(), length),
             false => real::sendfile(to, from, at, length),
         }
@@ -92,7 +92,7 @@ pub unsafe extern "C-unwind" fn splice(
 ) -> ssize_t {
     // SAFETY: as above.
     unsafe {
-        match table::has(from) || table::has(to) {
+        match numbers::has(from) || numbers::has(to) {
             true => copy(from, from_at, to, to_at, length),
             false => real::splice(from, from_at, to, to_at, length, flags),
         }

@@ -6,17 +6,17 @@ use crate::answer::{answer, give, guard};
 use crate::calls::{by_descriptor, locks, stdio, twins};
 use crate::errors::{CallResult, of_kernel, refuse};
 use crate::inside::is_inside;
-use crate::{opened, real, table};
+use crate::{numbers, opened, real, table};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     if is_inside() {
-        table::let_go(fd);
-    } else if table::is_engines(fd) {
+        numbers::let_go(fd);
+    } else if numbers::is_engines(fd) {
         // The program has not opened it.
         return give(refuse(libc::EBADF));
     }
-    if !table::has(fd) {
+    if !numbers::has(fd) {
         // SAFETY: it takes a number only.
         return unsafe { real::close(fd) };
     }
@@ -37,7 +37,7 @@ fn forget(fd: c_int) -> CallResult<()> {
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let stays_open = flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0;
     // The engine's descriptors are closed by `exec` anyway.
-    if stays_open || opened::if_open().is_none() && !table::has_any() {
+    if stays_open || opened::if_open().is_none() && !numbers::has_any() {
         // SAFETY: it takes numbers only.
         return unsafe { real::close_range(first, last, flags) };
     }
@@ -47,7 +47,7 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
         let _ = guard(|| forget(fd));
     }
     let mut start = first;
-    for engines in table::engines_within(first, last) {
+    for engines in numbers::engines_within(first, last) {
         if start < engines {
             // SAFETY: as above.
             unsafe { real::close_range(start, engines - 1, flags) };
@@ -97,11 +97,11 @@ pub unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_in
 }
 
 fn replace(fd: c_int, to: c_int, copy: impl FnOnce() -> c_int) -> c_int {
-    if table::is_engines(to) {
+    if numbers::is_engines(to) {
         // The engine would read and write the program's file.
         return give(refuse(libc::EBUSY));
     }
-    if fd == to || !table::has(fd) && !table::has(to) {
+    if fd == to || !numbers::has(fd) && !numbers::has(to) {
         return copy();
     }
     // Valid, or nothing may be closed. SAFETY: it asks for flags only.
@@ -118,7 +118,7 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_ulo
     // SAFETY: the caller passes what the command needs.
     let kernel = || unsafe { real::fcntl(fd, command, argument) };
     if is_inside() && command == libc::F_DUPFD_CLOEXEC {
-        return table::keep_apart(kernel());
+        return numbers::keep_apart(kernel());
     }
     by_descriptor(fd, kernel, |open| match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Ok(copied(fd, of_kernel(kernel())?)),

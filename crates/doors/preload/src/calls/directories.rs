@@ -8,7 +8,7 @@ use crate::answer::{answer, give};
 use crate::attributes::{entry_type, number};
 use crate::calls::{descriptors, open, twins};
 use crate::errors::{CallResult, refuse};
-use crate::{opened, real, table};
+use crate::{numbers, opened, real, table};
 
 /// The number of names that one page of a listing holds.
 const NAMES_PER_PAGE: usize = 1024;
@@ -32,7 +32,7 @@ struct StreamEntry {
 /// Whether a stream is one of ours.
 unsafe fn is_ours(stream: *mut DIR) -> bool {
     // SAFETY: the caller has the stream from `opendir` or `fdopendir`. In both kinds of streams, the descriptor is the first field.
-    !stream.is_null() && unsafe { table::has(*stream.cast::<c_int>()) }
+    !stream.is_null() && unsafe { numbers::has(*stream.cast::<c_int>()) }
 }
 
 unsafe fn ours<'a>(stream: *mut DIR) -> &'a mut DirectoryStream {
@@ -116,7 +116,7 @@ pub unsafe extern "C-unwind" fn opendir(path: *const c_char) -> *mut DIR {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fdopendir(fd: c_int) -> *mut DIR {
     // SAFETY: it takes a number only.
-    if table::has(fd) { answer(|| begin(fd)) } else { unsafe { real::fdopendir(fd) } }
+    if numbers::has(fd) { answer(|| begin(fd)) } else { unsafe { real::fdopendir(fd) } }
 }
 
 #[unsafe(no_mangle)]

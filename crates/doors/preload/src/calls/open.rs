@@ -13,14 +13,14 @@ use crate::description::OpenDescription;
 use crate::errors::{CallResult, refuse};
 use crate::inside::is_inside;
 use crate::paths::{LastLink, by_path};
-use crate::{opened, real, table};
+use crate::{numbers, opened, real, table};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller gives a path.
     unsafe {
         if is_inside() {
-            return table::keep_apart(real::openat(dir, path, flags, mode));
+            return numbers::keep_apart(real::openat(dir, path, flags, mode));
         }
         by_path(
             dir,

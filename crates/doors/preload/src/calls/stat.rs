@@ -8,7 +8,7 @@ use crate::attributes::{check_access, to_stat, to_statx};
 use crate::calls::{by_descriptor, twins};
 use crate::errors::CallResult;
 use crate::paths::{LastLink, by_path};
-use crate::{kernel, opened, real, table};
+use crate::{kernel, numbers, opened, real};
 
 fn last_link(flags: c_int) -> LastLink {
     if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { LastLink::Keep } else { LastLink::Follow }
@@ -17,7 +17,7 @@ fn last_link(flags: c_int) -> LastLink {
 /// Whether a call means the descriptor itself, because its path is empty.
 unsafe fn means_descriptor(dir: c_int, path: *const c_char, flags: c_int) -> bool {
     // SAFETY: the path ends with a zero byte.
-    flags & libc::AT_EMPTY_PATH != 0 && table::has(dir) && !path.is_null() && unsafe { *path == 0 }
+    flags & libc::AT_EMPTY_PATH != 0 && numbers::has(dir) && !path.is_null() && unsafe { *path == 0 }
 }
 
 /// The attributes of a path that was looked up, or the error of one that leads to nothing.

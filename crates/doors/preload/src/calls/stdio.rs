@@ -13,7 +13,7 @@ use crate::answer::{answer, give};
 use crate::calls::{bytes, descriptors, open, twins};
 use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, by_path};
-use crate::{real, table};
+use crate::{numbers, real, table};
 
 /// Where a stream of the C library keeps the start of its unwritten bytes, and its descriptor. Programs are compiled with these offsets,
 /// so they stay.
@@ -131,7 +131,7 @@ pub unsafe extern "C-unwind" fn fopen(path: *const c_char, mode: *const c_char) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     // SAFETY: the caller gives a mode.
-    unsafe { if table::has(fd) { answer(|| stream(fd)) } else { real::fdopen(fd, mode) } }
+    unsafe { if numbers::has(fd) { answer(|| stream(fd)) } else { real::fdopen(fd, mode) } }
 }
 
 /// Opens another file behind a stream, if either is of the store: behind a stream of our own, or behind a standard stream.
@@ -144,11 +144,11 @@ pub unsafe extern "C-unwind" fn freopen(path: *const c_char, mode: *const c_char
             crate::paths::find(libc::AT_FDCWD, path, LastLink::Follow),
             Ok(Some(crate::paths::Route::Below(..)))
         );
-        if path.is_null() || !below && !table::has(fd) {
+        if path.is_null() || !below && !numbers::has(fd) {
             return real::freopen64(path, mode, old);
         }
         let standard = [stdin, stdout, stderr].contains(&old);
-        if !table::has(fd) && !standard {
+        if !numbers::has(fd) && !standard {
             // It cannot be made one of ours.
             return give(refuse(libc::EOPNOTSUPP));
         }
@@ -185,7 +185,7 @@ twins! {
 /// Replaces a standard stream if its descriptor has become a file of the store.
 pub fn adopt(fd: c_int) {
     let Some(replaced) = usize::try_from(fd).ok().and_then(|fd| IS_REPLACED.get(fd)) else { return };
-    if !table::has(fd) || replaced.swap(true, Ordering::Relaxed) {
+    if !numbers::has(fd) || replaced.swap(true, Ordering::Relaxed) {
         return;
     }
     // SAFETY: programs do not use a stream while they replace its descriptor. The pointers are the C library's, or a program's copies of

@@ -9,7 +9,7 @@ use crate::calls::{by_descriptor, twins};
 use crate::description::OpenDescription;
 use crate::errors::{CallResult, ErrorNumber, refuse};
 use crate::paths::{LastLink, by_path};
-use crate::{opened, real, table};
+use crate::{numbers, opened, real, table};
 
 fn make_durable(open: &OpenDescription) -> CallResult<c_int> {
     match open.is_directory() {
@@ -130,13 +130,13 @@ pub unsafe extern "C-unwind" fn posix_fallocate(fd: c_int, offset: off_t, length
 pub unsafe extern "C-unwind" fn posix_fadvise(fd: c_int, offset: off_t, length: off_t, advice: c_int) -> c_int {
     // The engine sees itself how a file is read.
     // SAFETY: as above.
-    if table::has(fd) { 0 } else { unsafe { real::posix_fadvise(fd, offset, length, advice) } }
+    if numbers::has(fd) { 0 } else { unsafe { real::posix_fadvise(fd, offset, length, advice) } }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn readahead(fd: c_int, offset: off_t, length: size_t) -> ssize_t {
     // SAFETY: as above.
-    if table::has(fd) { 0 } else { unsafe { real::readahead(fd, offset, length) } }
+    if numbers::has(fd) { 0 } else { unsafe { real::readahead(fd, offset, length) } }
 }
 
 twins! {

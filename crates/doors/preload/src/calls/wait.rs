@@ -8,17 +8,17 @@ use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use crate::answer::give;
 use crate::errors::refuse;
 use crate::paths::{LastLink, by_path};
-use crate::{real, table};
+use crate::{numbers, real, table};
 
 /// Hides files of the store from `poll`, which does not wait if there are any. Returns their entries.
 unsafe fn polled(all: *mut pollfd, count: nfds_t, poll: impl FnOnce(bool) -> c_int) -> c_int {
-    if !table::has_any() || all.is_null() {
+    if !numbers::has_any() || all.is_null() {
         return poll(false);
     }
     // SAFETY: the caller gives a list of this length.
     let entries = unsafe { slice::from_raw_parts_mut(all, count as usize) };
     let ours: Vec<(usize, c_int)> =
-        entries.iter().map(|entry| entry.fd).enumerate().filter(|(_, fd)| table::has(*fd)).collect();
+        entries.iter().map(|entry| entry.fd).enumerate().filter(|(_, fd)| numbers::has(*fd)).collect();
     for (at, _) in &ours {
         entries[*at].fd = -1;
     }
@@ -71,7 +71,7 @@ unsafe fn take_ours(count: c_int, set: *mut fd_set) -> Vec<c_int> {
 }
 
 unsafe fn selected(count: c_int, sets: [*mut fd_set; 3], select: impl FnOnce(bool) -> c_int) -> c_int {
-    if !table::has_any() {
+    if !numbers::has_any() {
         return select(false);
     }
     // SAFETY: the caller gives sets or null.
@@ -131,7 +131,7 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
     fd: c_int,
     event: *mut libc::epoll_event,
 ) -> c_int {
-    match table::has(fd) {
+    match numbers::has(fd) {
         // As the kernel answers for files.
         true => give(refuse(libc::EPERM)),
         // SAFETY: the caller's arguments, as they are.

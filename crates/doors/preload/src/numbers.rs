@@ -1,0 +1,106 @@
+//! The numbers of descriptors, and who uses each: the program, the store's files or the engine.
+
+use std::ffi::{c_int, c_uint, c_ulong};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use crate::real;
+
+/// Descriptors of files of the store are below this number.
+const MAX_DESCRIPTORS: usize = 1 << 16;
+
+/// The engine's own descriptors get numbers from here on, if the limit of open files allows them: programs choose low numbers.
+const ENGINE_DESCRIPTORS_START: c_ulong = 600;
+
+/// The user of each descriptor, without a lock: all that a call with another descriptor costs.
+static USER_OF: [AtomicU8; MAX_DESCRIPTORS] = [const { AtomicU8::new(PROGRAM_USER) }; MAX_DESCRIPTORS];
+/// The program has it from the kernel, or it is closed.
+const PROGRAM_USER: u8 = 0;
+/// It is a file of the store, in the table.
+const STORE_USER: u8 = 1;
+/// The engine has opened it. The program knows nothing of it, but may close or replace numbers that it has not opened.
+const ENGINE_USER: u8 = 2;
+static OUR_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+#[inline]
+fn user_of(fd: c_int) -> Option<&'static AtomicU8> {
+    usize::try_from(fd).ok().and_then(|fd| USER_OF.get(fd))
+}
+
+/// Whether a descriptor is that of a file of the store.
+#[inline]
+pub fn has(fd: c_int) -> bool {
+    // Relaxed: a program may only use a descriptor on another thread after it has passed it there.
+    user_of(fd).is_some_and(|user| user.load(Ordering::Relaxed) == STORE_USER)
+}
+
+/// Whether a descriptor is the engine's own.
+#[inline]
+pub fn is_engines(fd: c_int) -> bool {
+    user_of(fd).is_some_and(|user| user.load(Ordering::Relaxed) == ENGINE_USER)
+}
+
+/// Moves a descriptor that the engine has just opened to where programs seldom go, and notes that it is the engine's.
+pub fn keep_apart(fd: c_int) -> c_int {
+    if fd < 0 {
+        return fd;
+    }
+    // SAFETY: the descriptor is new, and nobody has got it. Closing the old number drops no lock, because none was taken yet.
+    let moved = unsafe {
+        match real::fcntl(fd, libc::F_DUPFD_CLOEXEC, ENGINE_DESCRIPTORS_START) {
+            // The limit of open files is lower.
+            -1 => fd,
+            moved => {
+                real::close(fd);
+                moved
+            }
+        }
+    };
+    if let Some(user) = user_of(moved) {
+        user.store(ENGINE_USER, Ordering::Relaxed);
+    }
+    moved
+}
+
+/// Returns the engine's descriptors from `first` to `last`, in their order.
+pub fn engines_within(first: c_uint, last: c_uint) -> impl Iterator<Item = c_uint> {
+    (first..=last).take_while(|fd| (*fd as usize) < MAX_DESCRIPTORS).filter(|fd| is_engines(*fd as c_int))
+}
+
+/// Notes that the engine closes a descriptor.
+pub fn let_go(fd: c_int) {
+    if is_engines(fd)
+        && let Some(user) = user_of(fd)
+    {
+        user.store(PROGRAM_USER, Ordering::Relaxed);
+    }
+}
+
+/// Whether any file of the store is open.
+#[inline]
+pub fn has_any() -> bool {
+    count() > 0
+}
+
+/// The number of descriptors of files of the store.
+pub fn count() -> usize {
+    OUR_COUNT.load(Ordering::Relaxed)
+}
+
+/// Notes that a descriptor is a file of the store. False if its number is too high.
+pub fn enter(fd: c_int) -> bool {
+    let Some(user) = user_of(fd) else { return false };
+    if user.swap(STORE_USER, Ordering::Relaxed) != STORE_USER {
+        OUR_COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+    true
+}
+
+/// Notes that a descriptor is a file of the store no more.
+pub fn leave(fd: c_int) {
+    if has(fd)
+        && let Some(user) = user_of(fd)
+    {
+        user.store(PROGRAM_USER, Ordering::Relaxed);
+        OUR_COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
