@@ -48,7 +48,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Notes that all bytes of an object were read.
+    /// Notes that all bytes of an object were found good. This looks at a file, which is much for a short read of a whole object, so that
+    /// only streamed reads and scrubs do it.
     pub fn has_read_all(&self, key: &[u8], object: &Object) {
         if self.lost.has(key, object) {
             self.lost.forget(key, object);
