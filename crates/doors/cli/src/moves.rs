@@ -12,7 +12,7 @@ use crate::arguments::Tiers;
 use crate::errors::read_text;
 use crate::node::NodeChange;
 use crate::objects::tell_lost;
-use crate::output::{Show, count};
+use crate::output::{Show, complain, count};
 
 /// Reports moved data; returns false if some had to stay.
 pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
@@ -73,13 +73,21 @@ pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
             show.result(&json!({"added": number}), &format!("{} added", count(number as u64, "tier")))?;
         }
         Tiers::Remove { tier } => {
-            let kept: Vec<String> =
-                Store::remove_tier(dir, tier)?.iter().map(|path| path.display().to_string()).collect();
-            let mut words = format!("tier {tier} removed, with what the store had put there");
+            let remains = Store::remove_tier(dir, tier)?;
+            let kept: Vec<String> = remains.kept.iter().map(|path| path.display().to_string()).collect();
+            for target in &remains.left {
+                complain(&format!(
+                    "left behind: what is on tier {tier} in {}: {}; the store needs nothing of it, so delete it once it is back",
+                    target.target, target.reason
+                ));
+            }
+            let with = if remains.left.is_empty() { ", with what the store had put there" } else { "" };
+            let mut words = format!("tier {tier} removed{with}");
             for path in &kept {
                 words += &format!("\nkept, as it is not the store's: {path}");
             }
-            show.result(&json!({"removed": tier, "kept": kept}), &words)?;
+            show.result(&json!({"removed": tier, "kept": kept, "left": remains.left}), &words)?;
+            return Ok(remains.left.is_empty());
         }
         Tiers::Renew { tier } if Cluster::read(dir)?.is_some() => {
             let targets = SharedNode::renew_targets(dir, tier)?;

@@ -1,5 +1,6 @@
 //! Requests for the streams of the node's store, over HTTP: from other machines, and from programs without Terrace's library.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use percent_encoding::percent_decode_str;
@@ -14,7 +15,11 @@ const STREAMS_PATH: &str = "/streams/";
 /// The longest body: many small requests, or one of the longest.
 const MAX_BODY_BYTES: usize = MAX_REQUEST_BYTES + (1 << 20);
 
-const MALFORMED_REQUEST: &str = "the request makes no sense; docs/guide/flush.md says what a node understands";
+const REFUSAL_ADVICE: &str = "docs/guide/flush.md says what a node understands";
+/// The parameters that a request with this method to a stream, to a destination, and a question has.
+const FRAMES_PARAMETERS: [&str; 1] = ["durable"];
+const DESTINATION_PARAMETERS: [&str; 5] = ["at", "durable", "ends", "producer", "sequence"];
+const QUESTION_PARAMETERS: [&str; 1] = ["producer"];
 
 /// Answers at `/streams/`, once the node has its store.
 #[derive(Default)]
@@ -44,14 +49,17 @@ impl Handler for Streams {
         };
         Some(match answer(store, path, request) {
             Ok(value) => (200, format!("{value}\n")),
-            Err(Refusal::Malformed) => (400, format!("{MALFORMED_REQUEST}\n")),
+            Err(Refusal::WrongMethod(reason)) => (405, format!("{reason}; {REFUSAL_ADVICE}\n")),
+            Err(Refusal::Malformed(reason)) => (400, format!("{reason}; {REFUSAL_ADVICE}\n")),
             Err(Refusal::Stream(error)) => (status_of(&error), format!("{error}\n")),
         })
     }
 }
 
+/// Why a request is refused.
 enum Refusal {
-    Malformed,
+    WrongMethod(String),
+    Malformed(String),
     Stream(Error),
 }
 
@@ -73,32 +81,49 @@ fn status_of(error: &Error) -> u16 {
 
 fn answer(store: &Store, path: &str, request: &HandlerRequest<'_>) -> Result<serde_json::Value, Refusal> {
     let (stream, destination) = path.split_once('/').map_or((path, None), |(stream, rest)| (stream, Some(rest)));
-    let query = Query(request.query);
-    let ack = if query.flag("durable")? { Ack::Durable } else { Ack::Placed };
-    let stream = Stream::open(store, &text(stream)?, ack)?;
+    let open = |query: &Query<'_>| {
+        let ack = if query.flag("durable")? { Ack::Durable } else { Ack::Placed };
+        Ok::<_, Refusal>(Stream::open(store, &text(stream)?, ack)?)
+    };
     match (request.method, destination) {
         ("GET", None) => {
-            let producer = query.name("producer")?.ok_or(Refusal::Malformed)?;
-            Ok(json!({ "next": stream.producer(producer)?.next() }))
+            let query = Query::read(request.query, &QUESTION_PARAMETERS)?;
+            let producer = query.name("producer")?.ok_or_else(|| missing("producer"))?;
+            Ok(json!({ "next": open(&query)?.producer(producer)?.next() }))
         }
         ("POST", None) => {
+            let query = Query::read(request.query, &FRAMES_PARAMETERS)?;
             let framed = Frames::new(request.body).collect::<Result<Vec<Framed>, Error>>()?;
-            Ok(accepted(&stream.append_framed(framed)?))
+            Ok(accepted(&open(&query)?.append_framed(framed)?))
         }
         ("POST", Some(destination)) => {
+            let query = Query::read(request.query, &DESTINATION_PARAMETERS)?;
             let place = query.number("at")?.map_or(Place::Append, Place::At);
             let (destination, bytes) = (name(destination), request.body.to_vec().into());
             let origin = match (query.name("producer")?, query.number("sequence")?) {
-                (Some(producer), Some(sequence @ 1..)) => Some(Origin { producer, sequence }),
+                (_, Some(0)) => return Err(malformed("sequence", "the first one is 1")),
+                (Some(producer), Some(sequence)) => Some(Origin { producer, sequence }),
                 (None, None) => None,
-                _ => return Err(Refusal::Malformed),
+                (None, _) => return Err(missing("producer")),
+                (_, None) => return Err(missing("sequence")),
             };
             let request = Request { destination, place, bytes, ends: query.flag("ends")? };
             request.check()?;
-            Ok(accepted(&stream.append_framed(vec![Framed { request, origin }])?))
+            Ok(accepted(&open(&query)?.append_framed(vec![Framed { request, origin }])?))
         }
-        _ => Err(Refusal::Malformed),
+        (method, destination) => {
+            let methods = if destination.is_some() { "POST" } else { "POST or GET" };
+            Err(Refusal::WrongMethod(format!("the method {method} means nothing here; use {methods}")))
+        }
     }
+}
+
+fn malformed(parameter: &str, reason: &str) -> Refusal {
+    Refusal::Malformed(format!("the parameter {parameter}: {reason}"))
+}
+
+fn missing(parameter: &str) -> Refusal {
+    malformed(parameter, "it is missing")
 }
 
 fn accepted(requests: &[Accepted]) -> serde_json::Value {
@@ -112,29 +137,42 @@ fn name(escaped: &str) -> Name {
 
 fn text(escaped: &str) -> Result<String, Refusal> {
     let decoded = percent_decode_str(escaped).decode_utf8();
-    decoded.map(|text| text.into_owned()).map_err(|_| Refusal::Malformed)
+    decoded.map(|text| text.into_owned()).map_err(|_| Refusal::Malformed("the stream's name is not UTF-8".into()))
 }
 
 /// The parameters of a request.
-struct Query<'a>(&'a str);
+struct Query<'a>(HashMap<&'a str, &'a str>);
 
 impl<'a> Query<'a> {
-    fn get(&self, name: &str) -> Option<&'a str> {
-        self.0.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
+    /// Reads the parameters. The request has no others than these.
+    fn read(text: &'a str, known: &[&str]) -> Result<Query<'a>, Refusal> {
+        let mut values = HashMap::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').ok_or_else(|| malformed(pair, "it has no value"))?;
+            if !known.contains(&key) {
+                return Err(malformed(key, &format!("it means nothing here; this request has {}", known.join(", "))));
+            }
+            if values.insert(key, value).is_some() {
+                return Err(malformed(key, "it is there twice"));
+            }
+        }
+        Ok(Query(values))
     }
 
     fn name(&self, key: &str) -> Result<Option<Name>, Refusal> {
-        match self.get(key) {
-            Some("") => Err(Refusal::Malformed),
-            value => Ok(value.map(name)),
+        match self.0.get(key) {
+            Some(&"") => Err(malformed(key, "it is empty")),
+            value => Ok(value.map(|value| name(value))),
         }
     }
 
     fn number(&self, key: &str) -> Result<Option<u64>, Refusal> {
-        self.get(key).map(|value| value.parse().map_err(|_| Refusal::Malformed)).transpose()
+        let parse = |value: &&str| value.parse().map_err(|_| malformed(key, &format!("{value:?} is no number")));
+        self.0.get(key).map(parse).transpose()
     }
 
     fn flag(&self, key: &str) -> Result<bool, Refusal> {
-        self.get(key).map_or(Ok(false), |value| value.parse().map_err(|_| Refusal::Malformed))
+        let parse = |value: &&str| value.parse().map_err(|_| malformed(key, "it is neither true nor false"));
+        self.0.get(key).map_or(Ok(false), parse)
     }
 }

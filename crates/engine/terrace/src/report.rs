@@ -290,6 +290,16 @@ pub struct TargetRemains {
     pub reason: String,
 }
 
+/// The files of a removed tier that are still there: `terrace tiers remove`.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TierRemains {
+    /// Its targets that are away. What the store has put there stays, and the store needs nothing of it.
+    pub left: Vec<TargetRemains>,
+    /// Files of other programs on its other targets. They stay, and so do the folders that hold them.
+    pub kept: Vec<PathBuf>,
+}
+
 /// Whether the store's files on a target can be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -88,6 +88,114 @@ fn a_tier_that_is_not_mounted_is_away_and_nothing_is_written_in_its_place() {
     assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
 }
 
+/// Moves the directories of `a` and `b` into each other's places.
+fn swap(dir: &Path) {
+    for (from, to) in [("a", "other"), ("b", "a"), ("other", "b")] {
+        fs::rename(dir.join(from), dir.join(to)).unwrap();
+    }
+}
+
+/// The scrub took the replicas on both targets for bad, and every object for lost; that stayed noted when the directories were
+/// back, although all their bytes were good.
+#[test]
+fn targets_that_have_changed_places_are_away_and_lose_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().display();
+    let text = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{at}/a', '{at}/b']\n");
+    let home = dir.path().join("store");
+    let store = Store::init(&home, &Config::parse(&text, "test").unwrap()).unwrap();
+    let bytes = noise(3_000_000, 31);
+    store.put_bytes(b"k", &bytes, &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }).unwrap();
+    store.close().unwrap();
+    swap(dir.path());
+    let store = Store::open(&home).unwrap();
+    assert_eq!(store.status().unwrap().tiers[0].state, TierState::Away);
+    for repair in [false, true] {
+        let found = store.scrub(b"", repair, None, |_| {}).unwrap();
+        assert!(found.away > 0, "{found:?}");
+        assert_eq!((found.checked, found.bad, found.lost), (0, 0, 0));
+    }
+    let refused = store.get(b"k").unwrap_err().to_string();
+    assert!(refused.contains("belongs to another store or target"), "{refused}");
+    assert_eq!(store.find_lost().unwrap(), [] as [Vec<u8>; 0]);
+    drop(store);
+    swap(dir.path());
+    let store = Store::open(&home).unwrap();
+    assert!(store.get(b"k").unwrap() == bytes);
+    store.sync().unwrap();
+    assert_eq!(store.find_lost().unwrap(), [] as [Vec<u8>; 0]);
+    let found = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((found.checked, found.away, found.bad, found.lost), (6, 0, 0, 0));
+}
+
+/// A file with the same name, of another store, was read; its bytes counted as damage.
+#[test]
+fn bytes_of_another_store_in_the_place_of_a_target_are_no_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = PutOptions { ack: Some(Ack::Durable), replicas: Some(1), ..PutOptions::default() };
+    let store_at = |name: &str| {
+        let folder = dir.path().join(name);
+        let text =
+            format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", folder.join("t").display());
+        fs::create_dir(&folder).unwrap();
+        Store::init(&folder.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
+    };
+    let (store, other) = (store_at("ours"), store_at("theirs"));
+    let bytes = noise(500_000, 32);
+    store.put_bytes(b"k", &bytes, &one).unwrap();
+    other.put_bytes(b"k", &noise(500_000, 33), &one).unwrap();
+    other.close().unwrap();
+    let home = store.dir().to_owned();
+    drop(store);
+    // It has seen its target, and opened none of its files.
+    let store = Store::open(&home).unwrap();
+    let place = |name: &str| dir.path().join(name);
+    fs::rename(place("ours/t"), place("moved")).unwrap();
+    fs::rename(place("theirs/t"), place("ours/t")).unwrap();
+    let refused = store.get(b"k").unwrap_err().to_string();
+    assert!(refused.contains("belongs to another store or target"), "{refused}");
+    assert_eq!(store.find_lost().unwrap(), [] as [Vec<u8>; 0]);
+    let found = store.scrub(b"", true, None, |_| {}).unwrap();
+    assert_eq!((found.away, found.bad, found.lost), (1, 0, 0));
+    fs::rename(place("ours/t"), place("theirs/t")).unwrap();
+    fs::rename(place("moved"), place("ours/t")).unwrap();
+    assert!(store.get(b"k").unwrap() == bytes);
+}
+
+/// Only a scrub of the whole store took back that an object had lost bytes.
+#[test]
+fn an_object_whose_bytes_are_found_again_is_not_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let text =
+        format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", dir.path().join("t").display());
+    let home = dir.path().join("store");
+    let store = Store::init(&home, &Config::parse(&text, "test").unwrap()).unwrap();
+    let bytes = noise(1_500_000, 34);
+    let keys: [&[u8]; 2] = [b"d/read", b"d/scrubbed"];
+    for key in keys {
+        store.put_bytes(key, &bytes, &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }).unwrap();
+    }
+    store.close().unwrap();
+    let (folder, moved) = (dir.path().join("t/segments"), dir.path().join("moved"));
+    fs::rename(&folder, &moved).unwrap();
+    fs::create_dir(&folder).unwrap();
+    let store = Store::open(&home).unwrap();
+    assert!(keys.iter().all(|key| store.get(key).is_err()));
+    assert_eq!(store.find_lost().unwrap(), keys);
+    drop(store);
+    fs::remove_dir_all(&folder).unwrap();
+    fs::rename(&moved, &folder).unwrap();
+    let store = Store::open(&home).unwrap();
+    assert_eq!(store.find_lost().unwrap(), keys);
+    store.get_to(keys[0], 0, Some(1000), std::io::sink()).unwrap();
+    assert_eq!(store.find_lost().unwrap(), keys, "the rest of it was not read");
+    store.get_to(keys[0], 0, None, std::io::sink()).unwrap();
+    assert_eq!(store.find_lost().unwrap(), keys[1..]);
+    store.scrub(keys[1], false, None, |_| {}).unwrap();
+    assert_eq!(store.find_lost().unwrap(), [] as [Vec<u8>; 0]);
+    store.sync().unwrap();
+}
+
 #[test]
 fn a_tier_that_is_lost_for_good_is_renewed() {
     let dir = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix_futex_sync::Mutex;
-use terrace::{Attributes, Store};
+use terrace::{Attributes, Object, Store};
 use terrace_system::clock;
 
 use crate::claim::{Claim, find, is_there};
@@ -21,6 +21,9 @@ pub const MAX_SILENCE: Duration = Duration::from_secs(10);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// A process delivers nothing once its last heartbeat began this long ago.
 const MAX_UNHEARD_TIME: Duration = Duration::from_secs(5);
+
+/// A record that is older than this is a dead process's. Only for people: the clocks of two nodes may differ by more.
+const MAX_RECORD_AGE: Duration = Duration::from_secs(30);
 
 /// The time between two looks at the record of a process that may have died.
 const LISTENING_INTERVAL: Duration = Duration::from_millis(200);
@@ -107,6 +110,13 @@ fn age(time: Duration) -> Duration {
 /// The key of the record of a node's process.
 pub fn record_key(folder: &str, node: &str) -> Vec<u8> {
     format!("{folder}{WORKERS_FOLDER}/{node}").into_bytes()
+}
+
+/// Returns whether the record of a node's process says that it still delivers, without listening. None if it has no record.
+pub fn is_beating(store: &Store, folder: &str, node: &str) -> Result<Option<bool>> {
+    let record = find(store, &record_key(folder, node))?;
+    let age = |record: &Object| Duration::from_nanos(clock::unix_nanos().abs_diff(record.attributes.mtime));
+    Ok(record.map(|record| age(&record) < MAX_RECORD_AGE))
 }
 
 /// Listens until a node's process says that it still delivers, or has been silent for so long that it delivers no more.

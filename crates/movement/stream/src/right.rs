@@ -10,7 +10,7 @@ use terrace::{Batch, Locked, Object, Store};
 
 use crate::claim::{Claim, Claimant, find, holder, is_there, runner_key};
 use crate::deal::{Deal, shares};
-use crate::heartbeat::{Heartbeat, is_silent};
+use crate::heartbeat::{Heartbeat, is_beating, is_silent};
 use crate::{Error, Result};
 
 /// Two nodes that claim a stream at the same time try again after this.
@@ -171,12 +171,15 @@ fn claim_alone(store: &Store, folder: &str, name: &str, node: &str) -> Result<Cl
     }
 }
 
-/// Returns whether another node that is there runs the stream whose objects lie below `folder`.
+/// Returns whether a process of another node runs the stream whose objects lie below `folder`. The claims of a process that was killed stay
+/// until another one takes over.
 pub fn runs_elsewhere(store: &Store, folder: &str) -> Result<bool> {
     let Some(node) = store.node()? else { return Ok(false) };
     let (alone, dealt) = (find(store, &runner_key(folder))?, shares(store, folder)?);
+    let runner = alone.as_ref().and_then(holder);
     for other in other_holders(&node, alone.as_ref(), &dealt) {
-        if is_there(store, other)? {
+        // A command that takes a moment claims all, and has no record.
+        if is_there(store, other)? && is_beating(store, folder, other)?.unwrap_or(runner == Some(other)) {
             return Ok(true);
         }
     }

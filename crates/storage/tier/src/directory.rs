@@ -617,6 +617,8 @@ impl Target for DirectoryTarget {
 
     fn look(&self) -> io::Result<()> {
         self.known.store(false, Ordering::Release);
+        // They may be files of another target that was in its place for a while.
+        self.readers.lock().clear();
         self.ready()
     }
 

@@ -25,6 +25,9 @@ use crate::output::{Show, complain, count, name, path_name, size};
 use crate::range::Range;
 
 pub fn cat(store: &Store, key: &OsStr, range: Option<&Range>) -> Result<bool> {
+    if is_directory(store, key.as_bytes())? {
+        bail!("{} is a directory; `terrace ls` lists what is in it", name(key.as_bytes()));
+    }
     let (start, end) = ends(range);
     // Locked once for the whole object instead of once for each block. Nothing else prints to stdout meanwhile.
     let mut pipe = Pipe { out: io::stdout().lock(), closed: false };
@@ -32,6 +35,15 @@ pub fn cat(store: &Store, key: &OsStr, range: Option<&Range>) -> Result<bool> {
     let written = written.map_err(Error::from).and_then(|_| pipe.flush().context("writing to stdout"));
     tell_repaired(store)?;
     if pipe.closed { Ok(true) } else { written.map(|()| true) }
+}
+
+/// Returns whether a key is that of a directory. One that holds files needs no object of its own.
+fn is_directory(store: &Store, key: &[u8]) -> Result<bool> {
+    match store.stat(key) {
+        Ok(object) => Ok(object.attributes.kind == Kind::Directory),
+        Err(terrace::Error::NotFound { .. }) => Ok(!store.list(key, None, 1)?.is_empty()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Stdout, and whether its reader has closed it, which is not an error.

@@ -19,6 +19,19 @@ fn paths_that_are_not_there_are_named() {
     place.bad(["get", "", "-"], &["no object's key", "`terrace ls`"]);
 }
 
+/// It was printed as an empty file, with exit code 0.
+#[test]
+fn a_directory_is_not_printed() {
+    let place = Place::new();
+    place.write("tree/d/a", b"a");
+    fs::create_dir(place.path("tree/empty")).unwrap();
+    place.good(["put", "tree", "t"]);
+    for key in ["t", "t/d", "t/empty"] {
+        place.bad(["cat", key], &[&format!("{key} is a directory"), "`terrace ls`"]);
+    }
+    assert_eq!(place.good(["cat", "t/d/a"]), "a");
+}
+
 #[test]
 fn a_store_that_is_not_there_is_named() {
     let place = Place::empty();

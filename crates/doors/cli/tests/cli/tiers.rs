@@ -48,6 +48,27 @@ fn data_moves_between_tiers_and_tiers_come_and_go() {
     assert_eq!(place.json(["scrub"]).0, json!({"checked": 4, "bad": 0, "repaired": 0, "lost": 0}));
 }
 
+/// It was removed "with what the store had put there", although all of that stayed.
+#[test]
+fn what_is_on_a_tier_that_is_away_is_left_behind_and_told_of() {
+    let place = Place::new();
+    place.write("a", noise(1_500_000, 3));
+    place.good(["put", "a", "a", "--ack", "durable"]);
+    add(&place, "archive", &[]);
+    place.good(["stage", "a", "--tier", "archive"]);
+    let (target, moved) = (place.path("tiers/archive"), place.path("moved"));
+    fs::rename(&target, &moved).unwrap();
+    place.run(["drain", "archive"]);
+    let ran = place.run(["tiers", "remove", "archive"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, "tier archive removed\n"));
+    for part in ["left behind", target.to_str().unwrap(), "marker is missing", "delete it"] {
+        assert!(ran.err.contains(part), "{part:?} is not in: {}", ran.err);
+    }
+    assert!(moved.join("terrace-target").exists());
+    assert_eq!(tier_names(&place), ["ram", "disk"]);
+    place.good(["check", "a", "a"]);
+}
+
 #[test]
 fn what_cannot_go_stays_and_is_told_of() {
     let place = Place::new();

@@ -176,6 +176,31 @@ fn a_stream_is_run_by_one_node_and_then_by_others() {
     assert_eq!(fs::read_to_string(shared.path("second/log")).unwrap(), "from the log");
 }
 
+/// The claims of a killed process stay until another one takes over. As long as its node was there, the stream passed for running.
+#[test]
+fn a_stream_whose_process_was_killed_is_at_rest() {
+    let Some(shared) = Shared::start("a stream whose process was killed") else { return };
+    let state = || {
+        let status: serde_json::Value = serde_json::from_str(&told(&shared.run(0, &["flush", "--json"]))).unwrap();
+        status[0]["running"].clone()
+    };
+    let delivery = deliver(&shared, 1, &shared.path("out"));
+    wait_until("node b has claimed all", || state() == true);
+    drop(delivery);
+    let store = terrace::Store::open(&shared.path("a")).unwrap();
+    assert!(!store.list(b".terrace/streams/s/shares", None, 100).unwrap().is_empty(), "nobody has released them");
+    wait_until("the stream is at rest", || state() == false);
+    // One that takes over releases them in the end.
+    let mut next = deliver(&shared, 2, &shared.path("out"));
+    wait_until("node c has claimed all", || {
+        let shares = store.list(b".terrace/streams/s/shares", None, 100).unwrap();
+        !shares.is_empty() && shares.iter().all(|(_, share)| share.attributes.user["node"] == "c")
+    });
+    assert_eq!(state(), true);
+    end(&mut next);
+    assert_eq!(state(), false);
+}
+
 fn deliver(shared: &Shared, at: usize, to: &Path) -> Node {
     let mut run = shared.command(at, &["flush", "-", "--json", "--stream", "s", "--to"]);
     run.env("TERRACE_ATTEND_DELAY_MILLISECONDS", "500");

@@ -50,6 +50,40 @@ impl Drop for Receiver {
     }
 }
 
+/// A misspelt parameter was passed over with 200, and one of two sequences was taken. A refusal did not name its reason.
+#[test]
+fn a_request_that_means_nothing_is_refused_with_the_reason() {
+    let place = Place::new();
+    let node = Receiver::start(&place);
+    for (more, path, status, reason) in [
+        (["--data-binary", "x"], "s/a?bogus=1", 400, "bogus: it means nothing here; this request has at, durable"),
+        (["--data-binary", "x"], "s/a?producer=p&sequence=1&sequence=2", 400, "sequence: it is there twice"),
+        (["--data-binary", "x"], "s/a?producer=p", 400, "sequence: it is missing"),
+        (["--data-binary", "x"], "s/a?sequence=1", 400, "producer: it is missing"),
+        (["--data-binary", "x"], "s/a?producer=p&sequence=0", 400, "sequence: the first one is 1"),
+        (["--data-binary", "x"], "s/a?producer=&sequence=1", 400, "producer: it is empty"),
+        (["--data-binary", "x"], "s/a?at=-1", 400, "at: \"-1\" is no number"),
+        (["--data-binary", "x"], "s/a?ends=1", 400, "ends: it is neither true nor false"),
+        (["--data-binary", "x"], "s/a?ends", 400, "ends: it has no value"),
+        (["--data-binary", "x"], "s?at=1", 400, "at: it means nothing here; this request has durable"),
+        (["-X", "GET"], "s", 400, "producer: it is missing"),
+        (["-X", "GET"], "s?producer=p&durable=true", 400, "durable: it means nothing here"),
+        (["-X", "DELETE"], "s", 405, "the method DELETE means nothing here; use POST or GET"),
+        (["-X", "GET"], "s/a", 405, "the method GET means nothing here; use POST"),
+    ] {
+        let (found, text) = node.curl(NODE_SECRET, &more, path);
+        assert_eq!(found, status, "{path}: {text}");
+        assert!(text.contains(reason) && text.contains("docs/guide/flush.md"), "{path}: {text}");
+    }
+    let sent = node.curl(NODE_SECRET, &["--data-binary", "x"], "s/a?ends=true&durable=false&");
+    assert_eq!(sent.0, 200, "{}", sent.1);
+    assert_eq!(
+        node.curl(NODE_SECRET, &["-X", "GET"], "s?producer=p"),
+        (200, "{\"next\":1}".into()),
+        "nothing of it arrived"
+    );
+}
+
 #[test]
 fn programs_without_the_library_send_requests_over_http() {
     let place = Place::new();
@@ -76,7 +110,6 @@ fn programs_without_the_library_send_requests_over_http() {
         assert_eq!(found, status, "{path}: {text}");
     }
     assert_eq!(node.curl("of somebody else", &["--data-binary", "x"], "s/a").0, 401);
-    assert_eq!(node.curl(NODE_SECRET, &["-X", "DELETE"], "s").0, 400);
     place.write("long", vec![0; 18 << 20]);
     let long = format!("@{}", place.path("long").display());
     assert!([0, 413].contains(&node.curl(NODE_SECRET, &["--data-binary", &long], "s/long").0));

@@ -20,8 +20,17 @@ struct Subset {
     of: u64,
 }
 
-/// The shared frames that were read, and whether each is lost.
-type Shared = HashMap<Task, bool>;
+/// The result of scrubbing a frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FrameState {
+    Good,
+    Lost,
+    /// Its replicas are on targets that are away, or its object has changed meanwhile.
+    Unknown,
+}
+
+/// The shared frames that were read.
+type Shared = HashMap<Task, FrameState>;
 
 /// A scrub that is in progress.
 struct Round {
@@ -37,19 +46,15 @@ fn count_lost(key: &[u8], found: &mut Scrubbed) {
     *found.lost_of.entry(show(key)).or_default() += 1;
 }
 
-/// Returns whether the error says nothing about a replica, because its target cannot be asked.
-fn is_out_of_reach(error: &io::Error) -> bool {
+/// Returns whether the error of a read says nothing about a replica, because its target cannot be asked, or another one is in its place.
+fn is_out_of_reach(device: &Device, error: &io::Error) -> bool {
     use io::ErrorKind::*;
-    matches!(
-        error.kind(),
-        NotConnected
-            | TimedOut
-            | ConnectionRefused
-            | ConnectionReset
-            | ConnectionAborted
-            | HostUnreachable
-            | NetworkUnreachable
-    )
+    match error.kind() {
+        NotConnected | TimedOut | ConnectionRefused | ConnectionReset | ConnectionAborted | HostUnreachable
+        | NetworkUnreachable | AlreadyExists | ResourceBusy => true,
+        // A sector that cannot be read is damage, unless all of the target fails.
+        _ => !bad(error) && device.target.look().is_err(),
+    }
 }
 
 impl Care {
@@ -95,36 +100,48 @@ impl Care {
         progress: &mut dyn FnMut(&Scrubbed) -> bool,
     ) -> Result<bool> {
         let Round { repair, found, shared, lost } = round;
-        let (repair, lost_before) = (*repair, found.lost);
+        let (repair, mut is_lost, mut is_good) = (*repair, false, true);
         if self.planning.rules.now().has_plain() {
             self.scrub_names(key, object, extents, repair, found)?;
         }
         for extent in frames(extents) {
             let name = extent.task(object.id, 0);
-            match shared.get(&name) {
+            // It may have been read for another owner.
+            let state = match shared.get(&name) {
                 None => {
-                    let is_lost = self.scrub_extent(key, object, extent, repair, found)?;
+                    let state = self.scrub_extent(key, object, extent, repair, found)?;
                     if extent.source.is_some() {
-                        shared.insert(name, is_lost);
+                        shared.insert(name, state);
                     }
+                    state
                 }
-                // It was read for another owner. It is lost to all of them.
-                Some(true) => count_lost(key, found),
-                // Another owner may want more replicas than those before.
-                Some(false) => found.one_copy += u64::from(self.has_one_copy(key, object, extent, repair)?),
-            }
+                // To all of them.
+                Some(FrameState::Lost) => {
+                    count_lost(key, found);
+                    FrameState::Lost
+                }
+                // This owner may want more replicas than those before.
+                Some(state) => {
+                    found.one_copy += u64::from(self.has_one_copy(key, object, extent, repair)?);
+                    *state
+                }
+            };
+            is_lost |= state == FrameState::Lost;
+            is_good &= state == FrameState::Good;
             if !progress(found) {
                 return Ok(false);
             }
         }
-        if found.lost > lost_before {
+        if is_lost {
             self.reader.lost.note(key, object);
             lost.push((key.to_vec(), (object.id, object.generation)));
+        } else if is_good {
+            self.reader.has_read_all(key, object);
         }
         Ok(true)
     }
 
-    /// Scrubs a frame. Returns whether it is lost.
+    /// Scrubs a frame.
     fn scrub_extent(
         &self,
         key: &[u8],
@@ -132,7 +149,7 @@ impl Care {
         extent: &Extent,
         repair: bool,
         found: &mut Scrubbed,
-    ) -> Result<bool> {
+    ) -> Result<FrameState> {
         let mut suspects = Vec::new();
         let (mut good, mut away) = (0, 0);
         for replica in &extent.replicas {
@@ -147,7 +164,7 @@ impl Care {
             if let Err(e) = &read {
                 device.failed(e);
             }
-            if matches!(&read, Err(e) if is_out_of_reach(e)) {
+            if matches!(&read, Err(e) if is_out_of_reach(device, e)) {
                 away += 1;
                 continue;
             }
@@ -167,14 +184,14 @@ impl Care {
         }
         found.away += away;
         if good == 0 && away > 0 {
-            return Ok(false);
+            return Ok(FrameState::Unknown);
         }
         if good == 0 {
             if self.still_named(key, &extent.task(object.id, 0), extent)? {
                 count_lost(key, found);
-                return Ok(true);
+                return Ok(FrameState::Lost);
             }
-            return Ok(false);
+            return Ok(FrameState::Unknown);
         }
         if repair {
             for suspect in &suspects {
@@ -182,7 +199,7 @@ impl Care {
             }
         }
         found.one_copy += u64::from(self.has_one_copy(key, object, extent, repair)?);
-        Ok(false)
+        Ok(FrameState::Good)
     }
 
     /// Compares the number of owners of each shared frame with the objects that name it, and returns how many differ. A wrong

@@ -7,7 +7,7 @@ use terrace_catalog::{Edit, Owed};
 
 use super::Mover;
 use crate::Result;
-use crate::read::Suspect;
+use crate::read::{Suspect, bad};
 
 /// The time between two warnings of the background thread about repairs.
 const REPAIR_REPORT_INTERVAL: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ pub(crate) enum Repair {
     NotNeeded,
     /// It was replaced by a new replica, made from a good one.
     Replaced,
-    /// No good replica is left, or its target takes none now.
+    /// No good replica is left, or its target is away or takes none now.
     Impossible,
 }
 
@@ -79,8 +79,10 @@ impl Mover {
         }
         let mut raw = vec![0; extent.raw_len as usize];
         let device = self.tiers.device(replica.target)?;
-        if self.reader.read_replica(device, task.object, &extent, replica, 0, &mut raw).is_ok() {
-            return Ok(Repair::NotNeeded);
+        match self.reader.read_replica(device, task.object, &extent, replica, 0, &mut raw) {
+            Ok(()) => return Ok(Repair::NotNeeded),
+            Err(error) if !bad(&error) => return Ok(Repair::Impossible),
+            Err(_) => {}
         }
         let mut others = extent.clone();
         others.replicas.retain(|r| r != replica);

@@ -108,15 +108,15 @@ impl MakeRoom for Mover {
     /// Makes room, or waits for it, for a write that no target took.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] after 30 seconds, or after one second if no room can become free or another write has just waited
-    /// in vain. Otherwise each block of each writer would wait that long, and the threads of a mount with them.
-    fn make_room(&self, waiting_since: Instant) -> Result<()> {
+    /// [`Error::NoSpace`] after 30 seconds, or after one second if no room can become free or another write of this process has just
+    /// waited in vain. Otherwise each block of each writer would wait that long, and the threads of a mount with them.
+    fn make_room(&self, bytes: usize, waiting_since: Instant) -> Result<()> {
         let limit = fail::limit("TERRACE_NO_SPACE_MILLISECONDS", MAX_SPACE_WAIT.as_millis() as u64);
         let mut limit = Duration::from_millis(limit);
         let is_full = |at: Instant| at.elapsed() < FULL_STORE_TIME;
         // The lock is held to the end of the condition, while the tiers are checked. Nothing there takes it, or a lock that
         // is held around it.
-        if self.state.found_full.lock().is_some_and(is_full) || self.is_full_for_good()? {
+        if self.state.found_full.lock().is_some_and(is_full) || self.is_full_for_good(bytes as u64)? {
             limit = limit.min(HOPELESS_WAIT);
         }
         if waiting_since.elapsed() > limit {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use terrace_plan::snapshot::PAGE_BYTES;
 use terrace_system::fail;
 
 use super::{MAX_WAIT, Mover, room};
@@ -10,9 +11,6 @@ use crate::devices::Device;
 use crate::report::TierState;
 use crate::write::Receipt;
 use crate::{Error, Result};
-
-/// If a target has this much room, a write is cut to fit.
-const MIN_BLOCK_BYTES: u64 = 64 << 10;
 
 impl Mover {
     /// Makes the pending replicas of an object, or of all, until none is pending or none was made for `limit`.
@@ -84,25 +82,31 @@ impl Mover {
             let Some((last, _)) = tasks.last() else { return Ok(true) };
             after = Some(*last);
             for (task, owed) in &tasks {
-                if !self.can_never_take(self.tiers.device(task.target)?, owed.raw_len.into())? {
+                let device = self.tiers.device(task.target)?;
+                // A frame is encoded, so that it may be shorter than its bytes. Only a failed write shows that it does not fit.
+                let needed = if device.state() == TierState::Full { owed.raw_len.into() } else { 0 };
+                if !self.can_never_take(device, owed.raw_len.into(), needed)? {
                     return Ok(false);
                 }
             }
         }
     }
 
-    /// Returns whether no target takes another block, and neither eviction nor freeing dead space can change that.
-    pub(super) fn is_full_for_good(&self) -> Result<bool> {
+    /// Returns whether neither eviction nor freeing dead space makes room for bytes for which the planner has found none.
+    pub(super) fn is_full_for_good(&self, bytes: u64) -> Result<bool> {
+        // The planner fills whole pages, and may divide the bytes among targets.
+        let needed = bytes.next_multiple_of(PAGE_BYTES);
         for device in &self.tiers.devices {
-            if !self.can_never_take(device, MIN_BLOCK_BYTES)? {
+            if !self.can_never_take(device, PAGE_BYTES, needed)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Returns whether a target takes no more bytes, and neither eviction nor freeing dead space can change that.
-    fn can_never_take(&self, device: &Device, bytes: u64) -> Result<bool> {
+    /// Returns whether a target never has a capacity of `least` bytes, or has less room than `needed` and neither eviction nor freeing dead
+    /// space can change that.
+    fn can_never_take(&self, device: &Device, least: u64, needed: u64) -> Result<bool> {
         match device.state() {
             TierState::ReadOnly => return Ok(true),
             TierState::Away => return Ok(false),
@@ -110,16 +114,17 @@ impl Mover {
         }
         let Ok(space) = device.space() else { return Ok(false) };
         // Other programs use the rest of its file system, or the configuration allows no more.
-        let is_too_small = space.capacity < bytes + Device::FRAMING_BYTES;
-        let is_last = device.state() == TierState::Full && device.tier + 1 == self.tiers.tiers.len();
-        let has_no_room = space.capacity.saturating_sub(space.used) < bytes;
+        let is_too_small = space.capacity < least + Device::FRAMING_BYTES;
+        // Nothing is evicted from the last tier.
+        let is_last = device.tier + 1 == self.tiers.tiers.len();
+        let has_no_room = device.free() < needed;
         Ok(is_too_small || is_last && has_no_room && self.catalog.dead(device.id, u64::MAX, u64::MAX, 1)?.is_empty())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{Config, Store};
+    use crate::{Config, PutOptions, Store};
 
     #[test]
     fn a_write_does_not_wait_for_a_tier_that_is_too_small_for_any_frame() {
@@ -131,7 +136,30 @@ mod tests {
                 format!("[[tier]]\nname = 't'\nkind = 'directory'\ntargets = ['{target}']\ncapacity = '{capacity}'\n");
             let config = Config::parse(&text, "test").expect("a configuration");
             let store = Store::init(&dir.path().join("store"), &config).expect("a store");
-            assert_eq!(store.engine.mover.is_full_for_good().expect("looks"), is_too_small);
+            assert_eq!(store.engine.mover.is_full_for_good(1).expect("looks"), is_too_small);
         }
+    }
+
+    /// The last tier had some room, but not enough: the planner found no place, no write failed, and the tier did not count as full.
+    #[test]
+    fn a_write_does_not_wait_for_a_last_tier_that_has_too_little_room() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let target = dir.path().join("t");
+        let target = target.display();
+        let text = format!("[[tier]]\nname = 't'\nkind = 'directory'\ntargets = ['{target}']\ncapacity = '1MiB'\n");
+        let config = Config::parse(&text, "test").expect("a configuration");
+        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        let options = PutOptions { replicas: Some(1), ..PutOptions::default() };
+        let is_full = |bytes| store.engine.mover.is_full_for_good(bytes).expect("looks");
+        store.put_bytes(b"k", &terrace_testkit::noise(600_000, 1), &options).expect("puts");
+        store.sync().expect("syncs");
+        assert!(is_full(1 << 20) && !is_full(100_000));
+        store.put_bytes(b"l", &terrace_testkit::noise(425_000, 2), &options).expect("puts");
+        store.sync().expect("syncs");
+        assert!(is_full(100_000) && is_full(20_000));
+        store.remove(b"k").expect("removes");
+        assert!(!is_full(20_000), "its space can be freed");
+        store.engine.mover.free_space_now().expect("frees");
+        assert!(is_full(1 << 20) && !is_full(100_000));
     }
 }

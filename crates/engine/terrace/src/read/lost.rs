@@ -15,6 +15,8 @@ use terrace_system::replace;
 const LOST_FILE: &str = "lost";
 /// Once the file is this long, no more objects are noted.
 const MAX_FILE_BYTES: u64 = 16 << 20;
+/// Ends a line that takes back an earlier one.
+const GOOD_WORD: &str = "good";
 
 /// The objects that have lost bytes, as far as they are known.
 pub(crate) struct LostObjects {
@@ -44,9 +46,23 @@ impl LostObjects {
         if known.file.1 >= MAX_FILE_BYTES || known.objects.insert(key.to_vec(), version) == Some(version) {
             return;
         }
-        // Lines of several processes do not mix: each is one write at the file's end.
+        self.append(&mut known, &line(key, version, ""));
+    }
+
+    /// Takes back what is noted of an object: its bytes were found good.
+    pub fn forget(&self, key: &[u8], object: &Object) {
+        let mut known = self.read();
+        let version = (object.id, object.generation);
+        if known.objects.get(key) == Some(&version) {
+            known.objects.remove(key);
+            // Few lines, since each takes back one of the others.
+            self.append(&mut known, &line(key, version, GOOD_WORD));
+        }
+    }
+
+    /// Adds a line to the file. Lines of several processes do not mix: each is one write at the file's end.
+    fn append(&self, known: &mut Known, text: &str) {
         let file = File::options().create(true).append(true).open(&self.path);
-        let text = line(key, version);
         let noted = file.and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.metadata()
@@ -57,7 +73,7 @@ impl LostObjects {
             Ok(_) => {}
             // The next scrub finds it.
             Err(error) => {
-                tracing::debug!(file = %self.path.display(), %error, "an object that has lost bytes could not be noted")
+                tracing::debug!(file = %self.path.display(), %error, "a note on lost bytes of an object could not be written")
             }
         }
     }
@@ -74,7 +90,7 @@ impl LostObjects {
 
     /// Notes these objects only: a scrub of the whole store has found no others.
     pub fn replace(&self, objects: &[(Vec<u8>, (u64, u64))]) {
-        let text: String = objects.iter().map(|(key, version)| line(key, *version)).collect();
+        let text: String = objects.iter().map(|(key, version)| line(key, *version, "")).collect();
         let mut known = self.read();
         if text.is_empty() && known.file.1 == 0 {
             return;
@@ -99,28 +115,37 @@ impl LostObjects {
                     String::new()
                 }
             };
-            *known = Known { file, objects: text.lines().filter_map(parse).collect() };
+            *known = Known { file, objects: HashMap::new() };
+            for (key, version, is_good) in text.lines().filter_map(parse) {
+                match is_good {
+                    true if known.objects.get(&key) == Some(&version) => drop(known.objects.remove(&key)),
+                    true => {}
+                    false => drop(known.objects.insert(key, version)),
+                }
+            }
         }
         known
     }
 }
 
-/// A line of the file: the key in hexadecimal digits, the object's number, and its generation.
-fn line(key: &[u8], (object, generation): (u64, u64)) -> String {
+/// A line of the file: the key in hexadecimal digits, the object's number, and its generation; and a word, if the bytes were found good.
+fn line(key: &[u8], (object, generation): (u64, u64), word: &str) -> String {
     let mut line = String::with_capacity(2 * key.len() + 40);
     for byte in key {
         // Writing into a string does not fail.
         let _ = write!(line, "{byte:02x}");
     }
-    line + &format!(" {object} {generation}\n")
+    line + format!(" {object} {generation} {word}").trim_end() + "\n"
 }
 
-fn parse(line: &str) -> Option<(Vec<u8>, (u64, u64))> {
+/// Returns the key, the version, and whether its bytes were found good.
+fn parse(line: &str) -> Option<(Vec<u8>, (u64, u64), bool)> {
     let mut parts = line.split(' ');
     let digits = parts.next()?;
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     let key = digits.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>()?;
-    Some((key, (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?)))
+    let version = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some((key, version, parts.next() == Some(GOOD_WORD)))
 }
 
 #[cfg(test)]
@@ -147,6 +172,12 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.path().join(LOST_FILE)).unwrap().lines().count(), 2);
         here.replace(&[(b"c".to_vec(), (2, 1))]);
         assert!(!there.has(b"a\n b\xff", &object(1, 7)) && there.has(b"c", &object(2, 1)));
+        there.note(b"d", &object(4, 2));
+        there.forget(b"c", &object(2, 0));
+        there.forget(b"c", &object(2, 1));
+        assert_eq!(here.all(), [(b"d".to_vec(), (4, 2))], "the older version says nothing");
+        here.note(b"c", &object(2, 1));
+        assert!(there.has(b"c", &object(2, 1)));
         here.replace(&[]);
         assert!(there.all().is_empty());
     }
@@ -154,7 +185,7 @@ mod tests {
     #[test]
     fn a_damaged_file_is_read_as_far_as_it_can_be() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(LOST_FILE), "zz 1 1\n61 1\n61 x 1\n6\n\n62 5 6\n63 7").unwrap();
+        fs::write(dir.path().join(LOST_FILE), "zz 1 1\n61 1\n61 x 1\n6\n\n62 5 6\n62 5 6 x\n63 7").unwrap();
         assert_eq!(LostObjects::of(dir.path()).all(), [(b"b".to_vec(), (5, 6))]);
     }
 }

@@ -48,6 +48,14 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    /// Notes that all bytes of an object were found good. This looks at a file, which is much for a short read of a whole object, so that
+    /// only streamed reads and scrubs do it.
+    pub fn has_read_all(&self, key: &[u8], object: &Object) {
+        if self.lost.has(key, object) {
+            self.lost.forget(key, object);
+        }
+    }
+
     /// Notes that an object has lost bytes, if this is the reason why a read failed, and returns the reason. The catalog still names the
     /// frames that were read.
     pub fn failed(&self, key: &[u8], object: &Object, error: Error) -> Error {
@@ -182,15 +190,20 @@ impl Reader {
             });
             scratch.frame = bytes;
             self.lessons.decoded(replica.encoding, std::mem::take(&mut scratch.decoded));
-            read.map_err(|error| ask_about_damage(device, place, error))
+            read.map_err(|error| ask_about_frame(device, place, error))
         })
     }
 }
 
-/// Asks the other end of a network whether a frame is damaged there. What was damaged on the way is no reason to give up the replica,
-/// but the target is set aside.
-fn ask_about_damage(device: &Device, place: Place, error: io::Error) -> io::Error {
-    if !device.capabilities.remote || error.kind() != io::ErrorKind::InvalidData {
+/// Asks the target about a frame that seems damaged or missing. If another target is in its place, or the frame was damaged on the way
+/// here, that is no reason to give up the replica, but the target is set aside.
+fn ask_about_frame(device: &Device, place: Place, error: io::Error) -> io::Error {
+    if !device.capabilities.remote && bad(&error) {
+        // The file that was read may be another store's, with the same name.
+        return device.target.look().err().unwrap_or(error);
+    }
+    // With other errors, its kind has asked already.
+    if error.kind() != io::ErrorKind::InvalidData {
         return error;
     }
     match device.target.is_whole(place) {

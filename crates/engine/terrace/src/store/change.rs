@@ -10,6 +10,7 @@ use super::{Store, destroy};
 use crate::config::{Config, Rule, TierConfig};
 use crate::devices::targets;
 use crate::home::{Cluster, boot, check_identity, lock_store, read_config, refuse_if_shared, write_file};
+use crate::report::TierRemains;
 use crate::{Error, Result};
 
 /// The number of pending replicas that are read at a time.
@@ -39,12 +40,12 @@ impl Store {
         })
     }
 
-    /// Removes a tier that [`Store::drain`] has emptied, and the store's files on its targets. Files of other programs stay,
-    /// and their paths are returned. No other process may have the store open. A target that is away is left as it is.
+    /// Removes a tier that [`Store::drain`] has emptied, and the store's files on its targets. Files of other programs stay, and so does
+    /// a target that is away; both are returned. No other process may have the store open.
     ///
     /// # Errors
     /// [`Error::Config`] if replicas are still on it or pending for it, or it is the last persistent tier.
-    pub fn remove_tier(dir: &Path, name: &str) -> Result<Vec<PathBuf>> {
+    pub fn remove_tier(dir: &Path, name: &str) -> Result<TierRemains> {
         let store = Store::open(dir)?;
         let level = position(store.config(), name)?;
         let on = |target| store.engine.tiers.device(target).is_ok_and(|d| d.tier == level);
@@ -73,7 +74,7 @@ impl Store {
         })?;
         // After the configuration has forgotten the tier: a target without its marker would be away. Otherwise its marker would
         // keep the directories from being added again.
-        removed.map_or(Ok(Vec::new()), |tier| destroy::remove_targets(dir, &tier))
+        removed.map_or(Ok(TierRemains::default()), |tier| destroy::remove_targets(dir, &tier))
     }
 
     /// Opens the store with new, empty directories in place of a tier's directories that are lost for good. Their replicas

@@ -20,7 +20,7 @@ use crate::home::{
     DESTROYED_LINE, FORMAT_VERSION, MOUNTS_FILE, boot, check_id, describe_copy, find_original, lock_store, read_config,
     read_state, refuse, refuse_if_shared, write_file,
 };
-use crate::report::{RemainState, Remains, TargetRemains};
+use crate::report::{RemainState, Remains, TargetRemains, TierRemains};
 use crate::{Error, Result, key};
 
 /// The folders in a store's directory.
@@ -277,20 +277,24 @@ pub(super) fn check_unused(dir: &Path, id: u64, config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Removes the store's files on the targets of a tier that its configuration no longer names. Returns the files of other
-/// programs.
-pub(super) fn remove_targets(dir: &Path, tier: &TierConfig) -> Result<Vec<PathBuf>> {
+/// Removes the store's files on the targets of a tier that its configuration no longer names. Returns what stays.
+pub(super) fn remove_targets(dir: &Path, tier: &TierConfig) -> Result<TierRemains> {
     let (id, _) = read_state(dir)?;
-    let mut kept = Vec::new();
+    let mut remains = TierRemains::default();
     for at in &tier.targets {
         let Some(number) = at.number else { continue };
         let of = Described { tier, at, number };
         let found = of.look(dir, id);
-        if found.state == RemainState::Present {
-            kept.extend(of.remove(dir, id).map_err(Error::io(format!("emptying {}", found.target)))?);
+        match found.state {
+            RemainState::Present => {
+                let kept = of.remove(dir, id).map_err(Error::io(format!("emptying {}", found.target)))?;
+                remains.kept.extend(kept);
+            }
+            RemainState::Away => remains.left.push(found),
+            RemainState::Nothing => {}
         }
     }
-    Ok(kept)
+    Ok(remains)
 }
 
 /// Returns whether a file or folder of this name in a store's directory belongs to the store.

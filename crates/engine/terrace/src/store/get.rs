@@ -149,6 +149,9 @@ impl Store {
             sink.write_all(&want[..read]).map_err(failed())?;
             at += read as u64;
         }
+        if start == 0 && end == length {
+            self.engine.reader.has_read_all(key, &snapshot.object);
+        }
         Ok(end.saturating_sub(start))
     }
 

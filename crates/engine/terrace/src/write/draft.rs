@@ -167,7 +167,7 @@ impl<'a> Draft<'a> {
             let plan = self.placer.place(self.offset, raw);
             if plan.replicas.is_empty() {
                 self.placer.check_possible()?;
-                self.room.make_room(since)?;
+                self.room.make_room(raw.len(), since)?;
             } else if self.write_extent(&raw[..plan.length], plan.replicas)? {
                 self.is_slow |= plan.is_slow;
                 raw = &raw[plan.length..];

@@ -31,9 +31,9 @@ pub(crate) struct Writer {
 
 /// Makes room on full targets for a write. The mover implements it: it is above the writer, which cannot call it directly.
 pub(crate) trait MakeRoom: Sync {
-    /// Makes room, or waits for it, for a write that no target has taken since `waiting_since`.
+    /// Makes room, or waits for it, for a write of `bytes` that no target has taken since `waiting_since`.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] if the write has waited in vain.
-    fn make_room(&self, waiting_since: Instant) -> Result<()>;
+    fn make_room(&self, bytes: usize, waiting_since: Instant) -> Result<()>;
 }
