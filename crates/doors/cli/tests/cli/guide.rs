@@ -196,8 +196,8 @@ fn commands_of_all_guides_exist() {
                 in_block = !in_block;
             }
             let is_command = ["terrace ", "$ terrace ", "$ mpirun "].iter().any(|start| line.starts_with(start));
-            // What follows `--run` is another program's.
-            if !in_block || !is_command || line.contains(" --run ") {
+            // What follows `--run`, or a single `--`, is another program's.
+            if !in_block || !is_command || [" --run ", " -- "].iter().any(|word| line.contains(word)) {
                 continue;
             }
             let command = &line[line.find("terrace ").unwrap()..];
