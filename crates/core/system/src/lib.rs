@@ -18,4 +18,4 @@ pub mod words;
 pub use lock::Locked;
 pub use real_path::real_path;
 pub use regular::{open_regular, read_regular};
-pub use replace::{remove_leftovers, replace, replace_durably, split_leftover};
+pub use replace::{remove_folder, remove_leftovers, replace, replace_durably, split_leftover};

@@ -57,6 +57,14 @@ pub fn remove_leftovers(folder: &Path, is_own: impl Fn(&str) -> bool) {
     }
 }
 
+/// Removes a folder with all that is in it, if it is there.
+pub fn remove_folder(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

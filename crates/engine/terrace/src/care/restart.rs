@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use terrace_catalog::log;
+use terrace_system::remove_folder;
 
 use super::Care;
 use crate::{Error, Result};
@@ -31,7 +32,8 @@ impl Care {
         let folder = catalog.log().folder();
         let new = folder.with_extension("new");
         let context = || format!("beginning the log again in {}", folder.display());
-        remove_unfinished(&new)?;
+        // The leftovers of an earlier attempt: nothing reads a folder of this name.
+        remove_folder(&new).map_err(Error::io(format!("removing {}", new.display())))?;
         fs::DirBuilder::new().mode(0o700).create(&new).map_err(Error::io(context()))?;
         catalog.write_snapshot(&log::snapshot(&new, sequence))?;
         sync(&new).map_err(Error::io(context()))?;
@@ -45,16 +47,6 @@ impl Care {
             }
         }
         self.journal.mark_synced()
-    }
-}
-
-/// Removes the leftovers of an earlier attempt. Nothing reads a folder of this name.
-fn remove_unfinished(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io(format!("removing {}", folder.display()))(e))
-        }
-        _ => Ok(()),
     }
 }
 

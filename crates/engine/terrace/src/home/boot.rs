@@ -1,7 +1,7 @@
 //! The boot mark says whether the catalog can be trusted. The catalog is not synced while it is in use, so it cannot be
 //! trusted after the machine went down or the file system was unmounted unexpectedly, nor in a copy of the directory.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::thread;
@@ -207,10 +207,7 @@ pub fn alone_unless(dir: &Path, lock: &Locked, is_done: impl Fn() -> Result<bool
 
 /// Removes the catalog. The log must be known to be whole.
 pub fn forget_catalog(dir: &Path) -> Result<()> {
-    match fs::remove_dir_all(dir.join("catalog")) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing the old catalog")(e)),
-        _ => Ok(()),
-    }
+    terrace_system::remove_folder(&dir.join("catalog")).map_err(Error::io("removing the old catalog"))
 }
 
 /// Returns whether there is a catalog.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::time::Instant;
 
@@ -13,6 +12,7 @@ use terrace_catalog::{Catalog, Change, Edit, Expect, Replica, TargetId, frames};
 use terrace_format::key;
 use terrace_member::SnapshotFolder;
 use terrace_order::{LogIdentity, OfferedSnapshot, OrderError};
+use terrace_system::remove_folder;
 
 use super::Store;
 use super::shared_node::{SharedNode, of_log};
@@ -104,7 +104,8 @@ impl SharedNode {
         let folder = cluster.snapshots.as_ref().ok_or_else(lacks_folder)?;
         // The node's own catalog is made from the log later.
         let passing = dir.join(PASSING_FOLDER);
-        remove_folder(&passing)?;
+        let removing = || format!("removing {}", passing.display());
+        remove_folder(&passing).map_err(Error::io(removing()))?;
         fs::create_dir(&passing).map_err(Error::io(format!("making {}", passing.display())))?;
         let catalog = Catalog::open(&passing.join("catalog"), Log::open(&passing.join("log"), id)?)?;
         if !catalog.load_snapshot(saved)? {
@@ -119,18 +120,9 @@ impl SharedNode {
         let folder = SnapshotFolder::new(folder).map_err(Error::io(format!("making {}", folder.display())))?;
         let snapshot = folder.write_for_new_log(&catalog, &cluster.node, number).map_err(of_log)?;
         drop(catalog);
-        remove_folder(&passing)?;
+        remove_folder(&passing).map_err(Error::io(removing()))?;
         make(LogIdentity { number, before: None }, &snapshot).map_err(|e| of_log(e.into()))?;
         Ok(missing)
-    }
-}
-
-fn remove_folder(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io(format!("removing {}", path.display()))(error))
-        }
-        _ => Ok(()),
     }
 }
 
