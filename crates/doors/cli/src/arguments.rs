@@ -447,6 +447,10 @@ pub enum ClusterCommand {
         #[arg(long, value_name = "TIME")]
         wait: Option<Time>,
     },
+    /// Raise the format of the shared log to the newest one that all running nodes know.
+    ///
+    /// Run this once the program is new on all machines. Older programs can then no longer use the store.
+    Upgrade,
     /// Make the shared log again from this machine's catalog, after etcd has lost it or was restored from an older copy.
     ///
     /// End all nodes first, and run this on the machine whose node has most records. A node that has more refuses to follow. The other

@@ -19,6 +19,7 @@ use crate::output::{Show, count, name, path_name, size};
 const WITHOUT_CLUSTERS: &str =
     "this terrace was built without shared stores; build one with `cargo build --features cluster`";
 
+const NO_SHARED_LOG: &str = "this store belongs to one machine, and has no shared log";
 /// The time between two looks at a store that is waited for.
 const NODES_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The first words of each part of a file in PEM.
@@ -158,10 +159,37 @@ pub fn status(store: &Store, show: Show) -> Result<bool> {
     Ok(nodes.iter().all(|node| node.is_there || node.targets.is_empty()))
 }
 
+/// Raises the format of the log. Returns false if a node does not know the newest one.
+#[cfg(feature = "cluster")]
+pub fn upgrade(dir: &Path, show: Show) -> Result<bool> {
+    let store = Store::read_id(dir)?;
+    let cluster = Cluster::read(dir)?.context(NO_SHARED_LOG)?;
+    let terrace_order::LogFormat { before, now, known, nodes } =
+        terrace_order::Etcd::open(options(&cluster, store)?)?.raise_format()?;
+    let behind: Vec<&String> = nodes.iter().filter(|(_, newest)| **newest < known).map(|(node, _)| node).collect();
+    let mut words = match now {
+        same if same == before => format!("the shared log has format {now}"),
+        _ => format!("the shared log has format {now}, and had format {before}"),
+    };
+    if let [first, more @ ..] = &behind[..] {
+        let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+        words += &format!(
+            "; this program knows format {known}, but node {first}{more} does not: put the new program there, start it again, and repeat this"
+        );
+    }
+    show.result(&json!({"before": before, "format": now, "known": known, "behind": behind}), &words)?;
+    Ok(behind.is_empty())
+}
+
+#[cfg(not(feature = "cluster"))]
+pub fn upgrade(_: &Path, _: Show) -> Result<bool> {
+    bail!(WITHOUT_CLUSTERS)
+}
+
 /// Makes the log of a store again.
 pub fn recover(dir: &Path, force: bool, show: Show) -> Result<bool> {
     let store = Store::read_id(dir)?;
-    let cluster = Cluster::read(dir)?.context("this store belongs to one machine, and has no shared log")?;
+    let cluster = Cluster::read(dir)?.context(NO_SHARED_LOG)?;
     let make = log_maker(&cluster, store, force)?;
     let records = SharedNode::recover(dir, make)?;
     let words =

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use terrace::Store;
 use terrace::report::HealthState;
+use terrace::{Store, report};
+use terrace_datasets::Datasets;
 
 use crate::output::{Show, table};
 
@@ -30,14 +31,20 @@ enum Awaited {
     Safe,
 }
 
+fn look(store: &Store) -> Result<report::Health> {
+    let mut health = store.health()?;
+    health.add(Datasets::new(store).findings());
+    Ok(health)
+}
+
 /// Prints the health. Returns the exit code.
 pub fn health(store: &Store, wanted: &Health, show: Show) -> Result<u8> {
-    let mut health = store.health()?;
+    let mut health = look(store)?;
     if wanted.wait.is_some() {
         store.work_in_background();
         while health.health == HealthState::Working {
             thread::sleep(WAIT_POLL_INTERVAL);
-            health = store.health()?;
+            health = look(store)?;
         }
     }
     let mut words = health.health.to_string();

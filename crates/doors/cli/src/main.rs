@@ -97,6 +97,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Cluster { asked: ClusterCommand::Status { wait: Some(time) } } => {
             stoppable(|| cluster::status(&cluster::wait_for_nodes(&store()?, *time)?, show))
         }
+        Command::Cluster { asked: ClusterCommand::Upgrade } => stoppable(|| cluster::upgrade(&store()?, show)),
         Command::Cluster { asked: ClusterCommand::Recover { force } } => {
             stoppable(|| cluster::recover(&store()?, *force, show))
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rustix_futex_sync::Mutex;
 use terrace::Result;
 use terrace::report::{Health, Status};
+use terrace_datasets::Datasets;
 
 use crate::held::Held;
 
@@ -49,7 +50,8 @@ impl Reporter {
         let Some(store) = &*held else { return Ok(None) };
         let begun = Instant::now();
         let status = store.status()?;
-        let health = store.health_with(&status)?;
+        let mut health = store.health_with(&status)?;
+        health.add(Datasets::new(store).findings());
         let report = Report { status, health, commits: store.commits()?, dir: store.dir().display().to_string() };
         let report = Arc::new(report);
         let life = (begun.elapsed() * REPORT_LIFE_FACTOR).max(MIN_REPORT_LIFE);

@@ -327,6 +327,15 @@ pub struct Health {
     pub findings: Vec<Finding>,
 }
 
+impl Health {
+    /// Adds findings, and keeps the worst first.
+    pub fn add(&mut self, findings: impl IntoIterator<Item = Finding>) {
+        self.findings.extend(findings);
+        self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
+        self.health = self.findings.first().map_or(HealthState::Safe, |worst| worst.health);
+    }
+}
+
 /// The last scrub of a whole store.
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -376,6 +385,13 @@ pub struct Finding {
     pub advice: &'static str,
 }
 
+impl Finding {
+    /// Creates a finding about what the engine does not know, such as a dataset.
+    pub fn new(code: FindingCode, health: HealthState, message: String, advice: &'static str) -> Finding {
+        Finding { code, health, message, advice }
+    }
+}
+
 /// The kinds of findings.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -410,6 +426,8 @@ pub enum FindingCode {
     NodeAway,
     /// A node of a shared store looks for the frames that a loss of power has taken.
     TargetDoubtful,
+    /// Objects of a dataset are gone, or its declaration cannot be read.
+    DatasetIncomplete,
 }
 
 impl fmt::Display for FindingCode {
@@ -430,6 +448,7 @@ impl fmt::Display for FindingCode {
             FindingCode::Lost => "LOST",
             FindingCode::NodeAway => "NODE_AWAY",
             FindingCode::TargetDoubtful => "TARGET_DOUBTFUL",
+            FindingCode::DatasetIncomplete => "DATASET_INCOMPLETE",
         })
     }
 }

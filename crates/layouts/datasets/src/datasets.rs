@@ -100,7 +100,7 @@ impl Datasets {
 
     /// Returns this process's only handle for a name, whether or not the dataset exists. All users of a dataset must
     /// share one handle: its lock is what serialises their changes.
-    fn handle(&self, name: &str) -> Dataset {
+    pub(crate) fn handle(&self, name: &str) -> Dataset {
         let mut open = self.open.lock();
         if let Some(shared) = open.get(name).and_then(Weak::upgrade) {
             return Dataset { shared };

@@ -56,6 +56,7 @@ mod declared;
 mod error;
 mod export;
 mod follower;
+mod health;
 mod keys;
 mod loaded;
 mod owed;

@@ -18,7 +18,7 @@ mod order;
 mod proposer;
 
 #[cfg(feature = "etcd")]
-pub use etcd::{Etcd, EtcdAccess, EtcdOptions};
+pub use etcd::{Etcd, EtcdAccess, EtcdOptions, LogFormat};
 #[cfg(any(test, feature = "model"))]
 pub use model::ModelOrder;
 pub use order::{LogIdentity, LostLog, OfferedSnapshot, Order, OrderError, Records};

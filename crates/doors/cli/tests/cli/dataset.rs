@@ -237,3 +237,29 @@ fn a_declaration_that_does_not_fit_is_not_stored_and_a_bad_one_stops_no_other() 
     place.good(["dataset", "rm", "grows"]);
     assert_eq!(place.good(["dataset", "ls"]), "points: aos b\n");
 }
+
+/// The files of a replica are objects, which anybody may remove. `health` called the store safe.
+#[test]
+fn a_replica_whose_files_are_gone_is_a_finding_of_health() {
+    let place = Place::new();
+    let declaration = POINTS_DECLARATION.to_owned() + "replica second { view aos }\n";
+    place.write("points.dataset", declaration);
+    place.write("aos", points());
+    place.good(["--quiet", "view", "write", "points.dataset", "aos", "aos"]);
+    let findings = || {
+        let (health, code) = place.json(["health"]);
+        let found = health["findings"].as_array().unwrap().clone();
+        let found = found.iter().filter(|one| one["code"] == "DATASET_INCOMPLETE");
+        (found.map(|one| one["health"].as_str().unwrap().to_owned()).collect::<Vec<_>>(), code)
+    };
+    place.good(["sync"]);
+    assert_eq!(findings(), (vec![], 0));
+    place.good(["rm", "datasets/points/second"]);
+    assert_eq!(findings(), (vec!["warning".to_owned()], 1));
+    place.good(["dataset", "repair", "points"]);
+    place.good(["sync"]);
+    assert_eq!(findings(), (vec![], 0));
+    place.good(["rm", "datasets/points/second"]);
+    place.good(["rm", "datasets/points/main"]);
+    assert_eq!(findings(), (vec!["damaged".to_owned()], 1));
+}

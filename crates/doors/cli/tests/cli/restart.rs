@@ -67,3 +67,25 @@ fn bytes_that_are_lost_with_memory_are_told_of_by_the_next_command() {
     assert_eq!(place.json(["scrub"]).0["lost_of"], json!({"scratch/a": 1}));
     assert_eq!(place.run(["get", "kept", "out"]).code, 0);
 }
+
+/// A commit that no sync mark covers is undone if nothing shows that its bytes outlived the machine. That they may be on a target that is
+/// away was not said.
+#[test]
+fn a_commit_whose_bytes_may_be_on_a_target_that_is_away_is_undone_with_a_word_about_it() {
+    let place = Place::new();
+    place.write("a", noise(100_000, 1));
+    place.write("b", noise(100_000, 2));
+    assert_eq!(run_in(&place, "boot-1", "", &["put", "a", "k", "--ack", "durable"]).code, 0);
+    let put = ["put", "b", "k", "--constraint", "tiers=disk", "--replicas", "1", "--ack", "placed"];
+    assert_eq!(run_in(&place, "boot-1", "put:committed", &put).code, -1);
+    fs::rename(place.path("tiers/disk"), place.path("disk")).unwrap();
+    let listed = run_in(&place, "boot-2", "", &["ls"]);
+    assert_eq!(listed.code, 0, "{}", listed.err);
+    for word in ["this target is away", "tiers/disk", "commits=1"] {
+        assert!(listed.err.contains(word), "{word:?} is not in: {}", listed.err);
+    }
+    fs::rename(place.path("disk"), place.path("tiers/disk")).unwrap();
+    let got = run_in(&place, "boot-2", "", &["get", "k", "out"]);
+    assert_eq!(got.code, 0, "{}", got.err);
+    assert!(place.read("out") == noise(100_000, 1), "the durable version is there");
+}

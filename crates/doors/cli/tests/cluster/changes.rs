@@ -122,3 +122,35 @@ fn a_tier_of_all_nodes_is_added() {
     told(&shared.run(0, &["sync"]));
     told(&shared.run(2, &["scrub"]));
 }
+
+/// The program is replaced on one node after the other. The log gets the new format once all have the new program; an older one is then refused.
+#[test]
+fn the_log_is_upgraded_once_all_nodes_know_the_new_format() {
+    let Some(mut shared) = Shared::start("an upgrade of a shared log") else { return };
+    let new = [("TERRACE_LOG_FORMAT", "2")];
+    let upgrade = |shared: &Shared| {
+        let upgraded = shared.command(0, &["cluster", "upgrade", "--json"]).envs(new).output().unwrap();
+        let found: serde_json::Value = serde_json::from_slice(&upgraded.stdout).unwrap();
+        (upgraded.status.success(), found["format"].as_u64(), found["behind"].to_string())
+    };
+    for at in 0..2 {
+        shared.nodes[at] = None;
+        shared.start_node_under(at, &[], &new);
+        shared.wait_for_node(at);
+    }
+    assert_eq!(upgrade(&shared), (false, Some(1), "[\"c\"]".to_owned()));
+    assert!(shared.put(2, "k", b"by the old program") && shared.get(0, "k") == b"by the old program");
+    shared.nodes[2] = None;
+    shared.start_node_under(2, &[], &new);
+    shared.wait_for_node(2);
+    assert_eq!(upgrade(&shared), (true, Some(2), "[]".to_owned()));
+    for (at, name) in NODE_NAMES.iter().enumerate() {
+        assert!(shared.put(at, name, b"in the new format"));
+    }
+    shared.nodes[2] = None;
+    let old = shared.run(2, &["node", "--no-listen"]);
+    let message = String::from_utf8_lossy(&old.stderr).into_owned();
+    assert!(!old.status.success() && message.contains("has format 2, and this version knows 1"), "{message}");
+    assert_eq!(upgrade(&shared), (true, Some(2), "[]".to_owned()));
+    assert!(shared.put(0, "k", b"by a new program") && shared.get(1, "k") == b"by a new program");
+}

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use terrace_catalog::log::Record;
-use terrace_catalog::{Catalog, Edit, NewExtent, Replica, Task, Voids};
+use terrace_catalog::{Catalog, Edit, NewExtent, Replica, TargetId, Task, Voids};
 
 use super::Care;
 use super::rebuild::{FrameId, frame_in, frame_of};
@@ -30,6 +30,8 @@ pub(super) struct Later<'a> {
     names: HashMap<Vec<u8>, Option<u64>>,
     /// Frames that have a good replica.
     held: HashSet<FrameId>,
+    /// Frames that may have a replica on a target that did not answer.
+    unanswered: HashMap<FrameId, TargetId>,
     /// The objects that name each shared frame, or did, or may have.
     sharers: HashMap<FrameId, HashSet<u64>>,
     /// Objects that are removed as a whole, whatever bytes are lost.
@@ -54,6 +56,7 @@ impl<'a> Later<'a> {
             laid_over: HashMap::new(),
             names: HashMap::new(),
             held: HashSet::new(),
+            unanswered: HashMap::new(),
             sharers: find_sharers(&care.catalog)?,
             removed: HashSet::new(),
             unnamed: HashSet::new(),
@@ -247,11 +250,24 @@ impl<'a> Later<'a> {
         }
         // One that is not found is looked for again: another commit may list other replicas of it.
         let later = self.made.get(&frame).into_iter().flatten();
-        let is_held = extent.replicas.iter().chain(later).any(|replica| self.care.holds(object, extent, replica));
+        let mut replicas = extent.replicas.iter().chain(later);
+        let is_held = replicas.any(|replica| {
+            let found = self.care.find(object, extent, replica);
+            if found.is_err() {
+                self.unanswered.insert(frame, replica.target);
+            }
+            found.unwrap_or(false)
+        });
         if is_held {
             self.held.insert(frame);
         }
         is_held
+    }
+
+    /// Returns a target that may hold bytes of a lost edit: it did not answer.
+    pub fn unanswered(&self, edit: &Edit) -> Option<TargetId> {
+        let (object, extents) = edit.new_extents()?;
+        named(object, extents).find_map(|frame| self.unanswered.get(&frame).copied())
     }
 
     fn is_laid_over(&self, object: u64, sequence: u64, range: Range<u64>) -> bool {

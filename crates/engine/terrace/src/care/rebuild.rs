@@ -1,6 +1,6 @@
 //! Rebuilds the catalog by replaying the commit log.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use terrace_catalog::{Edit, Extent, Replica, Task};
 
@@ -42,7 +42,7 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
     })?;
     doubtful.retain(|commit: &Doubtful| commit.sequence > marked);
     later.keep(doubtful);
-    let (mut doubts, mut left_out) = (HashSet::new(), 0);
+    let (mut doubts, mut left_out, mut left_away) = (HashSet::new(), 0, BTreeMap::new());
     let void = std::mem::take(&mut later.void);
     care.catalog.replay(&void, |sequence, edits, gone| {
         if sequence <= marked {
@@ -51,6 +51,9 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
         let left: Vec<(u32, &Edit)> = (0..).zip(edits).filter(|(place, _)| !gone.contains(place)).collect();
         let lost = later.lost(sequence, left.iter().map(|(_, edit)| *edit));
         left_out += usize::from(lost);
+        if let Some(target) = left.iter().filter(|_| lost).find_map(|(_, edit)| later.unanswered(edit)) {
+            *left_away.entry(target).or_insert(0_u64) += 1;
+        }
         gone.iter().filter_map(|place| edits.get(*place as usize)).for_each(|edit| later.note_outcome(edit, true));
         for (place, edit) in left {
             // If a new replica is lost, the one that it replaces stays. The space of a removed object's replicas may have
@@ -73,6 +76,14 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
         tracing::warn!(
             commits = left_out,
             "commits were undone, because the machine went down before their bytes were durable; their objects have the state from before, so write them again if needed"
+        );
+    }
+    for (target, commits) in left_away {
+        let device = care.tiers.device(target)?;
+        tracing::warn!(
+            commits,
+            target = %device.path.display(),
+            "commits were undone because this target is away and nothing shows that it had their bytes when the machine went down; they stay undone when it comes back"
         );
     }
     Ok(doubts)

@@ -219,9 +219,20 @@ impl Care {
     }
 
     pub(super) fn holds(&self, object: u64, extent: &Extent, replica: &Replica) -> bool {
-        let Ok(device) = self.tiers.device(replica.target) else { return false };
+        self.find(object, extent, replica).is_ok_and(|is_held| is_held)
+    }
+
+    /// Reads a replica, and returns whether it is good.
+    ///
+    /// # Errors
+    /// If its target does not answer.
+    pub(super) fn find(&self, object: u64, extent: &Extent, replica: &Replica) -> io::Result<bool> {
+        let Ok(device) = self.tiers.device(replica.target) else { return Ok(false) };
         let mut raw = vec![0; extent.raw_len as usize];
-        self.reader.read_replica(device, object, extent, replica, 0, &mut raw).is_ok()
+        match self.reader.read_replica(device, object, extent, replica, 0, &mut raw) {
+            Err(error) if !bad(&error) => Err(error),
+            read => Ok(read.is_ok()),
+        }
     }
 
     /// Like `has_frame`, for a frame whose length only its header tells.

@@ -111,15 +111,19 @@ impl MakeRoom for Mover {
     /// [`Error::NoSpace`] after 30 seconds, or after one second if no room can become free or another write of this process has just
     /// waited in vain. Otherwise each block of each writer would wait that long, and the threads of a mount with them.
     fn make_room(&self, bytes: usize, waiting_since: Instant) -> Result<()> {
+        let elapsed = waiting_since.elapsed();
+        let before = self.catalog.tail()?.sequence;
+        self.free_space_now()?;
+        let is_still = self.catalog.tail()?.sequence == before;
         let limit = fail::limit("TERRACE_NO_SPACE_MILLISECONDS", MAX_SPACE_WAIT.as_millis() as u64);
         let mut limit = Duration::from_millis(limit);
         let is_full = |at: Instant| at.elapsed() < FULL_STORE_TIME;
         // The lock is held to the end of the condition, while the tiers are checked. Nothing there takes it, or a lock that
         // is held around it.
-        if self.state.found_full.lock().is_some_and(is_full) || self.is_full_for_good(bytes as u64)? {
+        if self.state.found_full.lock().is_some_and(is_full) || self.is_full_for_good(bytes as u64, is_still)? {
             limit = limit.min(HOPELESS_WAIT);
         }
-        if waiting_since.elapsed() > limit {
+        if elapsed > limit {
             // Two writers may set it at the same time. Either time is right.
             *self.state.found_full.lock() = Some(Instant::now());
             let tiers = self.tiers.describe();
@@ -135,7 +139,6 @@ impl MakeRoom for Mover {
                 tiers: format!("{tiers}; free some, add a tier, or raise a tier's capacity{also}"),
             });
         }
-        self.free_space_now()?;
         std::thread::sleep(REST_TIME / 10);
         Ok(())
     }

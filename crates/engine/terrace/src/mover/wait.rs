@@ -85,19 +85,20 @@ impl Mover {
                 let device = self.tiers.device(task.target)?;
                 // A frame is encoded, so that it may be shorter than its bytes. Only a failed write shows that it does not fit.
                 let needed = if device.state() == TierState::Full { owed.raw_len.into() } else { 0 };
-                if !self.can_never_take(device, owed.raw_len.into(), needed)? {
+                if !self.can_never_take(device, owed.raw_len.into(), needed, false)? {
                     return Ok(false);
                 }
             }
         }
     }
 
-    /// Returns whether neither eviction nor freeing dead space makes room for bytes for which the planner has found none.
-    pub(super) fn is_full_for_good(&self, bytes: u64) -> Result<bool> {
+    /// Returns whether neither eviction nor freeing dead space makes room for bytes for which the planner has found none. Eviction makes none
+    /// if the store `is_still`: a moment ago, an attempt to free space committed nothing.
+    pub(super) fn is_full_for_good(&self, bytes: u64, is_still: bool) -> Result<bool> {
         // The planner fills whole pages, and may divide the bytes among targets.
         let needed = bytes.next_multiple_of(PAGE_BYTES);
         for device in &self.tiers.devices {
-            if !self.can_never_take(device, PAGE_BYTES, needed)? {
+            if !self.can_never_take(device, PAGE_BYTES, needed, is_still)? {
                 return Ok(false);
             }
         }
@@ -105,8 +106,8 @@ impl Mover {
     }
 
     /// Returns whether a target never has a capacity of `least` bytes, or has less room than `needed` and neither eviction nor freeing dead
-    /// space can change that.
-    fn can_never_take(&self, device: &Device, least: u64, needed: u64) -> Result<bool> {
+    /// space can change that. Eviction can if something leaves its tier, which is not `is_still`, for a lower one.
+    fn can_never_take(&self, device: &Device, least: u64, needed: u64, is_still: bool) -> Result<bool> {
         match device.state() {
             TierState::ReadOnly => return Ok(true),
             TierState::Away => return Ok(false),
@@ -115,10 +116,10 @@ impl Mover {
         let Ok(space) = device.space() else { return Ok(false) };
         // Other programs use the rest of its file system, or the configuration allows no more.
         let is_too_small = space.capacity < least + Device::FRAMING_BYTES;
-        // Nothing is evicted from the last tier.
-        let is_last = device.tier + 1 == self.tiers.tiers.len();
+        let evicts_nothing = is_still || device.tier + 1 == self.tiers.tiers.len();
         let has_no_room = device.free() < needed;
-        Ok(is_too_small || is_last && has_no_room && self.catalog.dead(device.id, u64::MAX, u64::MAX, 1)?.is_empty())
+        Ok(is_too_small
+            || evicts_nothing && has_no_room && self.catalog.dead(device.id, u64::MAX, u64::MAX, 1)?.is_empty())
     }
 }
 
@@ -136,7 +137,7 @@ mod tests {
                 format!("[[tier]]\nname = 't'\nkind = 'directory'\ntargets = ['{target}']\ncapacity = '{capacity}'\n");
             let config = Config::parse(&text, "test").expect("a configuration");
             let store = Store::init(&dir.path().join("store"), &config).expect("a store");
-            assert_eq!(store.engine.mover.is_full_for_good(1).expect("looks"), is_too_small);
+            assert_eq!(store.engine.mover.is_full_for_good(1, false).expect("looks"), is_too_small);
         }
     }
 
@@ -150,7 +151,7 @@ mod tests {
         let config = Config::parse(&text, "test").expect("a configuration");
         let store = Store::init(&dir.path().join("store"), &config).expect("a store");
         let options = PutOptions { replicas: Some(1), ..PutOptions::default() };
-        let is_full = |bytes| store.engine.mover.is_full_for_good(bytes).expect("looks");
+        let is_full = |bytes| store.engine.mover.is_full_for_good(bytes, false).expect("looks");
         store.put_bytes(b"k", &terrace_testkit::noise(600_000, 1), &options).expect("puts");
         store.sync().expect("syncs");
         assert!(is_full(1 << 20) && !is_full(100_000));
@@ -161,5 +162,28 @@ mod tests {
         assert!(!is_full(20_000), "its space can be freed");
         store.engine.mover.free_space_now().expect("frees");
         assert!(is_full(1 << 20) && !is_full(100_000));
+    }
+
+    /// Both tiers were full. Only the last one counted as full for good, so the first write of each process waited for 30 seconds.
+    #[test]
+    fn a_write_does_not_wait_for_an_upper_tier_that_evicts_nothing() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let tier = |name: &str| {
+            let target = dir.path().join(name);
+            format!(
+                "[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = ['{}']\ncapacity = '1MiB'\n",
+                target.display()
+            )
+        };
+        let config = Config::parse(&(tier("upper") + &tier("lower")), "test").expect("a configuration");
+        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        let options = PutOptions { replicas: Some(1), ..PutOptions::default() };
+        for key in [b"k", b"l"] {
+            store.put_bytes(key, &terrace_testkit::noise(850_000, u64::from(key[0])), &options).expect("puts");
+        }
+        store.sync().expect("syncs");
+        store.engine.mover.free_space_now().expect("evicts what can be evicted");
+        let is_full = |is_still| store.engine.mover.is_full_for_good(500_000, is_still).expect("looks");
+        assert!(is_full(true) && !is_full(false));
     }
 }

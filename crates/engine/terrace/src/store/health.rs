@@ -45,13 +45,10 @@ impl Store {
         findings.extend(self.log_finding());
         findings.extend(self.lost_finding()?);
         findings.extend(self.scrub_findings(&record));
-        findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
-        Ok(Health {
-            health: findings.first().map_or(HealthState::Safe, |worst| worst.health),
-            node: self.engine.locks.is_held(NODE_LOCK),
-            last_scrub: record.last,
-            findings,
-        })
+        let node = self.engine.locks.is_held(NODE_LOCK);
+        let mut health = Health { health: HealthState::Safe, node, last_scrub: record.last, findings: Vec::new() };
+        health.add(findings);
+        Ok(health)
     }
 
     /// Takes the lock of the process that runs `terrace node` on this store. None if another process has it.

@@ -57,7 +57,7 @@ impl Core {
         loop {
             let is_absent = [Compare::create_revision(key.clone(), CompareOp::Equal, 0)];
             let options = PutOptions::new().with_lease(lease);
-            let put = [TxnOp::put(key.clone(), encode(&Format::NEWEST_KNOWN), Some(options))];
+            let put = [TxnOp::put(key.clone(), encode(&Format::newest_known()), Some(options))];
             let answer = self.members.txn(Txn::new().when(is_absent).and_then(put).or_else([get(key.clone())])).await?;
             if answer.succeeded() {
                 return Ok(revision(&answer) as u64);

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use terrace_system::fail;
 
 use crate::OrderError;
 
-/// The format of what this version writes, and the newest that it reads.
-pub(super) const NEWEST_LOG_FORMAT: u32 = 1;
+/// The newest format of a log that this version reads and writes.
+const NEWEST_LOG_FORMAT: u32 = 1;
 
 /// The keys of one store. All begin with `/terrace/<store>/`.
 pub(super) struct Keys {
@@ -104,13 +105,18 @@ pub(super) struct Format {
 }
 
 impl Format {
-    pub(super) const NEWEST_KNOWN: Format = Format { least_reader: NEWEST_LOG_FORMAT, writer: NEWEST_LOG_FORMAT };
+    /// The newest format that this version knows.
+    pub(super) fn newest_known() -> Format {
+        // Tests let a program know another one.
+        let newest = fail::limit("TERRACE_LOG_FORMAT", NEWEST_LOG_FORMAT.into()) as u32;
+        Format { least_reader: newest, writer: newest }
+    }
 
     /// Checks that this version knows the format.
     pub(super) fn check(self) -> Result<(), OrderError> {
-        let found = self.least_reader.max(self.writer);
-        if found > NEWEST_LOG_FORMAT {
-            return Err(OrderError::Newer { found, known: NEWEST_LOG_FORMAT });
+        let (found, known) = (self.least_reader.max(self.writer), Format::newest_known().writer);
+        if found > known {
+            return Err(OrderError::Newer { found, known });
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ mod offers;
 mod recover;
 mod state;
 mod trim;
+mod upgrade;
 mod version;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use follow::Follower;
 use keys::Keys;
 use members::Members;
 use state::Core;
+pub use upgrade::LogFormat;
 
 /// How a node uses etcd.
 #[derive(Clone, Debug)]
@@ -136,6 +138,15 @@ impl Etcd {
             follower: Mutex::default(),
             runtime: Some(runtime),
         })
+    }
+
+    /// Raises the log's format to the newest one that this program and all nodes with a fence know. A program that does not know it
+    /// can then neither append nor follow.
+    ///
+    /// # Errors
+    /// [`OrderError::Newer`] if the format is newer than this program.
+    pub fn raise_format(&self) -> Result<LogFormat, OrderError> {
+        self.block_on(self.core.raise_format())
     }
 
     fn block_on<T>(&self, call: impl Future<Output = Result<T, OrderError>>) -> Result<T, OrderError> {

@@ -25,7 +25,7 @@ impl Core {
     }
 
     /// The values below a prefix, by the names of their nodes.
-    async fn of_all_nodes(&self, prefix: String) -> Result<Vec<(String, KeyValue)>, OrderError> {
+    pub(super) async fn of_all_nodes(&self, prefix: String) -> Result<Vec<(String, KeyValue)>, OrderError> {
         let all = TxnOp::get(prefix, Some(GetOptions::new().with_prefix()));
         let answer = self.members.txn(Txn::new().and_then([all])).await?;
         let Some(TxnOpResponse::Get(mut found)) = answer.op_responses().into_iter().next() else {

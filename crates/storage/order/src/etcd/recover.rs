@@ -23,7 +23,7 @@ pub(super) async fn make_again(
     // The head's version is the slot of the last record, and only grows by one. Instead of a first record there is the snapshot.
     let trimmed = TrimmedTo { slot: snapshot.slot, ..TrimmedTo::default() };
     let puts = [
-        TxnOp::put(keys.format(), encode(&Format::NEWEST_KNOWN), None),
+        TxnOp::put(keys.format(), encode(&Format::newest_known()), None),
         TxnOp::put(keys.council(), encode_identity(identity), None),
         TxnOp::put(keys.head(), "", None),
         TxnOp::put(keys.trimmed(), encode(&trimmed), None),

@@ -37,8 +37,10 @@ impl Core {
     pub(super) async fn make(members: &Members, keys: &Keys) -> Result<(), OrderError> {
         let is_absent = [keys.format(), keys.head()].map(|key| Compare::create_revision(key, CompareOp::Equal, 0));
         let council = encode_identity(LogIdentity { number: random(), before: None });
-        let puts =
-            [TxnOp::put(keys.format(), encode(&Format::NEWEST_KNOWN), None), TxnOp::put(keys.council(), council, None)];
+        let puts = [
+            TxnOp::put(keys.format(), encode(&Format::newest_known()), None),
+            TxnOp::put(keys.council(), council, None),
+        ];
         members.txn(Txn::new().when(is_absent).and_then(puts)).await.map(drop)
     }
 
