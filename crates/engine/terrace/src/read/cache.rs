@@ -1,7 +1,9 @@
 //! A cache of decoded and verified bytes for small reads.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as Lru;
@@ -23,16 +25,36 @@ impl Weighter<Key, Arc<[u8]>> for Length {
     }
 }
 
+/// When a chunk that is not cached is put into the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// When it is read, because reading it again takes long.
+    AtOnce,
+    /// When it is read again soon. Most chunks are not, and reading one takes hardly longer than caching it.
+    WhenReadAgain,
+}
+
 /// The cached chunks of one process.
 pub struct Cache {
     chunks: Option<Lru<Key, Arc<[u8]>, Length>>,
+    /// Hashes of chunks that were read and not cached, as many as there are chunks in the cache. Relaxed: a lost one costs a read.
+    read: Box<[AtomicU64]>,
+    hasher: RandomState,
 }
 
 impl Cache {
     /// Creates a cache for `capacity` bytes. A capacity of 0 caches nothing.
     pub fn new(capacity: u64) -> Cache {
         let most = capacity / u64::from(sub_block_len(Encoding::NONE));
-        Cache { chunks: (most > 0).then(|| Lru::with_weighter(most as usize, capacity, Length)) }
+        let chunks = (most > 0).then(|| Lru::with_weighter(most as usize, capacity, Length));
+        Cache { chunks, read: (0..most).map(|_| AtomicU64::new(0)).collect(), hasher: RandomState::new() }
+    }
+
+    /// Notes that a chunk was read, and returns whether it was noted before.
+    fn was_read(&self, name: Key) -> bool {
+        let hash = self.hasher.hash_one(name);
+        let slot = self.read.get(hash as usize % self.read.len().max(1));
+        slot.is_some_and(|slot| slot.swap(hash, Ordering::Relaxed) == hash)
     }
 
     /// Fills `out` from the frame's raw byte `skip` on. Missing chunks come from `read`, which fills its buffer from the
@@ -42,6 +64,7 @@ impl Cache {
         &self,
         extent: &Extent,
         encoding: Encoding,
+        caching: Caching,
         skip: u32,
         out: &mut [u8],
         mut read: impl FnMut(u32, &mut [u8]) -> io::Result<()>,
@@ -56,6 +79,12 @@ impl Cache {
             // A chunk from a replica with shorter sub-blocks may end before `from`.
             let chunk = match chunks.get(&(write, frame, start)).filter(|chunk| chunk.len() > from as usize) {
                 Some(chunk) => chunk,
+                None if caching == Caching::WhenReadAgain && !self.was_read((write, frame, start)) => {
+                    let take = ((size - from) as usize).min(out.len() - done);
+                    read(at, &mut out[done..done + take])?;
+                    done += take;
+                    continue;
+                }
                 None => {
                     let in_order = start >= size && chunks.peek(&(write, frame, start - size)).is_some();
                     let end = if in_order { extent.raw_len } else { extent.raw_len.min(start + size) };
@@ -96,7 +125,8 @@ mod tests {
                 let start = start.index(raw_len as usize);
                 let mut out = vec![0; (*length).min(raw_len as usize - start)];
                 let encoding = if at % 2 == 0 { Encoding::NONE } else { "lz4".parse().expect("an encoding") };
-                cache.fill(&extent, encoding, start as u32, &mut out, |from, into| {
+                let caching = if at % 5 < 2 { Caching::AtOnce } else { Caching::WhenReadAgain };
+                cache.fill(&extent, encoding, caching, start as u32, &mut out, |from, into| {
                     into.copy_from_slice(&frame[from as usize..from as usize + into.len()]);
                     Ok(())
                 }).expect("fills");
@@ -119,12 +149,42 @@ mod tests {
         let cache = Cache::new(64 << 20);
         let mut fetched = Vec::new();
         for at in (0..1 << 20).step_by(4096) {
-            let read = cache.fill(&extent, "lz4".parse().expect("an encoding"), at, &mut [0; 4096], |from, into| {
-                fetched.push((from, into.len()));
-                Ok(())
-            });
+            let read = cache.fill(
+                &extent,
+                "lz4".parse().expect("an encoding"),
+                Caching::AtOnce,
+                at,
+                &mut [0; 4096],
+                |from, into| {
+                    fetched.push((from, into.len()));
+                    Ok(())
+                },
+            );
             read.expect("fills");
         }
         assert_eq!(fetched, [(0, 256 << 10), (256 << 10, 768 << 10)]);
+    }
+
+    #[test]
+    fn a_chunk_that_is_cheap_to_read_is_cached_when_it_is_read_again() {
+        let extent = Extent {
+            offset: 0,
+            length: 1 << 20,
+            skip: 0,
+            raw_len: 1 << 20,
+            write: 1,
+            replicas: Default::default(),
+            source: None,
+        };
+        let cache = Cache::new(64 << 20);
+        let mut read = Vec::new();
+        for at in [4096, 8192, 12288, 70_000, 4096] {
+            let fill = |from: u32, into: &mut [u8]| {
+                read.push((from, into.len()));
+                Ok(())
+            };
+            cache.fill(&extent, Encoding::NONE, Caching::WhenReadAgain, at, &mut [0; 100], fill).expect("fills");
+        }
+        assert_eq!(read, [(4096, 100), (0, 64 << 10), (70_000, 100)]);
     }
 }

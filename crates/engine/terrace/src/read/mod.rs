@@ -12,7 +12,7 @@ use std::sync::Arc;
 use terrace_catalog::{Extent, Object, Replica, Task};
 use terrace_codec::Encoding;
 
-pub(crate) use cache::Cache;
+pub(crate) use cache::{Cache, Caching};
 pub(crate) use fetched::{Fetched, Lent};
 pub(crate) use lost::LostObjects;
 use nearest::nearest;
@@ -104,13 +104,10 @@ impl Reader {
         let (mut tried, mut is_lost) = (Vec::new(), true);
         for replica in nearest(&self.tiers, extent)? {
             let device = self.tiers.device(replica.target)?;
-            let costly = is_costly(device, &replica);
             let read = |skip, out: &mut [u8]| self.read_replica(device, object.id, extent, &replica, skip, out);
-            let filled = match costly {
-                true => self.cache.fill(extent, replica.encoding, skip, out, read),
-                false => read(skip, out),
-            };
-            match filled {
+            // Of raw bytes on a fast device, too, since a small read verifies the whole sub-block that it is in.
+            let caching = if is_costly(device, &replica) { Caching::AtOnce } else { Caching::WhenReadAgain };
+            match self.cache.fill(extent, replica.encoding, caching, skip, out, read) {
                 Ok(()) => return Ok(()),
                 Err(e) => {
                     device.failed(&e);
@@ -213,7 +210,7 @@ fn ask_about_frame(device: &Device, place: Place, error: io::Error) -> io::Error
     }
 }
 
-/// Returns whether a replica is worth caching: raw bytes on a fast device are as near as any cache.
+/// Returns whether it pays to keep a replica's bytes: raw bytes on a fast device are as near as any buffer.
 fn is_costly(device: &Device, replica: &Replica) -> bool {
     replica.encoding != Encoding::NONE || !device.quick
 }
