@@ -143,6 +143,12 @@ impl ByteLocks {
         }
     }
 
+    /// Returns whether another opening of the file has a byte locked, alone or shared.
+    pub fn is_held(&self, byte: i64) -> io::Result<bool> {
+        let range = ByteRange { kind: libc::F_WRLCK, start: byte, length: 1 };
+        Ok(range.ask(&self.0, libc::F_OFD_GETLK)? != libc::F_UNLCK)
+    }
+
     /// Unlocks a byte.
     pub fn unlock(&self, byte: i64) -> io::Result<()> {
         lock_byte(&self.0, libc::F_UNLCK, byte)

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use terrace::files::{File, FileError, FileResult, Owner, Setting};
 use terrace::{Config, Files, Kind, Store};
+use terrace_testkit::SmallDisk;
 
 const ROOT_OWNER: Owner = Owner { uid: 0, gid: 0 };
 /// Longer writes go to the store at once.
@@ -445,16 +446,18 @@ fn what_was_accepted_is_written_when_there_is_room() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
+    let Some(small) = SmallDisk::mount(TEST_NAME, &dir.path().join("small"), "size=32m") else { return };
     let text = format!(
-        "[store]\nblock = '64KiB'\nreplicas = {{ default = 1 }}\n\
-         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}/disk']\ncapacity = '4MiB'\n",
+        "[store]\nblock = '64KiB'\nreplicas = {{ default = 1 }}\n[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}/small/t']\n",
         dir.path().display()
     );
     let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
     let noise = |length: u64| -> Vec<u8> {
         (0..length).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ (at >> 9) as u8).collect()
     };
-    store.put_bytes(b"ballast", &noise(2 << 20), &Default::default()).unwrap();
+    store.put_bytes(b"first", b"made", &Default::default()).unwrap();
+    // Another program fills the disk, which this process does not know yet.
+    small.fill_but(0);
     let files = Files::new(&store).unwrap();
     let file = files.create(b"a", 0o600, ROOT_OWNER, true).unwrap();
     let bytes = noise(8 << 20);
@@ -470,7 +473,7 @@ fn what_was_accepted_is_written_when_there_is_room() {
     };
     holds(refused);
     assert!(file.flush().is_err());
-    store.remove(b"ballast").unwrap();
+    small.make_room();
     accepted(refused).unwrap();
     file.flush().unwrap();
     holds(refused + BLOCK_BYTES);
@@ -567,4 +570,46 @@ fn a_file_without_a_name_is_seen_once_it_has_one_and_a_dead_process_leaves_none(
     fs::read_dir(&keepers).unwrap().for_each(|keeper| fs::remove_file(keeper.unwrap().path()).unwrap());
     let _next = Files::new(&store).unwrap();
     assert_eq!(store.list(b".terrace/unlinked", None, 10).unwrap().len(), 0);
+}
+
+/// One process had bytes buffered while another wrote to the same place and synced. The older bytes came later, and replaced the durable
+/// ones. Tests had one process write a file at a time.
+#[test]
+fn older_buffered_bytes_do_not_come_over_newer_ones_of_another_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    // Each has its own buffers, as the files of two processes do.
+    let (first, second) = (Files::new(&store).unwrap(), Files::new(&store).unwrap());
+    let older = first.create(b"k", 0o644, ROOT_OWNER, true).unwrap();
+    older.write_at(0, b"AAAA").unwrap();
+    assert_eq!(store.get(b"k").unwrap(), b"", "it is buffered");
+    let newer = second.open(b"k").unwrap();
+    let mut seen = [0; 4];
+    assert_eq!((newer.read_at(0, &mut seen).unwrap(), &seen), (4, b"AAAA"), "an opener sees what was written before");
+    newer.write_at(0, b"BBBB").unwrap();
+    assert_eq!(store.get(b"k").unwrap(), b"BBBB", "nothing is buffered while both have it open");
+    newer.sync().unwrap();
+    older.write_at(4, b"CC").unwrap();
+    assert_eq!(store.get(b"k").unwrap(), b"BBBBCC");
+    drop(newer);
+    older.write_at(6, b"DD").unwrap();
+    assert_eq!(store.get(b"k").unwrap(), b"BBBBCC", "it is buffered again");
+    drop(older);
+    assert_eq!(store.get(b"k").unwrap(), b"BBBBCCDD");
+}
+
+/// On a nearly full tier, bytes were buffered that had no room: the write was good, and the close, whose error many programs overlook, failed.
+#[test]
+fn what_has_no_room_is_refused_by_the_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "[store]\nreplicas = {{ default = 1 }}\n[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}/disk']\ncapacity = '4MiB'\n",
+        dir.path().display()
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let files = Files::new(&store).unwrap();
+    let noise = terrace_testkit::noise(100_000, 1);
+    let file = files.create(b"k", 0o644, ROOT_OWNER, true).unwrap();
+    let refused = (0..100).find_map(|at| file.write_at(at * 100_000, &noise).err());
+    assert!(matches!(refused, Some(FileError::Engine(terrace::Error::NoSpace { .. }))), "{refused:?}");
 }

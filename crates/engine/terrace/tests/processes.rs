@@ -348,3 +348,26 @@ fn a_fork_does_not_keep_a_store_open_that_was_closed() {
     assert_eq!(end_of(child), 0);
     assert_eq!(rebuilt.unwrap().get(b"k").unwrap(), b"bytes");
 }
+
+/// A forked child that opened the store took no lock of its own, since its parent's was there. The parent counted as alone, buffered what it
+/// appended, and trusted what it had cached.
+#[test]
+fn a_fork_that_opens_the_store_is_another_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    let (is_open, go) = (dir.path().join("is-open"), dir.path().join("go"));
+    assert!(store.is_alone());
+    let child = fork(|| {
+        let Ok(_again) = Store::open(&dir.path().join("store")) else { return 1 };
+        fs::write(&is_open, "").unwrap();
+        while !go.exists() {
+            std::thread::yield_now();
+        }
+        0
+    });
+    terrace_testkit::wait_until("the child has the store open", || is_open.exists());
+    let is_alone = store.is_alone();
+    fs::write(&go, "").unwrap();
+    assert_eq!(end_of(child), 0);
+    assert!(!is_alone && store.is_alone());
+}

@@ -20,7 +20,7 @@ impl File {
         let appended = self.append_at(&mut state, end, bytes);
         if matches!(&appended, Err(error) if !matches!(error, FileError::Stale(_))) {
             // The caller gets an error, so the bytes must not be written later.
-            self.shared.drop_kept(&mut state, end, end + bytes.len() as u64);
+            self.shared.drop_kept(&self.open, &mut state, end, end + bytes.len() as u64);
         }
         appended
     }
@@ -37,6 +37,9 @@ impl File {
             Ok(end) => end,
             Err(error) => return accepted(Err(error)),
         };
+        if !self.shared.has_room(bytes.len()) {
+            return accepted(self.append_at(&mut state, end, bytes).map(drop));
+        }
         accepted(Ok(()));
         if let Err(error) = self.append_at(&mut state, end, bytes) {
             tracing::warn!(key = %key::show(&state.key), %error, "accepted bytes could not be appended; the next flush of the file returns this error, and they are written later unless the file was removed");
@@ -61,7 +64,8 @@ impl File {
         self.keep(state, end, bytes);
         state.appends = true;
         let store = &self.shared.store;
-        let waits = state.dirty.bytes() < store.engine.writer.block && store.is_alone() && !self.shared.keeps_much();
+        let waits =
+            state.dirty.bytes() < store.engine.writer.block && store.is_alone() && self.shared.may_keep(self.open.id);
         if waits {
             return Ok(end);
         }
@@ -83,7 +87,7 @@ impl Shared {
         let appended = self.of_open(state, appended.map_err(FileError::from));
         if matches!(appended, Ok(_) | Err(FileError::Stale(_))) {
             // Either they are appended, or the file is gone and nobody can read them.
-            self.drop_kept(state, 0, u64::MAX);
+            self.drop_kept(open, state, 0, u64::MAX);
         }
         let (offset, receipt) = appended?;
         // The bytes are appended even if the acknowledgement that was asked for is not reached.

@@ -14,18 +14,29 @@ use crate::{Element, Error, element_of};
 /// Bytes that were buffered for longer than this are written.
 const MAX_DIRTY_AGE: Duration = Duration::from_secs(5);
 const DIRTY_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// The time between two looks whether another process has opened a file with buffered bytes.
+const OTHERS_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Starts a thread that writes bytes which were buffered for too long, until `shared` is dropped.
 pub fn start_timed_flush(shared: &Arc<Shared>) -> FileResult<()> {
     let weak: Weak<Shared> = Arc::downgrade(shared);
     let run = move || {
+        let mut pause = DIRTY_POLL_INTERVAL;
         loop {
-            std::thread::sleep(DIRTY_POLL_INTERVAL);
+            std::thread::sleep(pause);
             let Some(shared) = weak.upgrade() else { return };
+            // Relaxed: bytes that are buffered now are seen at the next look.
+            let is_clean = shared.kept.load(Ordering::Relaxed) == 0;
+            pause = if is_clean { DIRTY_POLL_INTERVAL } else { OTHERS_POLL_INTERVAL };
+            if is_clean {
+                continue;
+            }
             for open in shared.open.all() {
                 let mut state = open.state.write();
                 let old = state.written.is_some_and(|(since, _)| since.elapsed() > MAX_DIRTY_AGE);
-                if (old || state.appends && !shared.store.is_alone())
+                let is_shared = || shared.open.others.have(open.id) || state.appends && !shared.store.is_alone();
+                if state.written.is_some()
+                    && (old || is_shared())
                     && let Err(error) = shared.flush(&open, &mut state)
                 {
                     tracing::warn!(key = %terrace_format::key::show(&state.key), %error, "buffered bytes could not be written; the next flush of the file returns this error, and they are written later unless the file was removed");
@@ -60,7 +71,7 @@ impl Shared {
         let written = self.write(open, state, &ranges, mtime);
         if matches!(written, Ok(()) | Err(FileError::Stale(_))) {
             // They are written, or the file is gone and nobody can read them.
-            self.drop_kept(state, 0, u64::MAX);
+            self.drop_kept(open, state, 0, u64::MAX);
         }
         written
     }
@@ -76,8 +87,8 @@ impl Shared {
         let written = self.write(open, state, &whole, mtime);
         let ranges: Vec<(u64, u64)> = whole.iter().map(|(at, block)| (*at, at + block.len() as u64)).collect();
         match written {
-            Ok(()) => ranges.into_iter().for_each(|(start, end)| self.drop_kept(state, start, end)),
-            Err(FileError::Stale(_)) => self.drop_kept(state, 0, u64::MAX),
+            Ok(()) => ranges.into_iter().for_each(|(start, end)| self.drop_kept(open, state, start, end)),
+            Err(FileError::Stale(_)) => self.drop_kept(open, state, 0, u64::MAX),
             Err(_) => {}
         }
         written
@@ -114,12 +125,13 @@ impl Shared {
     }
 
     /// Drops the buffered bytes in `start..end`.
-    pub fn drop_kept(&self, state: &mut State, start: u64, end: u64) {
+    pub fn drop_kept(&self, open: &Open, state: &mut State, start: u64, end: u64) {
         let before = state.dirty.bytes();
         state.dirty.clear(start, end);
         self.kept.fetch_sub(before - state.dirty.bytes(), Ordering::Relaxed);
-        if state.dirty.bytes() == 0 {
+        if before > 0 && state.dirty.bytes() == 0 {
             (state.written, state.appends) = (None, false);
+            self.open.others.buffer(open.id, false);
         }
     }
 
@@ -138,7 +150,7 @@ impl Shared {
         if self.open.leave(open.id) {
             let mut state = open.state.write();
             write(&mut state);
-            self.drop_kept(&mut state, 0, u64::MAX);
+            self.drop_kept(open, &mut state, 0, u64::MAX);
             if state.unlinked {
                 // If this fails, the next `Files` on the store removes it.
                 let _ = self.store.internal().remove(&state.key);

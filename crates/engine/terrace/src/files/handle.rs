@@ -13,6 +13,7 @@ use super::ahead::Course;
 use super::open::{Open, State};
 use super::{FileError, FileResult, Setting, Shared, Stat};
 use crate::read::Lent;
+use crate::report::TierState;
 
 /// A file with more buffered bytes, or more pieces, than this is written at once.
 const MAX_KEPT_BYTES: usize = 16 << 20;
@@ -113,6 +114,9 @@ impl File {
         if let Err(error) = self.accepts(&mut state, offset, bytes) {
             return accepted(Err(error));
         }
+        if !self.shared.has_room(bytes.len()) {
+            return accepted(self.write(&mut state, offset, bytes));
+        }
         accepted(Ok(()));
         if let Err(error) = self.write(&mut state, offset, bytes) {
             tracing::warn!(key = %key::show(&state.key), %error, "accepted bytes could not be written; the next flush of the file returns this error, and they are written later unless the file was removed");
@@ -154,7 +158,7 @@ impl File {
         self.place_appended(state)?;
         if bytes.len() >= self.shared.store.engine.writer.block {
             self.shared.write_through(&self.open, state, offset, bytes)?;
-            self.shared.drop_kept(state, offset, end);
+            self.shared.drop_kept(&self.open, state, offset, end);
             state.written = state.written.map(|(since, _)| (since, unix_nanos()));
         } else {
             self.keep(state, offset, bytes);
@@ -162,7 +166,7 @@ impl File {
         }
         let after = state.dirty.bytes();
         let much = after > MAX_KEPT_BYTES || state.dirty.pieces() > MAX_PIECES;
-        if much || after > 0 && self.shared.keeps_much() {
+        if much || after > 0 && !self.shared.may_keep(self.open.id) {
             self.shared.flush(&self.open, state)?;
         }
         Ok(())
@@ -177,6 +181,9 @@ impl File {
     /// Buffers bytes.
     pub(super) fn keep(&self, state: &mut State, offset: u64, bytes: &[u8]) {
         let before = state.dirty.bytes();
+        if before == 0 {
+            self.shared.open.others.buffer(self.open.id, true);
+        }
         state.dirty.write(offset, bytes);
         self.shared.kept.fetch_add(state.dirty.bytes() - before, Ordering::Relaxed);
         if state.dirty.bytes() > 0 {
@@ -206,7 +213,7 @@ impl File {
         self.place_appended(state)?;
         let mtime = unix_nanos();
         self.change(state, Edit::SetLength { key: state.key.clone(), length, mtime })?;
-        self.shared.drop_kept(state, length, u64::MAX);
+        self.shared.drop_kept(&self.open, state, length, u64::MAX);
         state.written = state.written.map(|(since, _)| (since, mtime));
         Ok(())
     }
@@ -250,9 +257,21 @@ impl File {
 }
 
 impl Shared {
-    /// Returns whether all files together have too many buffered bytes.
-    pub(super) fn keeps_much(&self) -> bool {
-        self.kept.load(Ordering::Relaxed) > MAX_KEPT_BYTES_OF_ALL_FILES
+    /// Returns whether bytes of a file may stay buffered.
+    pub(super) fn may_keep(&self, id: u64) -> bool {
+        let kept = self.kept.load(Ordering::Relaxed);
+        kept <= MAX_KEPT_BYTES_OF_ALL_FILES && !self.open.others.have(id) && self.has_room(kept)
+    }
+
+    /// Returns whether there is room for `kept` buffered bytes, and for as many as one file may buffer besides. Where a tier is nearly full, the
+    /// write itself is to fail, and not the close, whose error many programs overlook.
+    pub(super) fn has_room(&self, kept: usize) -> bool {
+        let mut left = (kept + MAX_KEPT_BYTES) as u64;
+        self.store.engine.tiers.devices.iter().any(|device| {
+            let free = if device.state() == TierState::Ok { device.free() } else { 0 };
+            left = left.saturating_sub(free);
+            left == 0
+        })
     }
 }
 

@@ -3,9 +3,11 @@
 //! An object's key is its path. A directory may be an object. After a `put` it is none, and exists only as a prefix of longer keys;
 //! it becomes an object when an entry in it changes, so that it stays when it becomes empty.
 //!
-//! **Writes are buffered**, up to 16 MiB for each open file. They reach the store when a block (1 MiB) is complete, when the
+//! **Writes are buffered**, up to 16 MiB for each open file, while no other process of the machine has it open and the tiers have room
+//! for them. They reach the store when a block (1 MiB) is complete, when the
 //! buffer is full, after five seconds, when a [`File`] is flushed or closed (*placed*), and when it is synced (*durable*).
-//! Users of the same `Files` see buffered bytes at once, other processes when they have reached the store. If a process is
+//! Users of the same `Files` see buffered bytes at once, other processes when they have reached the store: at the latest when they open
+//! the file. If a process is
 //! killed, its buffered bytes are lost, as those in the page cache are lost when the machine crashes. Writes of a block or more
 //! go to the store at once; those of [`File::write_behind`] just after they have been accepted.
 //!
@@ -29,6 +31,7 @@ mod handle;
 mod holes;
 mod names;
 mod open;
+mod others;
 mod pairs;
 mod path;
 mod rename;
@@ -49,6 +52,7 @@ use std::sync::atomic::AtomicUsize;
 
 use ahead::Ahead;
 use open::OpenFiles;
+use others::Others;
 use rustix_futex_sync::Mutex;
 use terrace_catalog::{Change, Child, Edit, Expect, Kind, Object};
 use terrace_format::key;
@@ -129,7 +133,7 @@ impl Files {
             owner,
             root: Mutex::new(Stat::implied(owner, unix_nanos())),
             names: Mutex::new(()),
-            open: OpenFiles::new(store.engine.writer.block),
+            open: OpenFiles::new(store.engine.writer.block, Others::open(store.dir())?),
             kept: AtomicUsize::new(0),
             unlinked: Unlinked::begin(store)?,
         });

@@ -9,6 +9,7 @@ use terrace_catalog::Kind;
 use terrace_format::key;
 
 use super::dirty::Dirty;
+use super::others::Others;
 use super::spare::Spare;
 use super::stat::Stat;
 use super::{File, FileResult, Files, path};
@@ -55,12 +56,14 @@ impl State {
 pub struct OpenFiles {
     all: Mutex<HashMap<u64, (Arc<Open>, usize)>>,
     spare: Arc<Spare>,
+    /// The files that other processes have open.
+    pub others: Others,
 }
 
 impl OpenFiles {
     /// Creates an empty set of files, whose buffers have blocks of `block` bytes.
-    pub fn new(block: usize) -> OpenFiles {
-        OpenFiles { all: Mutex::default(), spare: Arc::new(Spare::new(block)) }
+    pub fn new(block: usize, others: Others) -> OpenFiles {
+        OpenFiles { all: Mutex::default(), spare: Arc::new(Spare::new(block)), others }
     }
 
     /// Returns the file with this number, if it is open.
@@ -73,17 +76,24 @@ impl OpenFiles {
         self.all.lock().values().map(|(open, _)| open.clone()).collect()
     }
 
-    /// Adds a handle of a file.
+    /// Adds a handle of a file, with all that others have written of it until now.
     pub fn enter(&self, id: u64, key: &[u8]) -> Arc<Open> {
         let mut all = self.all.lock();
+        let is_new = !all.contains_key(&id);
         let (open, handles) = all.entry(id).or_insert_with(|| {
+            self.others.enter(id);
             let dirty = Dirty::new(&self.spare);
             let state =
                 State { key: key.to_vec(), unlinked: false, dirty, appends: false, written: None, failed: None };
             (Arc::new(Open { id, state: RwLock::new(state) }), 0)
         });
         *handles += 1;
-        open.clone()
+        let open = open.clone();
+        drop(all);
+        if is_new {
+            self.others.wait_for_buffered(id);
+        }
+        open
     }
 
     /// Removes a handle. Returns whether it was the last.
@@ -94,6 +104,7 @@ impl OpenFiles {
         let last = *handles == 0;
         if last {
             all.remove(&id);
+            self.others.leave(id);
         }
         last
     }

@@ -21,12 +21,20 @@ use crate::{Error, Result};
 /// The stores that this copy has open, with the number of openings and their files. Locked under `fork::hold` only: a fork during
 /// that time would inherit the lock, and no thread that releases it. It guards the byte locks, too: two threads that took and
 /// released the same byte at the same time would undo each other.
-static TAKEN_LOCKS: LazyLock<Mutex<HashMap<Id, (usize, File)>>> = LazyLock::new(Mutex::default);
+static TAKEN_LOCKS: LazyLock<Mutex<HashMap<Id, Taken>>> = LazyLock::new(Mutex::default);
 /// Processes of one namespace have numbers below two to this power.
 const PROCESS_BITS: u32 = 22;
 
 /// Device and inode of a store's file.
 type Id = (u64, u64);
+
+/// A store that this copy of the library has open.
+struct Taken {
+    openings: usize,
+    file: File,
+    /// The forks before it was opened. A forked child inherits what its parent has taken, and must take a byte of its own.
+    forks: u32,
+}
 
 /// Held by a copy of the library as long as it has a store open.
 pub struct Sole {
@@ -57,9 +65,9 @@ impl Drop for Sole {
         }
         // Under `_held`: see `TAKEN_LOCKS`.
         let mut taken = TAKEN_LOCKS.lock();
-        if let Some((times, file)) = taken.get_mut(&self.id) {
-            *times -= 1;
-            if *times == 0 {
+        if let Some(Taken { openings, file, .. }) = taken.get_mut(&self.id) {
+            *openings -= 1;
+            if *openings == 0 {
                 // Closing the file would not release the byte, because a fork may have the file open. If this fails, the
                 // byte stays locked until the process ends, and only another copy of the library in this process notices.
                 let _ = own_byte().and_then(|byte| lock_byte(file, libc::F_UNLCK, byte));
@@ -80,9 +88,9 @@ pub fn take_sole(dir: &Path) -> Result<Sole> {
     // The caller prevents forks: see `TAKEN_LOCKS`.
     let mut taken = TAKEN_LOCKS.lock();
     let same = |file: &File| file.try_clone().map_err(Error::io(context()));
-    if let Some((times, file)) = taken.get_mut(&id) {
+    if let Some(Taken { openings, file, .. }) = taken.get_mut(&id).filter(|taken| taken.forks == fork::count()) {
         let file = same(file)?;
-        *times += 1;
+        *openings += 1;
         return Ok(Sole { id, forks: fork::count(), file });
     }
     let locked = own_byte().and_then(|byte| lock_byte(&file, libc::F_WRLCK, byte));
@@ -91,7 +99,7 @@ pub fn take_sole(dir: &Path) -> Result<Sole> {
         return Err(refuse(dir, &format!("another copy of this library in this process has it open; {way}")));
     }
     let shared = same(&file)?;
-    taken.insert(id, (1, file));
+    taken.insert(id, Taken { openings: 1, file, forks: fork::count() });
     Ok(Sole { id, forks: fork::count(), file: shared })
 }
 
