@@ -69,9 +69,16 @@ impl Mover {
             )));
         }
         let departing = Departing::tier(&self.tiers, level);
-        self.move_each(b"", |key, object, extent, edits, moved| {
+        let mut moved = self.move_each(b"", |key, object, extent, edits, moved| {
             self.depart(key, object, extent, &departing, edits, moved)
-        })
+        })?;
+        // What was moved to a full tier above this one may have been evicted to this one again.
+        let mut there = 0;
+        for target in &departing.targets {
+            there += self.catalog.segments(*target)?.iter().map(|(_, live)| live.frames).sum::<u64>();
+        }
+        moved.kept = moved.kept.max(there);
+        Ok(moved)
     }
 
     /// Carries out [`Store::drain_node`](crate::Store::drain_node).
