@@ -9,7 +9,7 @@ use std::path::Path;
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Result, s3_error};
 
-use crate::S3Error;
+use crate::BeginError;
 
 /// A longer file is not one of keys.
 const MAX_KEYS_FILE_BYTES: u64 = 1 << 20;
@@ -25,8 +25,8 @@ impl Keys {
     ///
     /// # Errors
     /// If others can read the file, or a line is wrong.
-    pub fn read(path: &Path) -> Result<Keys, S3Error> {
-        let wrong = |reason: &str| S3Error::new(format!("the file of keys, {}, {reason}", path.display()));
+    pub fn read(path: &Path) -> Result<Keys, BeginError> {
+        let wrong = |reason: &str| BeginError::new(format!("the file of keys, {}, {reason}", path.display()));
         let unreadable = |error| wrong(&format!("cannot be read: {error}"));
         let file = File::open(path).map_err(unreadable)?;
         if file.metadata().map_err(unreadable)?.mode() & 0o077 != 0 {

@@ -42,10 +42,10 @@ use std::fmt;
 /// Why a server does not begin. The message says what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct S3Error(String);
+pub struct BeginError(String);
 
-impl S3Error {
-    fn new(reason: impl fmt::Display) -> S3Error {
-        S3Error(reason.to_string())
+impl BeginError {
+    fn new(reason: impl fmt::Display) -> BeginError {
+        BeginError(reason.to_string())
     }
 }

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::S3Error;
+use crate::BeginError;
 use crate::answers::Answers;
 use crate::bucket_folder::FolderNames;
 use crate::hosts::Hosts;
@@ -83,21 +83,21 @@ impl Server {
     ///
     /// # Errors
     /// If the options are not safe or not right, or the system refuses the address.
-    pub fn begin(store: &Store, options: S3Options) -> Result<Server, S3Error> {
+    pub fn begin(store: &Store, options: S3Options) -> Result<Server, BeginError> {
         let S3Options { listen, keys, certificate, domain, max_connections } = options;
         if !listen.ip().is_loopback() && (keys.is_none() || certificate.is_none()) {
             let needed = "which needs --keys, so that not everybody may write, and --certificate with --private-key";
-            return Err(S3Error::new(format!("{listen} can be reached by other machines, {needed}")));
+            return Err(BeginError::new(format!("{listen} can be reached by other machines, {needed}")));
         }
         let service = service(store, keys, domain.as_deref())?;
-        let refused = |error: io::Error| S3Error::new(format!("listening on {listen}: {error}"));
+        let refused = |error: io::Error| BeginError::new(format!("listening on {listen}: {error}"));
         let listener = StdListener::bind(listen).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         let threads = max_connections as usize + SPARE_THREADS;
         let mut builder = runtime::Builder::new_multi_thread();
         let runtime = builder.enable_io().enable_time().max_blocking_threads(threads).thread_name("terrace-s3").build();
-        let runtime = runtime.map_err(|error| S3Error::new(format!("starting the server: {error}")))?;
+        let runtime = runtime.map_err(|error| BeginError::new(format!("starting the server: {error}")))?;
         let (stop, stopped) = watch::channel(false);
         let connections = Connections { service, tls: certificate.map(|certificate| certificate.acceptor()), stopped };
         let listener = {
@@ -125,7 +125,7 @@ impl Server {
     }
 }
 
-fn service(store: &Store, keys: Option<Keys>, domain: Option<&str>) -> Result<S3Service, S3Error> {
+fn service(store: &Store, keys: Option<Keys>, domain: Option<&str>) -> Result<S3Service, BeginError> {
     let mut config = S3Config::default();
     config.xml_max_body_size = MAX_XML_BYTES;
     config.post_object_max_file_size = MAX_FORM_BYTES as u64;
@@ -134,7 +134,7 @@ fn service(store: &Store, keys: Option<Keys>, domain: Option<&str>) -> Result<S3
     let mut builder = S3ServiceBuilder::new(Answers::new(store));
     builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
     builder.set_validation(FolderNames);
-    let wrong = |error| S3Error::new(format!("--domain: {error}; write a name such as s3.example.org"));
+    let wrong = |error| BeginError::new(format!("--domain: {error}; write a name such as s3.example.org"));
     let check = |domain: &str| SingleDomain::new(domain).map(|_| domain.to_owned()).map_err(wrong);
     let domain = domain.map(check).transpose()?;
     builder.set_host(Hosts { domain, is_open: keys.is_none() });

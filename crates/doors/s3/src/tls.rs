@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use crate::S3Error;
+use crate::BeginError;
 
 /// A certificate with its key, for TLS.
 #[derive(Clone)]
@@ -19,8 +19,9 @@ impl Certificate {
     ///
     /// # Errors
     /// If a file cannot be read, or the two do not belong together.
-    pub fn read(certificate: &Path, key: &Path) -> Result<Certificate, S3Error> {
-        let wrong = |path: &Path, reason: &dyn std::fmt::Display| S3Error::new(format!("{}: {reason}", path.display()));
+    pub fn read(certificate: &Path, key: &Path) -> Result<Certificate, BeginError> {
+        let wrong =
+            |path: &Path, reason: &dyn std::fmt::Display| BeginError::new(format!("{}: {reason}", path.display()));
         let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let chain = chain.map_err(|error| wrong(certificate, &error))?;
         let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
