@@ -41,6 +41,15 @@ target/servers/hdfs/installed: crates/engine/terrace/tests/services/hdfs/pom.xml
 	mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(abspath $(@D)) \
 	  && touch $@ || echo "skipped: HDFS cannot be installed here"
 
+# Ceph's suite for servers of S3. Without it, its test is skipped.
+S3_TESTS_COMMIT := 8f0ae7b404a3a2fcf7038bf1e6bf29544fe9b6a3
+target/servers/s3-tests/venv/installed:
+	rm -rf target/servers/s3-tests
+	git clone -q https://github.com/ceph/s3-tests target/servers/s3-tests \
+	  && git -C target/servers/s3-tests checkout -q $(S3_TESTS_COMMIT) \
+	  && python3 -m venv $(@D) && $(@D)/bin/pip install --quiet --disable-pip-version-check -r target/servers/s3-tests/requirements.txt \
+	  && touch $@ || echo "skipped: s3-tests cannot be fetched here"
+
 GO := $(or $(shell command -v go),/usr/local/go/bin/go)
 etcd: target/servers/etcd/etcd ## etcd, which keeps a log that nodes share; built by Go
 
@@ -182,7 +191,7 @@ memcheck: servers ## the unsafe code of the kernels, under valgrind
 	$(CARGO) test -p terrace-kernels --tests --no-run
 	timeout 300 $(CARGO) test -p terrace-kernels --tests
 
-soak: python-installed memcheck deny etcd ## the long counts: kills, faults, power losses, operations, hostile bytes
+soak: python-installed memcheck deny etcd target/servers/s3-tests/venv/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace-cli --test power -- --nocapture
@@ -210,6 +219,9 @@ soak: python-installed memcheck deny etcd ## the long counts: kills, faults, pow
 	CASES=1000000 $(CARGO) test -p terrace-nine --test hostile -- --nocapture
 	CASES=20000 $(CARGO) test -p terrace-hostile --test mutations -- --nocapture
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve -- --nocapture
+	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve_s3 -- --nocapture
+	CASES=1000000 $(CARGO) test -p terrace-s3 --test requests -- --nocapture
+	test ! -e target/servers/s3-tests/venv/installed || TERRACE_S3_TESTS=$(CURDIR)/target/servers/s3-tests $(CARGO) test -p terrace-s3 --test s3_tests -- --nocapture
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test node -- --nocapture
 	export TERRACE_LINES=200; $(PYTEST) tests/test_transactions.py
 	TERRACE_STEPS=6000 $(CARGO) test -p terrace-cli --test model -- --nocapture

@@ -10,6 +10,7 @@ mod dump;
 mod frame;
 mod nine;
 mod remote;
+mod s3;
 mod stream;
 mod text;
 
@@ -33,6 +34,7 @@ pub const ALL_PARSERS: &[Parser] = &[
     Parser { name: "dump", samples: dump::samples, parse: dump::parse },
     Parser { name: "nine", samples: nine::samples, parse: nine::parse },
     Parser { name: "remote", samples: remote::samples, parse: remote::parse },
+    Parser { name: "s3", samples: s3::samples, parse: s3::parse },
     Parser { name: "key", samples: text::key_samples, parse: text::parse_key },
     Parser { name: "configuration", samples: text::configuration_samples, parse: text::parse_configuration },
     Parser { name: "declaration", samples: text::declaration_samples, parse: text::parse_declaration },

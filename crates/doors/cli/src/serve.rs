@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use terrace::Files;
-use terrace_nine::{Address, Limits, Server};
+use terrace_nine::{Address, Limits};
+use terrace_s3::{Certificate, Keys, S3Options};
 
 use crate::globals::Globals;
 use crate::interrupt::{catch_signals, say, wait_for_signal};
@@ -23,6 +24,16 @@ pub enum Serve {
     /// Example: terrace serve 9p --unix /run/terrace.sock
     #[command(name = "9p")]
     Nine(Nine),
+    /// Serve the store to clients of S3.
+    ///
+    /// A folder at the top of the store is a bucket. Without --keys, everybody on this machine may read and write everything; with
+    /// it, clients sign their requests. Serves until Ctrl-C or SIGTERM.
+    ///
+    /// Example: terrace serve s3 --keys keys.txt
+    ///
+    /// Example: terrace serve s3 --listen 0.0.0.0:443 --keys keys.txt --certificate cert.pem --private-key key.pem
+    #[command(name = "s3")]
+    S3(S3),
 }
 
 #[derive(Args)]
@@ -41,14 +52,62 @@ pub struct Nine {
     idle_timeout: u64,
 }
 
-pub fn serve(globals: &Globals, Serve::Nine(wanted): &Serve) -> Result<()> {
+#[derive(Args)]
+pub struct S3 {
+    /// Listen on this address; port 0 chooses a free one. An address that other machines reach needs --keys and --certificate.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5643")]
+    listen: SocketAddr,
+    /// Let in only clients of this file, which has a line `ACCESS SECRET` for each, and the mode 600.
+    #[arg(long, value_name = "FILE")]
+    keys: Option<PathBuf>,
+    /// Speak TLS with this certificate, in PEM, with those that lead to its authority behind it.
+    #[arg(long, value_name = "FILE", requires = "private_key")]
+    certificate: Option<PathBuf>,
+    /// The key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    private_key: Option<PathBuf>,
+    /// Take the bucket from the name of the host, if that is a subdomain of this one. Otherwise the path begins with it.
+    #[arg(long, value_name = "NAME")]
+    domain: Option<String>,
+    /// Accept this many connections at a time; others wait.
+    #[arg(long, value_name = "COUNT", default_value_t = S3Options::MAX_CONNECTIONS, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    max_connections: u32,
+}
+
+pub fn serve(globals: &Globals, wanted: &Serve) -> Result<()> {
+    match wanted {
+        Serve::Nine(wanted) => serve_nine(globals, wanted),
+        Serve::S3(wanted) => serve_s3(globals, wanted),
+    }
+}
+
+fn serve_s3(globals: &Globals, wanted: &S3) -> Result<()> {
+    let signals = catch_signals()?;
+    let certificate = wanted.certificate.as_deref().zip(wanted.private_key.as_deref());
+    let options = S3Options {
+        listen: wanted.listen,
+        keys: wanted.keys.as_deref().map(Keys::read).transpose()?,
+        certificate: certificate.map(|(certificate, key)| Certificate::read(certificate, key)).transpose()?,
+        domain: wanted.domain.clone(),
+        max_connections: wanted.max_connections,
+    };
+    let scheme = if options.certificate.is_some() { "https" } else { "http" };
+    let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
+    let server = terrace_s3::Server::begin(&store, options)?;
+    say(&format!("{} is served by S3 on {scheme}://{}", store.dir().display(), server.address()));
+    wait_for_signal(signals);
+    server.end();
+    Ok(store.close()?)
+}
+
+fn serve_nine(globals: &Globals, wanted: &Nine) -> Result<()> {
     let signals = catch_signals()?;
     let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
     let files = Files::new(&store)?;
     let address = wanted.unix.clone().map_or(Address::Tcp(wanted.listen), Address::Unix);
     let idle = (wanted.idle_timeout > 0).then(|| Duration::from_secs(wanted.idle_timeout));
     let limits = Limits { idle, ..Limits::default() };
-    let mut server = Server::begin(&files, &address, wanted.trust_network, limits)?;
+    let mut server = terrace_nine::Server::begin(&files, &address, wanted.trust_network, limits)?;
     say(&format!("{} is served by 9P2000 on {}", store.dir().display(), server.address()));
     wait_for_signal(signals);
     server.end();

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 
 use common::{new_store, store_of, tier};
-use terrace::catalog::NameListing;
+use terrace::catalog::{Expect, NameListing};
 use terrace::key::{KeyRule, KeySpace, MAX_FLAT_KEY};
 use terrace::{Attributes, Error, Files, PutOptions, Store};
 
@@ -99,4 +99,68 @@ fn expired_names_are_hidden_at_once() {
     assert!(matches!(store.stat_name(&space, b"past"), Err(Error::NotFound { .. })));
     assert_eq!(store.stat_name(&space, b"to come").unwrap().length, 1);
     store.close().unwrap();
+}
+
+#[test]
+fn folders_at_the_top_are_listed_as_key_spaces() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    store.make_key_space(b"bucket", KeyRule::Flat).unwrap();
+    store.make_key_space(b"empty", KeyRule::Paths).unwrap();
+    for key in [&b"alone"[..], b"runs/a", b"runs/b/c", &[&[b'f'; 121][..], b"/a"].concat()] {
+        store.put_bytes(key, b"1", &PutOptions::default()).unwrap();
+    }
+    store.begin_upload(b"runs/x", &PutOptions::default(), None).unwrap();
+    let found = store.top_key_spaces().unwrap();
+    let found: Vec<_> = found.iter().map(|child| (child.name.as_slice(), child.object.is_some())).collect();
+    assert_eq!(found, [(&b"bucket"[..], true), (b"empty", true), (b"runs", false)]);
+}
+
+/// Two clients that replaced the same version both succeeded, and a name came into a folder that was removed meanwhile.
+#[test]
+fn a_write_keeps_its_conditions() {
+    for make in [new_store, plain_store] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = make(dir.path());
+        let bucket = store.make_key_space(b"bucket", KeyRule::Flat).unwrap();
+        let folder = store.stat(b"bucket").unwrap();
+        let key = bucket.key(b"a").unwrap();
+        let put = |bytes: &[u8], expect: Vec<Expect>| {
+            let options = PutOptions { expect, ..PutOptions::default() };
+            store.put_described(&key, bytes, &options, |_| ()).map(drop)
+        };
+        put(b"first", vec![Expect::Names(b"bucket".to_vec(), folder.id)]).unwrap();
+        let first = store.stat(&key).unwrap();
+        let same = || vec![Expect::Names(key.clone(), first.id), Expect::Generation(key.clone(), first.generation)];
+        put(b"second", same()).unwrap();
+        assert!(matches!(put(b"third", same()), Err(Error::Conflict { .. })));
+        assert_eq!(store.get(&key).unwrap(), b"second");
+
+        let other = bucket.key(b"b").unwrap();
+        let copy = |expect: Vec<Expect>| {
+            let options = PutOptions { expect, ..PutOptions::default() };
+            let mark = |attributes: &mut Attributes| drop(attributes.user.insert("copied".into(), "yes".into()));
+            store.copy_described(&key, &other, &options, mark)
+        };
+        assert!(matches!(copy(vec![Expect::Names(b"bucket".to_vec(), folder.id + 1)]), Err(Error::Conflict { .. })));
+        assert!(store.stat(&other).is_err());
+        let copied = copy(vec![Expect::Names(b"bucket".to_vec(), folder.id)]).unwrap();
+        assert_eq!(copied.attributes.user.get("copied").map(String::as_str), Some("yes"));
+        let found = store.stat(&other).unwrap();
+        assert_eq!((found.id, found.generation, found.attributes), (copied.id, copied.generation, copied.attributes));
+        assert_eq!((store.get(&other).unwrap(), found.length), (b"second".to_vec(), 6));
+        assert!(!store.stat(&key).unwrap().attributes.user.contains_key("copied"));
+
+        let upload = store.begin_upload(&key, &PutOptions::default(), None).unwrap();
+        let part = store.put_part(upload, 1, &b"part"[..], &PutOptions::default(), |_| ()).unwrap();
+        let complete = |expect: Vec<Expect>| {
+            let options = PutOptions { expect, ..PutOptions::default() };
+            store.complete_upload(upload, &[(1, part.object.etag())], &options, |_| ()).map(drop)
+        };
+        assert!(matches!(complete(same()), Err(Error::Conflict { .. })));
+        assert_eq!(store.get(&key).unwrap(), b"second");
+        complete(vec![Expect::Names(b"bucket".to_vec(), folder.id)]).unwrap();
+        assert_eq!(store.get(&key).unwrap(), b"part");
+        store.close().unwrap();
+    }
 }

@@ -91,6 +91,20 @@ fn the_guide_to_serving_works_as_it_says() {
 }
 
 #[test]
+fn the_guide_to_s3_works_as_it_says() {
+    let place = Place::new();
+    // The system gives out other ports first, so this one stays free.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let replaced = [
+        ("/data/store", place.path("store").display().to_string()),
+        ("terrace serve s3", format!("terrace serve s3 --listen {free}")),
+        ("http://127.0.0.1:5643", format!("http://{free}")),
+        ("'http://127.0.0.1:5643", format!("'http://{free}")),
+    ];
+    assert!(run_replaced("s3.md", &place, &replaced, &|_| {}) > 15);
+}
+
+#[test]
 fn the_guide_to_the_node_works_as_it_says() {
     let place = Place::new();
     write_runs(&place);

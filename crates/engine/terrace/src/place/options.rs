@@ -1,7 +1,7 @@
 //! The options of a write.
 
 use serde::{Deserialize, Serialize};
-use terrace_catalog::{Attributes, Object};
+use terrace_catalog::{Attributes, Expect, Object};
 use terrace_codec::Element;
 use terrace_cost::Weights;
 use terrace_plan::policy::{Asked, Budget};
@@ -43,6 +43,10 @@ pub struct PutOptions {
     /// Whether the write fails if the key exists already.
     #[serde(skip)]
     pub create_new: bool,
+    /// Conditions of the write, which are checked in its commit. It fails with [`Error::Conflict`] or [`Error::NotFound`] if one does not
+    /// hold.
+    #[serde(skip)]
+    pub expect: Vec<Expect>,
     /// The options of the level below. They decide each setting that these options leave open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<Box<PutOptions>>,
@@ -114,7 +118,18 @@ impl PutOptions {
     /// Returns the options that apply as long as the object exists: all except those for the call itself and the attributes.
     pub fn lasting(&self) -> PutOptions {
         let below = self.below.as_ref().map(|level| Box::new(level.lasting()));
-        PutOptions { ack: None, element: None, attributes: None, create_new: false, below, ..self.clone() }
+        let expect = Vec::new();
+        PutOptions { ack: None, element: None, attributes: None, create_new: false, expect, below, ..self.clone() }
+    }
+
+    /// Returns the conditions of the commit that writes the object at `key`.
+    pub(crate) fn conditions(&self, key: &[u8]) -> Vec<Expect> {
+        let mut conditions = self.expect.clone();
+        conditions.push(Expect::Free(key.to_vec()));
+        if self.create_new {
+            conditions.push(Expect::Absent(key.to_vec()));
+        }
+        conditions
     }
 
     /// Stores the lasting options in an object's attributes.

@@ -65,10 +65,7 @@ impl Store {
         if !self.may_share(pieces, key)? {
             return self.join_bytes(key, pieces, expect, then, options);
         }
-        expect.push(Expect::Free(key.to_vec()));
-        if options.create_new {
-            expect.push(Expect::Absent(key.to_vec()));
-        }
+        expect.extend(options.conditions(key));
         let policy = self.engine.planning.policy(key, options);
         let want = pieces.iter().map(|piece| piece.object.want).max().unwrap_or(policy.wanted.replicas);
         let attributes = options.attributes.clone().unwrap_or_default();

@@ -2,11 +2,12 @@
 
 use std::io::{self, Read};
 
-use terrace_catalog::{Expect, Kind, Object};
+use terrace_catalog::{Attributes, Kind, Object};
 use terrace_format::key;
 
 use super::Store;
 use super::object_snapshot::ObjectSnapshot;
+use super::put::Put;
 use super::share::{Joined, Piece};
 use crate::place::PutOptions;
 use crate::sparse::ReadHoles;
@@ -24,6 +25,22 @@ impl Store {
     /// [`Error::NotFound`] if `from` names no object, [`Error::Conflict`] if another file's key is a path prefix of `to` or
     /// `to` of another's, if `from` is a directory, or if it is written to all the time.
     pub fn copy(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        self.copy_described(from, to, &PutOptions::default(), |_| ()).map(drop)
+    }
+
+    /// Copies an object as [`Store::copy`] does. `describe` changes the attributes that the copy gets; it is called again if the source
+    /// was written to meanwhile. Of the options, only `create_new` and `expect` apply. Returns the copy. An object is its own copy as it
+    /// is.
+    ///
+    /// # Errors
+    /// Those of [`Store::copy`], and [`Error::Conflict`] or [`Error::NotFound`] if a condition does not hold.
+    pub fn copy_described(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        options: &PutOptions,
+        describe: impl Fn(&mut Attributes),
+    ) -> Result<Object> {
         self.check_readable_and_changeable(from, to)?;
         for _ in 0..MAX_TRIES {
             let object = self.engine.catalog.object(from)?.ok_or_else(|| Error::not_found(from))?;
@@ -32,21 +49,23 @@ impl Store {
                 return Err(Error::Conflict { key: key::show(from), reason });
             }
             if from == to {
-                return Ok(());
+                return Ok(object);
             }
+            let mut attributes = object.attributes.clone();
+            describe(&mut attributes);
             let piece = Piece { key: from.to_vec(), object, start: 0 };
             if !self.may_share(std::slice::from_ref(&piece), to)? {
-                return self.copy_bytes(from, to);
+                return self.copy_bytes(from, to, options, describe);
             }
-            let Object { length, want, ref attributes, .. } = piece.object;
-            let expect = vec![Expect::Free(to.to_vec())];
-            let copy = Joined { key: to, length, want, attributes, expect, then: Vec::new() };
-            if self.share(std::slice::from_ref(&piece), &copy)?.is_some() {
+            let Object { length, want, .. } = piece.object;
+            let expect = options.conditions(to);
+            let copy = Joined { key: to, length, want, attributes: &attributes, expect, then: Vec::new() };
+            if let Some(copied) = self.share(std::slice::from_ref(&piece), &copy)? {
                 terrace_system::fail::point("copy:committed");
                 self.engine.mover.note_rename(from, to);
                 self.engine.mover.start(true);
                 self.engine.mover.follow_now();
-                return Ok(());
+                return Ok(copied);
             }
         }
         let reason = "it is written to all the time; copy it again".to_owned();
@@ -58,15 +77,32 @@ impl Store {
         self.check_changeable(to)
     }
 
-    fn copy_bytes(&self, from: &[u8], to: &[u8]) -> Result<()> {
+    fn copy_bytes(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        options: &PutOptions,
+        describe: impl Fn(&mut Attributes),
+    ) -> Result<Object> {
         let snapshot = ObjectSnapshot::pinned(self, from)?;
         let kept = PutOptions::kept_with(&snapshot.object);
         let options = PutOptions {
             attributes: Some(snapshot.object.attributes.clone()),
             replicas: kept.replicas.or(Some(snapshot.object.want)),
+            create_new: options.create_new,
+            expect: options.expect.clone(),
             ..kept
         };
-        self.put_sparse(to, Bytes { snapshot, at: 0 }, &options).map(drop)
+        let mut described = Attributes::default();
+        let mut bytes = Bytes { snapshot, at: 0 };
+        let describe = |attributes: &mut Attributes| {
+            describe(attributes);
+            described = attributes.clone();
+        };
+        let (mut receipt, ack) = self.put_by(Put::alone(to), &options, |draft| draft.fill(&mut bytes), describe)?;
+        self.wait_if_asked(&mut receipt, ack)?;
+        let (id, generation, length, want) = (receipt.object, receipt.generation, receipt.bytes, receipt.want);
+        Ok(Object { id, generation, length, want, attributes: described, inline: None })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Names in key spaces, for doors with flat keys such as those of S3 and Redis.
 
-use terrace_catalog::{Attributes, Change, Edit, Expect, Kind, NameListing, NamePage, Object};
-use terrace_format::key::{KeyRule, KeySpace};
+use terrace_catalog::{Attributes, Change, Child, Edit, Expect, Kind, NameListing, NamePage, Object};
+use terrace_format::key::{self, KeyRule, KeySpace};
 
 use super::Store;
 use crate::mover::expiry::now;
@@ -9,6 +9,8 @@ use crate::{Error, Result};
 
 /// The attribute of a key space's folder that holds its rule. Without it, names are paths.
 const KEY_RULE_ATTRIBUTE: &str = "terrace.keys";
+/// Folders that are looked up at once.
+const FOLDERS_PER_PAGE: usize = 1024;
 /// Its value for [`KeyRule::Flat`].
 const FLAT_RULE_NAME: &str = "flat";
 
@@ -72,6 +74,24 @@ impl Store {
             None if self.engine.catalog.holds_any(folder)? => Ok(paths),
             None => Err(Error::not_found(folder)),
         }
+    }
+
+    /// The folders at the top of the store in which key spaces are, in order of names. The store's own folder is none of them.
+    pub fn top_key_spaces(&self) -> Result<Vec<Child>> {
+        self.catch_up()?;
+        let (mut folders, mut next) = (Vec::new(), Some(Vec::new()));
+        while let Some(from) = next {
+            let mut children;
+            (children, next) = self.engine.catalog.children(b"", &from, FOLDERS_PER_PAGE)?;
+            children.retain(|child| {
+                let is_folder = child.object.as_ref().is_none_or(|object| object.attributes.kind == Kind::Directory);
+                is_folder
+                    && !key::below(&child.name, key::RESERVED_FOLDER)
+                    && KeySpace::new(&child.name, KeyRule::Paths).is_ok()
+            });
+            folders.append(&mut children);
+        }
+        Ok(folders)
     }
 
     /// Removes a key space, which must be empty.

@@ -25,7 +25,7 @@ pub(super) struct Put<'a> {
 }
 
 impl Put<'_> {
-    fn alone(key: &[u8]) -> Put<'_> {
+    pub fn alone(key: &[u8]) -> Put<'_> {
         Put { key, ruled_by: key, expect: Vec::new(), then: Vec::new() }
     }
 }
@@ -105,10 +105,7 @@ impl Store {
         let mut attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
         options.keep(&mut attributes);
         describe(&mut attributes);
-        expect.push(Expect::Free(key.to_vec()));
-        if options.create_new {
-            expect.push(Expect::Absent(key.to_vec()));
-        }
+        expect.extend(options.conditions(key));
         let length = draft.offset;
         let extents = draft.extents.clone();
         let (want, staged) = (draft.want(), draft.staged);

@@ -1,0 +1,214 @@
+//! [`Server`]: accepts connections, and lets `s3s` read their requests.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::host::SingleDomain;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use terrace::Store;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{self, Runtime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use crate::BeginError;
+use crate::answers::Answers;
+use crate::bucket_folder::FolderNames;
+use crate::hosts::Hosts;
+use crate::keys::Keys;
+use crate::tls::Certificate;
+
+/// The longest body that is held in memory: of requests that are XML, such as the names of 1,000 objects to delete.
+const MAX_XML_BYTES: usize = 4 << 20;
+/// The longest form that is held in memory. Forms are refused, but only after `s3s` has read them.
+const MAX_FORM_BYTES: usize = 64 << 10;
+/// The bytes of a connection that wait to be read.
+const CONNECTION_BUFFER_BYTES: usize = 256 << 10;
+/// How long a client may take for the head of a request, and how long a connection may wait for one.
+const MAX_HEAD_TIME: Duration = Duration::from_secs(60);
+/// How long a client may take to agree on TLS.
+const MAX_HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// How long requests under way may take when the server ends.
+const DRAIN_TIME: Duration = Duration::from_secs(60);
+/// The pause after a failed accept, for example without free descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// A client that takes no bytes for so long loses its connection.
+const MAX_UNSENT_TIME: Duration = Duration::from_secs(60);
+/// Threads that wait for the engine beside those that a connection each can need.
+const SPARE_THREADS: usize = 16;
+
+/// The settings of a server.
+pub struct S3Options {
+    /// The address; port 0 chooses a free one.
+    pub listen: SocketAddr,
+    /// The clients. Without them, everybody who reaches the address may do everything, so it must be this machine's own.
+    pub keys: Option<Keys>,
+    /// The certificate. Without one, HTTP is plain, and the address must be this machine's own.
+    pub certificate: Option<Certificate>,
+    /// The domain whose subdomains are buckets. Without one, the path begins with the bucket.
+    pub domain: Option<String>,
+    /// Most connections at a time. Others wait.
+    pub max_connections: u32,
+}
+
+impl S3Options {
+    /// The usual limit of connections.
+    pub const MAX_CONNECTIONS: u32 = 256;
+
+    /// Settings without clients, certificate and domain.
+    pub fn on(listen: SocketAddr) -> S3Options {
+        S3Options { listen, keys: None, certificate: None, domain: None, max_connections: S3Options::MAX_CONNECTIONS }
+    }
+}
+
+/// A running server.
+pub struct Server {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    accepting: JoinHandle<()>,
+    runtime: Runtime,
+}
+
+impl Server {
+    /// Begins to serve a store.
+    ///
+    /// # Errors
+    /// If the options are not safe or not right, or the system refuses the address.
+    pub fn begin(store: &Store, options: S3Options) -> Result<Server, BeginError> {
+        let S3Options { listen, keys, certificate, domain, max_connections } = options;
+        if !listen.ip().is_loopback() && (keys.is_none() || certificate.is_none()) {
+            let needed = "which needs --keys, so that not everybody may write, and --certificate with --private-key";
+            return Err(BeginError::new(format!("{listen} can be reached by other machines, {needed}")));
+        }
+        let service = service(store, keys, domain.as_deref())?;
+        let refused = |error: io::Error| BeginError::new(format!("listening on {listen}: {error}"));
+        let listener = StdListener::bind(listen).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let threads = max_connections as usize + SPARE_THREADS;
+        let mut builder = runtime::Builder::new_multi_thread();
+        let runtime = builder.enable_io().enable_time().max_blocking_threads(threads).thread_name("terrace-s3").build();
+        let runtime = runtime.map_err(|error| BeginError::new(format!("starting the server: {error}")))?;
+        let (stop, stopped) = watch::channel(false);
+        let connections = Connections { service, tls: certificate.map(|certificate| certificate.acceptor()), stopped };
+        let listener = {
+            // Registers the socket with the runtime, which must be the present one for that.
+            let _entered = runtime.enter();
+            TcpListener::from_std(listener).map_err(refused)?
+        };
+        let accepting = runtime.spawn(accept(listener, connections, max_connections));
+        Ok(Server { address, stop, accepting, runtime })
+    }
+
+    /// The address on which the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops accepting connections, lets the requests under way end, and closes all connections.
+    pub fn end(self) {
+        // The task has ended already if nobody receives this.
+        let _ = self.stop.send(true);
+        // A panic there has been printed.
+        let _ = self.runtime.block_on(self.accepting);
+        // A thread that hangs on a target that hangs must not keep the server from ending.
+        self.runtime.shutdown_timeout(Duration::from_secs(1));
+    }
+}
+
+fn service(store: &Store, keys: Option<Keys>, domain: Option<&str>) -> Result<S3Service, BeginError> {
+    let mut config = S3Config::default();
+    config.xml_max_body_size = MAX_XML_BYTES;
+    config.post_object_max_file_size = MAX_FORM_BYTES as u64;
+    config.form_max_field_size = MAX_FORM_BYTES;
+    config.form_max_fields_size = MAX_FORM_BYTES;
+    let mut builder = S3ServiceBuilder::new(Answers::new(store));
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+    builder.set_validation(FolderNames);
+    let wrong = |error| BeginError::new(format!("--domain: {error}; write a name such as s3.example.org"));
+    let check = |domain: &str| SingleDomain::new(domain).map(|_| domain.to_owned()).map_err(wrong);
+    let domain = domain.map(check).transpose()?;
+    builder.set_host(Hosts { domain, is_open: keys.is_none() });
+    if let Some(keys) = keys {
+        builder.set_auth(keys);
+    }
+    Ok(builder.build())
+}
+
+/// The parts that all connections share.
+#[derive(Clone)]
+struct Connections {
+    service: S3Service,
+    tls: Option<TlsAcceptor>,
+    stopped: watch::Receiver<bool>,
+}
+
+/// Accepts connections until the server ends, then waits for their requests.
+async fn accept(listener: TcpListener, mut connections: Connections, limit: u32) {
+    let permits = Arc::new(Semaphore::new(limit as usize));
+    loop {
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
+        let stopped = connections.stopped.clone();
+        tokio::select! {
+            _ = connections.stopped.changed() => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => drop(tokio::spawn(connections.clone().serve(stream, permit, stopped))),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection cannot be accepted");
+                    sleep(ACCEPT_RETRY_DELAY).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    // Requests that take longer are cut off; their objects are as they were.
+    let _ = timeout(DRAIN_TIME, permits.acquire_many(limit)).await;
+}
+
+impl Connections {
+    async fn serve(self, stream: TcpStream, _permit: OwnedSemaphorePermit, stopped: watch::Receiver<bool>) {
+        // Without these two, the connection works, though slower, or waits longer for a client that is gone.
+        let _ = stream.set_nodelay(true);
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, MAX_UNSENT_TIME.as_millis() as u32);
+        match self.tls {
+            None => converse(self.service, stream, stopped).await,
+            Some(tls) => match timeout(MAX_HANDSHAKE_TIME, tls.accept(stream)).await {
+                Ok(Ok(stream)) => converse(self.service, stream, stopped).await,
+                Ok(Err(error)) => tracing::debug!(%error, "a client does not agree on TLS"),
+                Err(_) => tracing::debug!("a client took too long to agree on TLS"),
+            },
+        }
+    }
+}
+
+/// Answers the requests of a connection, until the client leaves or the server ends.
+async fn converse(
+    service: S3Service,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(MAX_HEAD_TIME).max_buf_size(CONNECTION_BUFFER_BYTES);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    // What `wait_for` returns must not live while the connection goes on.
+    let stop = async { drop(stopped.wait_for(|stopped| *stopped).await) };
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection broke");
+    }
+}
