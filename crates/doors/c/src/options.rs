@@ -54,20 +54,14 @@ pub(crate) fn encoding(name: &str) -> Result<Encoding, Failure> {
 }
 
 pub(crate) fn ack(name: &str) -> Result<Ack, Failure> {
-    match name {
-        "placed" => Ok(Ack::Placed),
-        "replicated" => Ok(Ack::Replicated),
-        "durable" => Ok(Ack::Durable),
-        _ => Err(Failure::Invalid(format!("ack: {name:?} is none of placed, replicated, durable"))),
-    }
+    name.parse().map_err(|error| Failure::Invalid(format!("ack: {error}")))
 }
 
 impl Options {
     fn understood(&self) -> Result<PutOptions, Failure> {
         let requirements = text(self.requirements, "requirements")?.unwrap_or_default();
-        let each = requirements.split(',').map(str::trim).filter(|name| !name.is_empty());
         let wrong = |error| Failure::Invalid(format!("requirements: {error}"));
-        let requirements = each.map(|name| name.parse::<Asked>().map_err(wrong)).collect::<Result<_, _>>()?;
+        let requirements = Asked::parse_all(requirements).map_err(wrong)?;
         Ok(PutOptions {
             requirements,
             replicas: (self.replicas > 0).then_some(self.replicas),

@@ -13,6 +13,7 @@ use rustix::fs::{
     FallocateFlags, SeekFrom, XattrFlags, fallocate, getxattr, listxattr, removexattr, seek, setxattr, statvfs,
 };
 use rustix::io::Errno;
+use terrace::PutOptions;
 
 #[test]
 fn free_space_is_the_space_of_the_tiers() {
@@ -120,4 +121,37 @@ fn extended_attributes_are_the_objects_pairs() {
     assert_eq!(removexattr(&path, "user.origin"), Err(Errno::NODATA));
     assert_eq!(getxattr(&path, "user.origin", &mut room[..]), Err(Errno::NODATA));
     assert_eq!(listxattr(&mounted.at, &mut room[..]), Ok(0));
+}
+
+#[test]
+fn attributes_ask_for_replicas_and_copies_keep_them() {
+    let (Some(setfattr), Some(getfattr)) = (tool("setfattr"), tool("getfattr")) else { return };
+    let (Some(cp), Some(rsync), Some(mounted)) = (tool("cp"), tool("rsync"), Mounted::new()) else { return };
+    let kept = |name: &[u8]| PutOptions::kept_with(&mounted.files.store().stat(name).unwrap());
+    fs::write(mounted.at.join("a"), [7; 100_000]).unwrap();
+    run(&setfattr, ["-n", "user.terrace.replicas", "-v", "1", "a"], &mounted.at);
+    run(&setfattr, ["-n", "user.terrace.require", "-v", "min_storage", "a"], &mounted.at);
+    let outside = mounted.at.join("../outside");
+    run(&cp, ["-a", "a", "b"], &mounted.at);
+    run(&cp, ["-a".as_ref(), "a".as_ref(), outside.as_os_str()], &mounted.at);
+    run(&rsync, ["-X".as_ref(), outside.as_os_str(), "c".as_ref()], &mounted.at);
+    for name in ["a", "b", "c"] {
+        assert_eq!(
+            run(&getfattr, ["--only-values", "-n", "user.terrace.require", name], &mounted.at),
+            "min_storage",
+            "{name}"
+        );
+        assert_eq!(kept(name.as_bytes()).replicas, Some(1), "{name}");
+    }
+    // Both copies were short enough to be placed when their attributes were there.
+    let location = run(&getfattr, ["--only-values", "-n", "user.terrace.location", "b"], &mounted.at);
+    assert!(location.starts_with("0-100000 disk ") && location.lines().count() == 1, "{location}");
+    let value = |name: &str, value: &str| setxattr(mounted.at.join("a"), name, value.as_bytes(), XattrFlags::empty());
+    assert_eq!(value("user.terrace.replicas", "many"), Err(Errno::INVAL));
+    assert_eq!(value("user.terrace.location", "here"), Err(Errno::OPNOTSUPP));
+    // A directory asks for what is created in it.
+    fs::create_dir(mounted.at.join("d")).unwrap();
+    run(&setfattr, ["-n", "user.terrace.ack", "-v", "durable", "d"], &mounted.at);
+    fs::write(mounted.at.join("d/f"), b"x").unwrap();
+    assert_eq!(run(&getfattr, ["--only-values", "-n", "user.terrace.ack", "d/f"], &mounted.at), "durable");
 }

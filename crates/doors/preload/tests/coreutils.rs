@@ -6,7 +6,8 @@ mod common;
 
 use std::process::Stdio;
 
-use common::Place;
+use common::{Place, have};
+use terrace::PutOptions;
 use terrace_testkit::wait_until;
 
 /// A folder with files of several lengths, in the place's own directory.
@@ -181,4 +182,28 @@ fn a_program_that_stays_outside_never_opens_the_store() {
     assert!(!inside.status.success() && said.contains("the store in") && said.contains("cannot be opened"), "{said}");
     let relative = place.command("true").env("TERRACE_STORE", "here").output().unwrap();
     assert!(String::from_utf8(relative.stderr).unwrap().contains("must be absolute paths"));
+}
+
+#[test]
+fn attributes_ask_for_replicas_and_copies_keep_them() {
+    let test = "attributes_ask_for_replicas_and_copies_keep_them";
+    if !have(test, &["setfattr", "getfattr", "rsync"]) {
+        return;
+    }
+    let place = Place::new();
+    let printed = place.sh(r#"
+        cd /terrace; head -c 100000 /dev/zero > a
+        setfattr -n user.terrace.replicas -v 1 a; setfattr -n user.terrace.require -v min_storage a
+        cp -a a b; rsync -X a c
+        for name in a b c; do getfattr --only-values -n user.terrace.require $name; echo; done
+        getfattr --only-values -n user.terrace.location b | cut -d' ' -f 1,2
+        mkdir d; setfattr -n user.terrace.ack -v durable d; echo > d/f; getfattr --only-values -n user.terrace.ack d/f
+    "#);
+    assert_eq!(printed, "min_storage\nmin_storage\nmin_storage\n0-100000 disk\ndurable");
+    let kept = |name: &[u8]| PutOptions::kept_with(&place.store().stat(name).unwrap()).replicas;
+    assert_eq!([b"a", b"b", b"c"].map(|name| kept(name)), [Some(1); 3]);
+    let wrong = ["-n", "user.terrace.budget", "-v", "3", "/terrace/a"];
+    let refused = place.command("setfattr").args(wrong).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("3x") && said.contains("Invalid argument"), "{said}");
 }

@@ -63,12 +63,7 @@ fn requirement(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Asked> {
 
 /// Returns the acknowledgement with this name.
 pub fn ack(name: &str) -> PyResult<Ack> {
-    match name {
-        "placed" => Ok(Ack::Placed),
-        "replicated" => Ok(Ack::Replicated),
-        "durable" => Ok(Ack::Durable),
-        _ => Err(PyValueError::new_err(format!("ack: {name:?} is none of placed, replicated, durable"))),
-    }
+    name.parse().map_err(|error| PyValueError::new_err(format!("ack: {error}")))
 }
 
 /// Returns the element type with this name in encodings.

@@ -83,7 +83,7 @@ def test_requirements_are_keywords(place: Path) -> None:
             with pytest.raises(TypeError, match=words):
                 store.put("a", b"a", **wrong)
         for name, value, words in [
-            ("ack", "soon", "none of placed"),
+            ("ack", "soon", "placed, replicated or durable"),
             ("budget", "3", '"3x"'),
             ("element", "f9", "f64"),
         ]:

@@ -67,6 +67,12 @@ impl FromStr for Budget {
     }
 }
 
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x", self.0)
+    }
+}
+
 /// The requirements of one level. A field without a value leaves the decision to the levels below.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
@@ -96,6 +102,7 @@ mod tests {
     fn budgets_are_written_as_factors() {
         assert_eq!("3x".parse(), Ok(Budget(3.0)));
         assert_eq!(" 1.5x ".parse(), Ok(Budget(1.5)));
+        assert_eq!([Budget(3.0), Budget(1.5)].map(|budget| budget.to_string()), ["3x", "1.5x"]);
         for wrong in ["3", "x", "0x", "-1x", "NaNx", "infx"] {
             assert!(wrong.parse::<Budget>().expect_err(wrong).to_string().contains("3x"));
         }

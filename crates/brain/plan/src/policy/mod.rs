@@ -10,10 +10,13 @@ pub use requirement::{Asked, Requirement, Value};
 pub use resolution::{Field, Resolution, Source};
 pub use resolve::{resolve, resolve_levels};
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::sets::TierSet;
-use terrace_cost::{CostModel, Model, Weights, energy, measured, paper};
+use terrace_cost::{CostModel, Model, NotUnderstood, Weights, energy, measured, paper};
 
 /// The acknowledgement that a write waits for; each level includes the preceding ones. The paper's r_m is ASYNC for the
 /// first and SYNC for the others.
@@ -27,6 +30,29 @@ pub enum Ack {
     Replicated,
     /// All replicas are on persistent targets and synced.
     Durable,
+}
+
+impl fmt::Display for Ack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Ack::Placed => "placed",
+            Ack::Replicated => "replicated",
+            Ack::Durable => "durable",
+        })
+    }
+}
+
+impl FromStr for Ack {
+    type Err = NotUnderstood;
+
+    fn from_str(text: &str) -> Result<Ack, NotUnderstood> {
+        match text.trim() {
+            "placed" => Ok(Ack::Placed),
+            "replicated" => Ok(Ack::Replicated),
+            "durable" => Ok(Ack::Durable),
+            _ => Err(NotUnderstood::new(text, "acknowledgement", "placed, replicated or durable")),
+        }
+    }
 }
 
 /// The planner's objectives and constraints: the paper's metrics r_n, r_m, w_c, w_d and w_r, and flags.

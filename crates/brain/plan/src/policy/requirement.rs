@@ -148,6 +148,26 @@ impl From<Requirement> for Asked {
     }
 }
 
+impl Asked {
+    /// Reads requirements that are separated by commas, such as `min_storage,max_durability=4`.
+    ///
+    /// # Errors
+    /// If one of them is not understood.
+    pub fn parse_all(text: &str) -> Result<Vec<Asked>, NotUnderstood> {
+        text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::parse).collect()
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.value {
+            Value::On => write!(f, "{}", self.requirement),
+            Value::Off => write!(f, "{}=false", self.requirement),
+            Value::Number(replicas) => write!(f, "{}={replicas}", self.requirement),
+        }
+    }
+}
+
 impl FromStr for Asked {
     type Err = NotUnderstood;
 
@@ -180,6 +200,10 @@ mod tests {
             assert_eq!(requirement.to_string().parse(), Ok(Asked::from(requirement)));
             assert_eq!(format!("{requirement} = 4").parse(), Ok(Asked { requirement, value: Value::Number(4) }));
             assert_eq!(format!("{requirement}=false").parse(), Ok(Asked { requirement, value: Value::Off }));
+            for value in [Value::On, Value::Off, Value::Number(4)] {
+                let asked = Asked { requirement, value };
+                assert_eq!(asked.to_string().parse(), Ok(asked));
+            }
         }
         let wrong = |text: &str| text.parse::<Asked>().expect_err(text).to_string();
         assert!(wrong("fast").contains("min_energy"));

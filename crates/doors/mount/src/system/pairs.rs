@@ -14,8 +14,7 @@ impl System {
     pub fn pair(&self, number: INodeNo, name: &OsStr) -> Answer<Vec<u8>> {
         let name = strip_user_prefix(name)?;
         let path = self.path_with_attributes(number)?.ok_or(Errno::ENODATA)?;
-        let value = map_file_errno(self.tree.files().pairs(&path))?.remove(name);
-        value.map(String::into_bytes).ok_or(Errno::ENODATA)
+        map_file_errno(self.tree.files().pair(&path, name)).map(String::into_bytes)
     }
 
     /// Returns the names of all attributes, each followed by a zero byte.

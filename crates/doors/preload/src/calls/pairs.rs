@@ -3,8 +3,9 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use libc::{size_t, ssize_t};
-use terrace::files::Presence;
+use terrace::files::{FileError, Presence};
 
+use crate::answer::complain;
 use crate::calls::by_descriptor;
 use crate::errors::{CallResult, ErrorNumber, refuse};
 use crate::paths::{LastLink, by_path};
@@ -35,7 +36,7 @@ unsafe fn get(path: &[u8], name: *const c_char, out: *mut c_void, size: size_t) 
     // SAFETY: the caller gives a text, and room of this size.
     unsafe {
         let name = pair_name(name)?;
-        let value = opened::get()?.files.pairs(path)?.remove(name).ok_or(ErrorNumber(libc::ENODATA))?;
+        let value = opened::get()?.files.pair(path, name)?;
         hand_out(value.as_bytes(), out, size)
     }
 }
@@ -58,7 +59,11 @@ unsafe fn set(path: &[u8], name: *const c_char, value: *const c_void, size: size
         let name = pair_name(name)?;
         let value = if size == 0 { &[] } else { std::slice::from_raw_parts(value.cast::<u8>(), size) };
         let value = std::str::from_utf8(value).or(refuse(libc::EOPNOTSUPP))?;
-        opened::get()?.files.set_pair(path, name, Some(value), presence)?;
+        opened::get()?.files.set_pair(path, name, Some(value), presence).inspect_err(|error| {
+            if matches!(error, FileError::NotUnderstood { .. }) {
+                complain(&error.to_string());
+            }
+        })?;
     }
     Ok(0)
 }

@@ -54,6 +54,16 @@ pub enum FileError {
         /// The attribute's name.
         name: String,
     },
+    /// The value is none that the attribute takes (`EINVAL`).
+    #[error("{path:?}: the attribute {name:?} cannot have this value: {reason}")]
+    NotUnderstood {
+        /// The path.
+        path: String,
+        /// The attribute's name.
+        name: String,
+        /// The defect, and the right form.
+        reason: String,
+    },
     /// Files of a store do not support this (`ENOTSUP`).
     #[error("{path:?}: {reason}")]
     NotSupported {
@@ -77,7 +87,7 @@ impl FileError {
             FileError::IsDirectory(_) => libc::EISDIR,
             FileError::NotEmpty(_) => libc::ENOTEMPTY,
             FileError::NameTooLong(_) => libc::ENAMETOOLONG,
-            FileError::Invalid { .. } => libc::EINVAL,
+            FileError::Invalid { .. } | FileError::NotUnderstood { .. } => libc::EINVAL,
             FileError::Reserved(_) => libc::EPERM,
             FileError::TooLarge(_) => libc::EFBIG,
             FileError::Stale(_) => libc::ESTALE,

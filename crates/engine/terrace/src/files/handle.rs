@@ -227,11 +227,11 @@ impl File {
     /// Changes attributes.
     pub fn set(&self, setting: &Setting) -> FileResult<Stat> {
         let mut state = self.open.state.write();
-        if setting.modified.is_some() {
-            // Otherwise writing the buffered bytes later would change the time again.
-            self.shared.flush(&self.open, &mut state)?;
-        }
         let mut stat = self.shared.set(&state.key, Some(self.open.id), setting)?;
+        if let (Some((since, _)), Some(modified)) = (state.written, setting.modified) {
+            // The buffered bytes are written later, and must not change the time again.
+            state.written = Some((since, modified));
+        }
         state.show(&mut stat);
         Ok(stat)
     }

@@ -23,6 +23,7 @@
 //! below it.
 
 mod ahead;
+mod asked;
 mod at_end;
 mod dirty;
 mod error;
@@ -289,9 +290,9 @@ impl Shared {
     fn make(&self, path: &[u8], stat: &Stat) -> FileResult<(u64, Edit)> {
         let engine = &self.store.engine;
         let object = engine.catalog.next_id()?;
-        let want = engine.planning.policy(path, &self.options).wanted.replicas;
         let mut attributes = stat.attributes(Default::default(), self.owner);
-        self.options.keep(&mut attributes);
+        let asked = self.ask_as_directory(path, &mut attributes)?;
+        let want = engine.planning.policy(path, &asked).wanted.replicas;
         let (extents, staged) = (Vec::new(), false);
         Ok((object, Edit::Put { key: path.to_vec(), object, length: 0, want, attributes, staged, extents }))
     }

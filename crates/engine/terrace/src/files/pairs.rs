@@ -1,4 +1,4 @@
-//! User attributes of files, which a mount shows as `user.` attributes.
+//! User attributes of files, which programs see as `user.` attributes through a mount and the preload library.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use terrace_catalog::{Change, Edit, Expect};
 use terrace_format::key;
 use terrace_system::clock::unix_nanos;
 
+use super::asked::{AskingAttribute, LOCATION_NAME};
 use super::stat::Stat;
 use super::{FileError, FileResult, Files};
 use crate::Error;
@@ -29,22 +30,39 @@ pub enum Presence {
 }
 
 impl Files {
-    /// Returns the user attributes of a file, a directory or a symbolic link, by name.
+    /// Returns the user attributes of a file, a directory or a symbolic link, by name. Among them are those that ask for something:
+    /// `terrace.require`, `terrace.replicas`, `terrace.ack` and `terrace.budget`.
     pub fn pairs(&self, path: &[u8]) -> FileResult<BTreeMap<String, String>> {
         self.stat(path)?;
-        let mut pairs = self.shared.object(path)?.map(|object| object.attributes.user).unwrap_or_default();
-        pairs.retain(|name, _| !is_own(name));
-        Ok(pairs)
+        let user = self.shared.object(path)?.map(|object| object.attributes.user).unwrap_or_default();
+        let asked: Vec<(String, String)> = AskingAttribute::pairs(&user).collect();
+        Ok(user.into_iter().filter(|(name, _)| !is_own(name)).chain(asked).collect())
     }
 
-    /// Sets a user attribute, or removes it if `value` is none.
+    /// Returns the value of a user attribute: one of [`pairs`](Self::pairs), or `terrace.location`, which says where a file's bytes are.
+    /// That one is not among the others, so that copies of all attributes leave it out.
+    pub fn pair(&self, path: &[u8], name: &str) -> FileResult<String> {
+        if name == LOCATION_NAME {
+            return self.location(path);
+        }
+        let missing = || FileError::NoAttribute { path: key::show(path), name: name.to_owned() };
+        self.pairs(path)?.remove(name).ok_or_else(missing)
+    }
+
+    /// Sets a user attribute, or removes it if `value` is none. One that asks for something applies to the file's next writes, or to the
+    /// files and directories that are created in a directory from now on.
     ///
     /// # Errors
     /// [`FileError::NotSupported`] for the root and for directories that exist only as a prefix of keys, for names that are
-    /// Terrace's own, and if all attributes together are longer than 16 KiB.
+    /// Terrace's own, and if all attributes together are longer than 16 KiB. [`FileError::NotUnderstood`] for a wrong value of an
+    /// attribute that asks for something.
     pub fn set_pair(&self, path: &[u8], name: &str, value: Option<&str>, presence: Presence) -> FileResult<()> {
         let refuse = |reason| Err(FileError::NotSupported { path: key::show(path), reason });
-        if is_own(name) {
+        let asking = AskingAttribute::named(name);
+        if name == LOCATION_NAME {
+            return refuse("terrace.location can only be read");
+        }
+        if is_own(name) && asking.is_none() {
             return refuse("attributes whose names begin with posix. or terrace. are the store's own");
         }
         self.stat(path)?;
@@ -57,9 +75,10 @@ impl Files {
             let mut stat = Stat::of(&object, self.shared.owner);
             stat.changed = unix_nanos();
             let mut user = object.attributes.user;
-            let was = match value {
-                Some(value) => user.insert(name.to_owned(), value.to_owned()),
-                None => user.remove(name),
+            let was = match (asking, value) {
+                (Some(asking), value) => self.shared.ask(asking, &mut user, value, (path, name))?,
+                (None, Some(value)) => user.insert(name.to_owned(), value.to_owned()),
+                (None, None) => user.remove(name),
             };
             match (presence, was) {
                 (Presence::There, None) => {

@@ -1,5 +1,7 @@
 //! The options of a write.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use terrace_catalog::{Attributes, Expect, Object};
 use terrace_codec::Element;
@@ -19,8 +21,8 @@ const ASKED_ATTRIBUTE: &str = "terrace.asked";
 pub struct PutOptions {
     /// The number of replicas.
     pub replicas: Option<u8>,
-    /// The acknowledgement for which the call waits.
-    #[serde(skip)]
+    /// The acknowledgement for which the call waits; kept with a file for which each write waits for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ack: Option<Ack>,
     /// The type of the bytes' elements, if it is known.
     #[serde(skip)]
@@ -111,7 +113,12 @@ impl PutOptions {
 
     /// Returns the options that were given when the object was written. They apply as long as it exists, and override rules.
     pub fn kept_with(object: &Object) -> PutOptions {
-        let text = object.attributes.user.get(ASKED_ATTRIBUTE);
+        PutOptions::kept_in(&object.attributes.user)
+    }
+
+    /// Returns the options that an object's attributes hold.
+    pub(crate) fn kept_in(user: &BTreeMap<String, String>) -> PutOptions {
+        let text = user.get(ASKED_ATTRIBUTE);
         text.and_then(|text| toml::from_str(text).ok()).unwrap_or_default()
     }
 
@@ -134,10 +141,15 @@ impl PutOptions {
 
     /// Stores the lasting options in an object's attributes.
     pub(crate) fn keep(&self, attributes: &mut Attributes) {
-        attributes.user.remove(ASKED_ATTRIBUTE);
-        if self.says_how() || self.levels().any(|level| level.replicas.is_some()) {
+        self.lasting().keep_for_writes(&mut attributes.user);
+    }
+
+    /// Stores the options in an object's attributes, with the acknowledgement that each of its writes waits for.
+    pub(crate) fn keep_for_writes(&self, user: &mut BTreeMap<String, String>) {
+        user.remove(ASKED_ATTRIBUTE);
+        if self.says_how() || self.levels().any(|level| level.replicas.is_some() || level.ack.is_some()) {
             // This cannot fail: the options hold only numbers and names. If it did, the options would only not be kept.
-            attributes.user.extend(toml::to_string(self).ok().map(|text| (ASKED_ATTRIBUTE.to_owned(), text)));
+            user.extend(toml::to_string(self).ok().map(|text| (ASKED_ATTRIBUTE.to_owned(), text)));
         }
     }
 

@@ -39,6 +39,11 @@ impl Planning {
         self.resolve(&self.rules.now(), key, options)
     }
 
+    /// Returns the range of the number of replicas.
+    pub fn replica_range(&self) -> Replicas {
+        range(&self.rules.now())
+    }
+
     fn resolve(&self, config: &Config, key: &[u8], options: &PutOptions) -> (WritePolicy, Vec<Resolution>) {
         let rule = config.rule_for(key);
         let Replicas { min, max, .. } = range(config);

@@ -86,16 +86,17 @@ impl Store {
     ) -> Result<Object> {
         let snapshot = ObjectSnapshot::pinned(self, from)?;
         let kept = PutOptions::kept_with(&snapshot.object);
+        let asked = PutOptions { replicas: kept.replicas.or(Some(snapshot.object.want)), ..kept };
         let options = PutOptions {
             attributes: Some(snapshot.object.attributes.clone()),
-            replicas: kept.replicas.or(Some(snapshot.object.want)),
             create_new: options.create_new,
             expect: options.expect.clone(),
-            ..kept
+            ..asked.clone()
         };
         let mut described = Attributes::default();
         let mut bytes = Bytes { snapshot, at: 0 };
         let describe = |attributes: &mut Attributes| {
+            asked.keep_for_writes(&mut attributes.user);
             describe(attributes);
             described = attributes.clone();
         };
