@@ -129,7 +129,7 @@ etcd-test: packages etcd ## stores that nodes share, whose log three members of 
 
 # The same features for all builds, so that things compile once.
 test: export FEATURES = $(IN_ETCD)
-test: needed-by-tests servers tools etcd ## every test, the long ones at a tenth of their counts; the demo
+test: needed-by-tests servers tools etcd mpi-installed ## every test, the long ones at a tenth of their counts; the demo
 	$(CARGO) build --bins --examples $(FEATURES)
 	$(CARGO) test --workspace $(FEATURES)
 	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use terrace::{Files, Store};
+use terrace::{Files, PutOptions, Store};
 use terrace_mount::Mount;
 
 use crate::arguments;
@@ -38,7 +38,7 @@ pub fn serve(globals: &Globals, wanted: &arguments::Mount) -> Result<ExitCode> {
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
     let show = Show { json: globals.json, quiet: globals.quiet };
     let store = opening::open(&globals.store()?, show)?;
-    let files = Files::new(&store)?;
+    let files = Files::with(&store, PutOptions::of_environment()?)?;
     let mut mounted = Mount::begin(&files, &wanted.directory)?;
     let answered = answer(&mut mounted, wanted, &store, &files, signals);
     // After success or failure, flush the written bytes and make their replicas.

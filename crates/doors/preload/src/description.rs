@@ -3,14 +3,15 @@
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix_futex_sync::{Mutex, MutexGuard, RwLock};
 use terrace::files::{File, Stat};
 
+use crate::asked::SyncMoment;
 use crate::errors::{CallResult, refuse};
 use crate::note::{MAX_PATH_BYTES, NotePage};
-use crate::opened;
+use crate::{asked, opened, written};
 
 /// The flags that a note keeps.
 const KEPT_FLAGS: c_int = libc::O_ACCMODE | libc::O_APPEND | libc::O_PATH | libc::O_NONBLOCK | libc::O_DIRECTORY;
@@ -24,6 +25,8 @@ pub struct OpenDescription {
     path: RwLock<Vec<u8>>,
     /// The descriptor of the lock file, once a lock was asked for.
     pub lock_file: OnceLock<OwnedFd>,
+    /// Whether this process has written to the file.
+    is_written: AtomicBool,
     /// Held by a thread of this process that uses the offset, until it has moved it on.
     turn: Mutex<()>,
 }
@@ -45,6 +48,7 @@ impl OpenDescription {
             note,
             file: file.map(OnceLock::from).unwrap_or_default(),
             lock_file: OnceLock::new(),
+            is_written: AtomicBool::new(false),
             turn: Mutex::new(()),
         }
     }
@@ -125,13 +129,17 @@ impl OpenDescription {
         }
     }
 
-    /// Returns the file if bytes may be written.
+    /// Returns the file for a write, if bytes may be written.
     pub fn writable(&self) -> CallResult<&File> {
         let flags = self.flags();
-        match flags & libc::O_PATH != 0 || flags & libc::O_ACCMODE == libc::O_RDONLY {
-            true => refuse(libc::EBADF),
-            false => self.file(),
+        if flags & libc::O_PATH != 0 || flags & libc::O_ACCMODE == libc::O_RDONLY {
+            return refuse(libc::EBADF);
         }
+        if !self.is_written.load(Ordering::Relaxed) {
+            self.is_written.store(true, Ordering::Relaxed);
+            written::note(self.object());
+        }
+        self.file()
     }
 
     /// Returns the attributes.
@@ -147,6 +155,16 @@ impl OpenDescription {
         match self.file.get() {
             Some(file) => Ok(file.flush()?),
             None => Ok(()),
+        }
+    }
+
+    /// Writes buffered bytes when a descriptor is closed, and makes them durable if closed files have to be.
+    pub fn finish(&self) -> CallResult<()> {
+        match self.file.get() {
+            Some(file) if self.is_written.load(Ordering::Relaxed) && asked::sync_moment() == SyncMoment::Close => {
+                Ok(file.sync()?)
+            }
+            _ => self.flush(),
         }
     }
 

@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 mod answer;
+mod asked;
 mod attributes;
 mod calls;
 mod description;
@@ -33,3 +34,4 @@ mod paths;
 mod real;
 mod settings;
 mod table;
+mod written;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::answer::{complain, guard};
 use crate::calls::stdio;
 use crate::description::OpenDescription;
-use crate::{folder, kernel, opened, real, settings, table};
+use crate::{asked, folder, kernel, opened, real, settings, table};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -24,6 +24,7 @@ extern "C" fn start() {
     if settings::prefix().is_empty() {
         return;
     }
+    asked::read();
     let adopted = guard(|| {
         folder::inherit();
         inherit_descriptors();

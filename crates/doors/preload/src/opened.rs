@@ -10,7 +10,7 @@ use terrace::{Files, Store};
 
 use crate::answer::complain;
 use crate::errors::{CallResult, refuse};
-use crate::settings;
+use crate::{asked, settings};
 
 /// Buffered bytes are written after this time, so that other processes see them.
 const MAX_BUFFERED_TIME: Duration = Duration::from_millis(100);
@@ -54,8 +54,17 @@ pub fn get() -> CallResult<Arc<ShownStore>> {
 
 fn open() -> CallResult<ShownStore> {
     let Some(dir) = settings::store_dir() else { return refuse(libc::ENXIO) };
-    let opened = Store::open(&dir).map_err(terrace::files::FileError::from).and_then(|store| Files::new(&store));
-    match opened {
+    let asked = match asked::get() {
+        Ok(asked) => asked,
+        Err(mistake) => {
+            if !HAS_COMPLAINED.swap(true, Ordering::Relaxed) {
+                complain(mistake);
+            }
+            return refuse(libc::EINVAL);
+        }
+    };
+    let with = |store: Store| Files::with(&store, asked.options.clone());
+    match Store::open(&dir).map_err(terrace::files::FileError::from).and_then(with) {
         // Devices of this major number are the kernel's own; the minor number tells stores apart.
         Ok(files) => Ok(ShownStore { device: libc::makedev(0, (files.store().id() as u32) | 1 << 31), files }),
         Err(error) => {

@@ -43,14 +43,19 @@ extern "C" fn missing() -> isize {
     -1
 }
 
+/// Returns the text of a function's name, which ends with a zero byte.
+pub const fn c_name(name: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => c"",
+    }
+}
+
 macro_rules! next_functions {
     ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty;)*) => { $(
         #[inline]
         pub unsafe fn $name($($argument: $kind),*) -> $result {
-            static NEXT_FUNCTION: NextFunction = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => NextFunction::new(name),
-                Err(_) => NextFunction::new(c""),
-            };
+            static NEXT_FUNCTION: NextFunction = NextFunction::new(c_name(concat!(stringify!($name), "\0")));
             // SAFETY: the C library's function of this name has this signature. A variadic one finds its arguments in the same registers.
             let function: unsafe extern "C-unwind" fn($($kind),*) -> $result = unsafe { std::mem::transmute(NEXT_FUNCTION.find()) };
             // SAFETY: the caller passes on its own caller's arguments, or valid ones.
@@ -79,6 +84,10 @@ next_functions! {
     fn pwritev(fd: c_int, parts: *const libc::iovec, count: c_int, offset: off_t) -> ssize_t;
     fn pwritev2(fd: c_int, parts: *const libc::iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t;
+    fn aio_read(request: *mut c_void) -> c_int;
+    fn aio_write(request: *mut c_void) -> c_int;
+    fn aio_fsync(operation: c_int, request: *mut c_void) -> c_int;
+    fn lio_listio(mode: c_int, list: *const *mut c_void, count: c_int, event: *mut c_void) -> c_int;
     fn fsync(fd: c_int) -> c_int;
     fn fdatasync(fd: c_int) -> c_int;
     fn syncfs(fd: c_int) -> c_int;

@@ -38,7 +38,8 @@ fn run(place: &Place, arguments: &[&str]) -> Output {
 fn the_guide_to_programs_works_as_it_says() {
     let Some((place, programs)) = installed("the_guide_to_programs_works_as_it_says") else { return };
     let below = |path: &str| place.dir.path().join(path).display().to_string();
-    let replaced = [("/usr/local/lib", below("bin")), ("/data/store", below("store"))];
+    let mpirun = "mpirun --allow-run-as-root --oversubscribe".to_owned();
+    let replaced = [("/usr/local/lib", below("bin")), ("/data/store", below("store")), ("mpirun", mpirun)];
     let folder = place.dir.path();
     let guide = Guide { name: "programs.md", folder, programs: &programs, replaced: &replaced, before: &|_| {} };
     assert!(guide.run() > 5);

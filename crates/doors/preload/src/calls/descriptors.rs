@@ -30,7 +30,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 
 /// Takes a descriptor that the kernel is about to close out of the table, and writes its file's buffered bytes.
 fn forget(fd: c_int) -> CallResult<()> {
-    table::remove(fd).map_or(Ok(()), |open| open.flush())
+    table::remove(fd).map_or(Ok(()), |open| open.finish())
 }
 
 #[unsafe(no_mangle)]

@@ -6,6 +6,7 @@
 //!
 //! They are of the kind `C-unwind`: a thread that is cancelled while it waits in the C library is unwound through them.
 
+pub mod aio;
 pub mod bytes;
 pub mod change;
 pub mod copy;
@@ -16,6 +17,7 @@ pub mod globs;
 pub mod links;
 pub mod locks;
 pub mod maps;
+pub mod mpi;
 pub mod names;
 pub mod open;
 pub mod pairs;

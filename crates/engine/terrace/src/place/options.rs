@@ -15,6 +15,9 @@ use crate::{Error, Result};
 /// The attribute of an object that holds the options with which it was written, as TOML.
 const ASKED_ATTRIBUTE: &str = "terrace.asked";
 
+/// The variable with the requirements for a program's files.
+const REQUIRE_VARIABLE: &str = "TERRACE_REQUIRE";
+
 /// The options of a write. Settings that are left open come from the store's rules and configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -78,6 +81,22 @@ impl PutOptions {
             *lowest = Some(Box::new(application.clone()));
         }
         self
+    }
+
+    /// Returns the options that the environment asks for a program's files: the requirements in `TERRACE_REQUIRE`, or in the file whose
+    /// path it is, with commas or line ends between them.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a requirement that is not understood, and for a file that cannot be read.
+    pub fn of_environment() -> Result<PutOptions> {
+        let wrong = |error: &dyn std::fmt::Display| Error::Config(format!("{REQUIRE_VARIABLE}: {error}"));
+        let Some(value) = std::env::var_os(REQUIRE_VARIABLE) else { return Ok(PutOptions::default()) };
+        let mut text = value.to_string_lossy().into_owned();
+        if text.contains('/') {
+            text = std::fs::read_to_string(&value).map_err(|error| wrong(&format!("reading {text}: {error}")))?;
+        }
+        let requirements = Asked::parse_all(&text.replace('\n', ",")).map_err(|error| wrong(&error))?;
+        Ok(PutOptions { requirements, ..PutOptions::default() })
     }
 
     /// Returns these options and those of the levels below, the highest first.

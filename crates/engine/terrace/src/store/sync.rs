@@ -44,9 +44,17 @@ impl Store {
 
     /// Makes an object's pending replicas, then makes all commits durable.
     pub(crate) fn sync_object(&self, object: u64) -> Result<()> {
-        self.engine.mover.finish(Some(object), MAX_WAIT, &mut |_| {})?;
-        self.engine.mover.finish_shared(object)?;
-        self.engine.journal.sync_files_of(&[object])
+        self.make_all_durable(&[object])
+    }
+
+    /// Makes the pending replicas of objects, which are named by their numbers, then makes all commits durable. Objects that were removed
+    /// have none.
+    pub fn make_all_durable(&self, objects: &[u64]) -> Result<()> {
+        for &object in objects {
+            self.engine.mover.finish(Some(object), MAX_WAIT, &mut |_| {})?;
+            self.engine.mover.finish_shared(object)?;
+        }
+        self.engine.journal.sync_files_of(objects)
     }
 
     /// Makes an object's pending replicas, then makes all commits durable: after this, a power cut takes nothing of the
