@@ -19,8 +19,8 @@ needed-by-tests: needed
 build: needed ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran pkg-config protoc valgrind strace rsync vim mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn setfattr
-PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace rsync vim e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven attr
+PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran pkg-config protoc valgrind strace rsync vim mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn setfattr busybox
+PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace rsync vim e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven attr busybox-static
 
 servers: packages target/servers/installed target/servers/hdfs/installed ## real servers and programs that tests use
 

@@ -180,7 +180,10 @@ fn find_missing(need: &str) -> Option<Missing> {
         "redis" => ("redis", run("command -v redis-server && command -v redis-cli")),
         "mpi" => ("mpi", run("command -v mpirun")),
         "compilers" => ("compilers", run("command -v cc && command -v gfortran && command -v pkg-config")),
-        _ => unreachable!("a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, mpi, compilers"),
+        "busybox" => ("busybox", run("command -v busybox")),
+        _ => unreachable!(
+            "a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, mpi, compilers, busybox"
+        ),
     };
     reason.map(|reason| Missing::new(need, reason))
 }

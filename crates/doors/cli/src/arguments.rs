@@ -68,7 +68,8 @@ pub enum Command {
     /// Run a program that sees the store's files below a path.
     ///
     /// Mounts the store on that path for the program alone, if the path is a directory and the system allows it. Otherwise loads
-    /// libterrace_preload.so into the program, which must be dynamically linked. Returns the program's exit code.
+    /// libterrace_preload.so into the program, and answers the system calls of a program that is statically linked. Returns the program's
+    /// exit code.
     ///
     /// Example: terrace run -- ls -l /terrace
     Run(Run),
@@ -630,6 +631,9 @@ pub enum ShownBy {
     Mount,
     /// A library that answers the program's calls.
     Preload,
+    /// The library, and a supervisor that answers the system calls of programs which enter the kernel themselves. Setuid programs then run
+    /// with your rights only.
+    Supervisor,
 }
 
 #[derive(Args)]

@@ -18,7 +18,6 @@
 
 mod answer;
 mod asked;
-mod attributes;
 mod calls;
 mod description;
 mod errors;

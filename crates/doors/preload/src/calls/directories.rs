@@ -3,9 +3,9 @@
 use std::ffi::{c_char, c_int, c_long};
 
 use libc::{DIR, dirent64};
+use terrace_posix::{entry_type, number};
 
 use crate::answer::{answer, give};
-use crate::attributes::{entry_type, number};
 use crate::calls::{descriptors, open, twins};
 use crate::errors::{CallResult, refuse};
 use crate::{numbers, opened, real, table};

@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_char, c_int};
 
 use libc::{size_t, ssize_t};
 use terrace::Kind;
+use terrace_posix::caller;
 
 use crate::answer::give;
-use crate::attributes::caller;
 use crate::calls::stat;
 use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, Route, by_path, find};

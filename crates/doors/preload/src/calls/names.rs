@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_int, c_uint};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::mode_t;
+use terrace_posix::caller;
 
 use crate::answer::{answer, give};
-use crate::attributes::caller;
 use crate::calls::stat;
 use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, Route, by_path, find};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use libc::mode_t;
 use terrace::Kind;
 use terrace::files::{File, Stat};
+use terrace_posix::caller;
 
-use crate::attributes::{caller, check_access};
-use crate::calls::{names, stdio, twins};
+use crate::calls::{names, stat, stdio, twins};
 use crate::description::OpenDescription;
 use crate::errors::{CallResult, refuse};
 use crate::inside::is_inside;
@@ -100,7 +100,7 @@ fn existing(path: &[u8], stat: &Stat, flags: c_int) -> CallResult<Option<File>> 
     }
     if !only_path {
         let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
-        check_access(stat, if reads { libc::R_OK } else { 0 } | if writes { libc::W_OK } else { 0 })?;
+        stat::check_access(stat, if reads { libc::R_OK } else { 0 } | if writes { libc::W_OK } else { 0 })?;
     }
     let file = opened::get()?.files.open(path)?;
     if flags & libc::O_TRUNC != 0 && !only_path && stat.length > 0 {

@@ -7,7 +7,6 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
 use crate::answer::{give, guard};
-use crate::attributes::check_access;
 use crate::calls::stat;
 use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
 use crate::note::Sharing;
@@ -62,7 +61,7 @@ enum Program {
 
 fn load(path: &[u8]) -> CallResult<Program> {
     let file = opened::get()?.files.open(path)?;
-    check_access(&file.stat()?, libc::X_OK)?;
+    stat::check_access(&file.stat()?, libc::X_OK)?;
     let mut bytes = vec![0; file.stat()?.length as usize];
     let length = file.read_at(0, &mut bytes)?;
     bytes.truncate(length);

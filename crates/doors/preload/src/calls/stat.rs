@@ -3,10 +3,10 @@
 use std::ffi::{c_char, c_int, c_uint};
 
 use terrace::files::Stat;
+use terrace_posix::{may_access, to_stat, to_statx};
 
-use crate::attributes::{check_access, to_stat, to_statx};
 use crate::calls::{by_descriptor, twins};
-use crate::errors::CallResult;
+use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, by_path};
 use crate::{kernel, numbers, opened, real};
 
@@ -18,6 +18,11 @@ fn last_link(flags: c_int) -> LastLink {
 unsafe fn means_descriptor(dir: c_int, path: *const c_char, flags: c_int) -> bool {
     // SAFETY: the path ends with a zero byte.
     flags & libc::AT_EMPTY_PATH != 0 && numbers::has(dir) && !path.is_null() && unsafe { *path == 0 }
+}
+
+/// Refuses what a file's attributes do not allow the caller.
+pub fn check_access(stat: &Stat, wanted: c_int) -> CallResult<()> {
+    if may_access(stat, wanted) { Ok(()) } else { refuse(libc::EACCES) }
 }
 
 /// The attributes of a path that was looked up, or the error of one that leads to nothing.

@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -88,4 +89,27 @@ pub fn have(test: &str, programs: &[&str]) -> bool {
             false
         }
     }
+}
+
+/// A place with the command and the library in one directory, as the command looks for them. None if the command is not built.
+pub fn installed(test: &str) -> Option<(Place, PathBuf)> {
+    let built = std::env::current_exe().unwrap();
+    let built = built.parent().unwrap();
+    if !built.join("../terrace").exists() {
+        skip(test, &Missing::new("terrace", "the command is not built: `cargo build --bins`"));
+        return None;
+    }
+    let place = Place::new();
+    let programs = place.dir.path().join("bin");
+    fs::create_dir(&programs).unwrap();
+    fs::copy(built.join("../terrace"), programs.join("terrace")).unwrap();
+    fs::copy(built.join("libterrace_preload.so"), programs.join("libterrace_preload.so")).unwrap();
+    Some((place, programs))
+}
+
+/// Runs `terrace run` with these arguments.
+pub fn run(place: &Place, arguments: &[&str]) -> Output {
+    let mut command = Command::new(place.dir.path().join("bin/terrace"));
+    command.arg("run").args(arguments).env("TERRACE_STORE", place.dir.path().join("store"));
+    command.current_dir(place.dir.path()).output().unwrap()
 }

@@ -1,20 +1,26 @@
-//! `terrace run`: a program sees the store below a path, by a mount or by the preload library.
+//! `terrace run`: a program sees the store below a path, by a mount, or by the preload library and a supervisor.
+
+mod program;
 
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use terrace::{Files, PutOptions};
+use terrace_supervise::Supervision;
 
 use crate::arguments::{self, ShownBy};
 use crate::globals::Globals;
-use crate::output::Show;
+use crate::output::{Show, note};
 use crate::{mount, opening};
+use program::Obstacle;
 
 const LIBRARY_NAME: &str = "libterrace_preload.so";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
@@ -28,9 +34,8 @@ pub fn run(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
     };
     match wanted.by {
         Some(ShownBy::Mount) => mount::mount(globals, &mount),
-        Some(ShownBy::Preload) => preload(globals, wanted),
         None if may_mount(&wanted.prefix) && terrace_mount::enter().is_ok() => mount::serve(globals, &mount),
-        None => preload(globals, wanted),
+        _ => preload(globals, wanted),
     }
 }
 
@@ -46,14 +51,7 @@ fn preload(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
         bail!("{} is no absolute path; programs see the store below one, such as /terrace", wanted.prefix.display());
     }
     let Some((program, rest)) = wanted.program.split_first() else { bail!("no program is named") };
-    if let Some(reason) = find_program(program).and_then(|path| reason_against_preload(&path)) {
-        bail!(
-            "{} {reason}, so no library can be loaded into it; create the directory {}, on which the store can be mounted for it, and \
-             allow /dev/fuse and user namespaces",
-            program.display(),
-            wanted.prefix.display()
-        );
-    }
+    let is_supervised = needs_supervisor(program, wanted)?;
     let show = Show { json: globals.json, quiet: globals.quiet };
     let dir = globals.store()?;
     // Creates a default store, and finds out whether it can be opened.
@@ -68,10 +66,62 @@ fn preload(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
     let mut command = Command::new(program);
     command.args(rest).env(PRELOAD_VARIABLE, libraries);
     command.env("TERRACE_PREFIX", &wanted.prefix).env("TERRACE_STORE", &dir);
-    let code = mount::run_program(&mut command, signals)?;
+    let code = match is_supervised {
+        true => supervise(command, signals, &dir, show, &wanted.prefix)?,
+        false => mount::run_program(&mut command, signals)?,
+    };
     // Programs leave pending replicas to a later process, which is this one.
     opening::open(&dir, show)?.close().context("closing the store")?;
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Whether the library alone does not serve a program, or the user asks for more.
+fn needs_supervisor(program: &OsStr, wanted: &arguments::Run) -> Result<bool> {
+    match (wanted.by, program::obstacle(program)) {
+        (_, Some(Obstacle::OtherRights)) => bail!(
+            "{} runs with the rights of another user or group, so no library can be loaded into it; create the directory {}, on which the \
+             store can be mounted for it, and allow /dev/fuse and user namespaces",
+            program.display(),
+            wanted.prefix.display()
+        ),
+        (Some(ShownBy::Preload), Some(Obstacle::Static)) => bail!(
+            "{} is statically linked, so no library can be loaded into it; leave `--by preload` out, and a supervisor answers its system \
+             calls",
+            program.display()
+        ),
+        (by, obstacle) => Ok(by == Some(ShownBy::Supervisor) || obstacle.is_some()),
+    }
+}
+
+/// Runs a program whose system calls this process answers. Returns its exit code.
+fn supervise(mut command: Command, signals: Signals, dir: &Path, show: Show, prefix: &Path) -> Result<i32> {
+    if !show.quiet {
+        note(
+            "a supervisor answers the program's system calls; setuid programs that it starts run with your rights only",
+        );
+    }
+    let store = opening::open(dir, show)?;
+    let files = Files::with(&store, PutOptions::of_environment()?)?;
+    let supervision = Supervision::prepare(&mut command).context("preparing the supervisor")?;
+    let serving = supervision.serve(&files, prefix).context("starting the supervisor")?;
+    let code = mount::run_program(&mut command, signals).map_err(explain_refusal);
+    // Then the supervisor of a program that could not be started ends.
+    drop(command);
+    serving.finish().context("placing the files that the program has written")?;
+    code
+}
+
+/// Adds advice to the error of a system that allows no filter.
+fn explain_refusal(error: anyhow::Error) -> anyhow::Error {
+    let refusals = [Errno::PERM, Errno::INVAL, Errno::BUSY, Errno::NOSYS];
+    let cause = error.downcast_ref::<io::Error>().and_then(Errno::from_io_error);
+    match cause.is_some_and(|cause| refusals.contains(&cause)) {
+        true => error.context(
+            "this system may allow no filter of system calls (seccomp) here; then create an empty directory for --prefix, and allow \
+             /dev/fuse and user namespaces",
+        ),
+        false => error,
+    }
 }
 
 /// Finds the library beside this program, or where `make install` puts it.
@@ -86,61 +136,5 @@ fn find_library() -> Result<PathBuf> {
              `terrace run --by mount`",
             folder.display()
         ),
-    }
-}
-
-fn find_program(name: &OsStr) -> Option<PathBuf> {
-    if Path::new(name).components().count() > 1 {
-        return Some(name.into());
-    }
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
-}
-
-/// Returns why the dynamic linker would not load a library into a program, if it would not.
-fn reason_against_preload(program: &Path) -> Option<&'static str> {
-    let mode = fs::metadata(program).ok()?.permissions().mode();
-    if mode & 0o6000 != 0 && !rustix::process::geteuid().is_root() {
-        return Some("runs with the rights of another user or group");
-    }
-    let bytes = fs::read(program).ok()?;
-    is_static(&bytes)?.then_some("is statically linked")
-}
-
-/// Whether a program of 64 bits has no interpreter, which would load libraries. None for scripts and other files.
-fn is_static(program: &[u8]) -> Option<bool> {
-    /// The type of the header that names the interpreter.
-    const INTERPRETER_TYPE: u32 = 3;
-    let number = |at: usize, length: usize| -> Option<u64> {
-        let bytes = program.get(at..at.checked_add(length)?)?;
-        Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-    };
-    if program.get(..5)? != b"\x7fELF\x02" {
-        return None;
-    }
-    let (start, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
-    for header in 0..count {
-        let at = usize::try_from(start.checked_add(header * size)?).ok()?;
-        if number(at, 4)? == u64::from(INTERPRETER_TYPE) {
-            return Some(false);
-        }
-    }
-    Some(true)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dynamic_program_is_told_from_other_files() {
-        let this = fs::read("/proc/self/exe").unwrap();
-        assert_eq!(is_static(&this), Some(false));
-        assert_eq!(is_static(b"#!/bin/sh\n"), None);
-        assert_eq!(is_static(&this[..20]), None);
-        // An object file has no program headers, as a static program has none for an interpreter.
-        let mut bare = this[..64].to_vec();
-        bare[56..58].fill(0);
-        assert_eq!(is_static(&bare), Some(true));
     }
 }

@@ -1,0 +1,9 @@
+//! Attributes of a store's files in the C library's structures, for doors that answer calls in its terms: the preload library and the
+//! supervisor of programs that enter the kernel themselves.
+
+// The C library's structures have fields that no constructor sets.
+#![allow(unsafe_code)]
+
+mod attributes;
+
+pub use attributes::{caller, entry_type, may_access, mode, number, to_stat, to_statx};

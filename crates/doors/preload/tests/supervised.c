@@ -1,0 +1,79 @@
+// Makes calls without a library between it and the kernel, and checks each answer.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MUST(holds) must(holds, #holds, __LINE__)
+
+static void must(int holds, const char *what, int line) {
+    if (!holds) {
+        fprintf(stderr, "line %d: %s (errno %d: %s)\n", line, what, errno, strerror(errno));
+        exit(1);
+    }
+}
+
+static int fails(int result, int number) { return result == -1 && errno == number; }
+
+int main(void) {
+    char text[100];
+    struct stat stat_of;
+    MUST(mkdir("/terrace/d", 0750) == 0);
+    MUST(fails(mkdir("/terrace/d", 0750), EEXIST));
+    int fd = open("/terrace/d/f", O_CREAT | O_EXCL | O_RDWR, 0640);
+    MUST(fd >= 0 && write(fd, "words\n", 6) == 6);
+    MUST(fails(open("/terrace/d/f", O_CREAT | O_EXCL | O_RDWR, 0640), EEXIST));
+    // Who opens a file that is being written sees what is written.
+    int other = open("/terrace/./d//f", O_RDONLY);
+    MUST(other >= 0 && read(other, text, sizeof text) == 6);
+    MUST(stat("/terrace/d/f", &stat_of) == 0 && stat_of.st_size == 6 && (stat_of.st_mode & 07777) == 0640);
+    MUST(fsync(fd) == 0 && close(fd) == 0 && close(other) == 0);
+    MUST(access("/terrace/d/f", R_OK | W_OK) == 0 && fails(access("/terrace/d/none", F_OK), ENOENT));
+    // Appended to, mapped, shortened.
+    fd = open("/terrace/d/f", O_WRONLY | O_APPEND);
+    MUST(fd >= 0 && write(fd, "more\n", 5) == 5 && close(fd) == 0);
+    fd = open("/terrace/d/f", O_RDWR);
+    char *mapped = mmap(NULL, 11, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    MUST(mapped != MAP_FAILED && memcmp(mapped, "words\nmore\n", 11) == 0);
+    memcpy(mapped, "WORDS", 5);
+    MUST(munmap(mapped, 11) == 0 && close(fd) == 0);
+    MUST(truncate("/terrace/d/f", 8) == 0);
+    fd = open("/terrace/d/f", O_RDONLY);
+    MUST(read(fd, text, sizeof text) == 8 && memcmp(text, "WORDS\nmo", 8) == 0 && close(fd) == 0);
+    // Names.
+    MUST(rename("/terrace/d/f", "/terrace/d/g") == 0 && fails(stat("/terrace/d/f", &stat_of), ENOENT));
+    MUST(fails(rename("/terrace/d/g", "elsewhere"), EXDEV) && fails(link("/terrace/d/g", "/terrace/l"), EPERM));
+    MUST(symlink("d/g", "/terrace/link") == 0 && readlink("/terrace/link", text, sizeof text) == 3);
+    MUST(stat("/terrace/link", &stat_of) == 0 && stat_of.st_size == 8);
+    MUST(lstat("/terrace/link", &stat_of) == 0 && S_ISLNK(stat_of.st_mode));
+    MUST(chmod("/terrace/link", 0600) == 0 && stat("/terrace/d/g", &stat_of) == 0 && (stat_of.st_mode & 07777) == 0600);
+    struct timespec times[2] = {{1, 0}, {2, 500}};
+    MUST(utimensat(AT_FDCWD, "/terrace/d/g", times, 0) == 0 && stat("/terrace/d/g", &stat_of) == 0);
+    MUST(stat_of.st_mtim.tv_sec == 2 && stat_of.st_mtim.tv_nsec == 500);
+    MUST(symlink("../outside", "/terrace/out") == 0 && fails(stat("/terrace/out", &stat_of), EXDEV) && unlink("/terrace/out") == 0);
+    // A listing, and what is in it.
+    DIR *stream = opendir("/terrace/d");
+    int seen = 0;
+    for (struct dirent *entry; stream && (entry = readdir(stream));) seen += strcmp(entry->d_name, "g") == 0;
+    MUST(seen == 1 && fstatat(dirfd(stream), "g", &stat_of, 0) == 0 && stat_of.st_size == 8);
+    MUST(fstatat(dirfd(stream), "../link", &stat_of, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(stat_of.st_mode));
+    MUST(stat("/terrace/..", &stat_of) == 0 && S_ISDIR(stat_of.st_mode) && stat("/terrace/d/../link", &stat_of) == 0);
+    MUST(fails(rmdir("/terrace/d"), ENOTEMPTY) && unlinkat(dirfd(stream), "g", 0) == 0 && closedir(stream) == 0);
+    MUST(rmdir("/terrace/d") == 0 && unlink("/terrace/link") == 0);
+    // A removed file is not placed.
+    fd = open("/terrace/gone", O_CREAT | O_WRONLY, 0600);
+    MUST(write(fd, "x", 1) == 1 && unlink("/terrace/gone") == 0 && close(fd) == 0);
+    MUST(fails(open("/terrace/gone", O_RDONLY), ENOENT) && fails(open("/terrace/none/x", O_CREAT | O_WRONLY, 0600), ENOENT));
+    // Other paths are the kernel's.
+    MUST(stat("/terraces", &stat_of) == -1 && stat("/", &stat_of) == 0 && open("outside", O_CREAT | O_WRONLY, 0600) >= 0);
+    // One that stays open is placed at the end.
+    fd = open("/terrace/last", O_CREAT | O_WRONLY, 0600);
+    MUST(write(fd, "last\n", 5) == 5);
+    puts("all answers are right");
+    return 7;
+}

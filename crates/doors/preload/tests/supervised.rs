@@ -1,0 +1,155 @@
+//! Programs that enter the kernel themselves, below `terrace run`: static ones of C, busybox, and one of Go.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{Place, have, installed, run};
+use terrace_testkit::{Missing, skip};
+
+const GO_PROGRAM: &str = r#"
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+)
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func main() {
+	must(os.MkdirAll("/terrace/go/deep", 0o755))
+	var all sync.WaitGroup
+	for number := range 20 {
+		all.Go(func() { must(os.WriteFile(fmt.Sprintf("/terrace/go/%d", number), make([]byte, number*1000), 0o644)) })
+	}
+	all.Wait()
+	must(os.Rename("/terrace/go/19", "/terrace/go/deep/renamed"))
+	bytes, files := 0, 0
+	must(fs.WalkDir(os.DirFS("/terrace/go"), ".", func(path string, entry fs.DirEntry, err error) error {
+		must(err)
+		if !entry.IsDir() {
+			read, err := os.ReadFile("/terrace/go/" + path)
+			must(err)
+			bytes, files = bytes+len(read), files+1
+		}
+		return nil
+	}))
+	must(os.RemoveAll("/terrace/go"))
+	fmt.Println(files, bytes)
+}
+"#;
+
+fn said(output: &Output) -> (Option<i32>, String) {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!err.contains("error"), "{out}\n{err}");
+    (output.status.code(), out.into_owned())
+}
+
+/// Runs a program without a mount, whatever this machine allows: the prefix does not exist.
+fn run_in(place: &Place, program: &[&str]) -> (Option<i32>, String) {
+    let arguments = [&["--quiet", "--"], program].concat();
+    said(&run(place, &arguments))
+}
+
+#[test]
+fn a_static_program_gets_right_answers() {
+    let test = "a_static_program_gets_right_answers";
+    let Some((place, _)) = installed(test) else { return };
+    if !have(test, &["cc"]) {
+        return;
+    }
+    fs::write(place.dir.path().join("main.c"), include_str!("supervised.c")).unwrap();
+    place.sh("cc -static -o main main.c");
+    assert_eq!(run_in(&place, &["./main"]), (Some(7), "all answers are right\n".to_owned()));
+    let store = place.store();
+    assert_eq!(store.get(b"last").unwrap(), b"last\n");
+    assert_eq!(store.list(b"", None, 10).unwrap().len(), 1, "only the last file is left");
+    assert!(place.dir.path().join("outside").exists());
+    let left = fs::read_dir(place.dir.path().join("store/preload/listings")).unwrap().count();
+    assert_eq!(left, 0, "listings are left");
+}
+
+#[test]
+fn busybox_copies_lists_and_removes() {
+    let test = "busybox_copies_lists_and_removes";
+    let Some((place, _)) = installed(test) else { return };
+    if !have(test, &["busybox"]) || !is_static(test, Path::new("/bin/busybox")) {
+        return;
+    }
+    let script = "
+        busybox seq 50000 > numbers; busybox mkdir -p /terrace/a/b; busybox cp numbers /terrace/a/b/numbers
+        busybox cmp numbers /terrace/a/b/numbers && echo same; busybox sort -rn /terrace/a/b/numbers | busybox head -n 1
+        busybox sed -i 's/^7$/seven/' /terrace/a/b/numbers; busybox grep -c seven /terrace/a/b/numbers
+        busybox cp -r /terrace/a /terrace/c; busybox find /terrace -type f | busybox sort; busybox mv /terrace/c/b/numbers /terrace/moved
+        busybox ls /terrace; busybox wc -l < /terrace/moved; busybox tar -cf /terrace/t.tar numbers; busybox tar -tf /terrace/t.tar
+        busybox rm -r /terrace/a /terrace/c; busybox ls /terrace; echo redirected >> /terrace/moved; busybox tail -n 1 /terrace/moved
+    ";
+    let (code, printed) = run_in(&place, &["busybox", "sh", "-ec", script]);
+    assert_eq!(
+        printed,
+        "same\n50000\n1\n/terrace/a/b/numbers\n/terrace/c/b/numbers\na\nc\nmoved\n50000\nnumbers\nmoved\nt.tar\nredirected\n"
+    );
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn a_program_of_go_gets_right_answers() {
+    let test = "a_program_of_go_gets_right_answers";
+    let Some((place, _)) = installed(test) else { return };
+    let go = ["/usr/local/go/bin/go", "/usr/bin/go"].into_iter().find(|path| Path::new(path).exists());
+    let Some(go) = go else { return skip(test, &Missing::new("programs", "Go is not installed")) };
+    fs::write(place.dir.path().join("main.go"), GO_PROGRAM).unwrap();
+    let mut build = Command::new(go);
+    build.args(["build", "-o", "main", "main.go"]).current_dir(place.dir.path()).env("CGO_ENABLED", "0");
+    build.env("GOCACHE", std::env::temp_dir().join("terrace-go-cache")).env("GO111MODULE", "off");
+    let built = build.output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    assert_eq!(run_in(&place, &["./main"]), (Some(0), "20 190000\n".to_owned()));
+}
+
+#[test]
+fn a_dynamic_program_and_its_static_children_see_the_same_files() {
+    let test = "a_dynamic_program_and_its_static_children_see_the_same_files";
+    let Some((place, _)) = installed(test) else { return };
+    if !have(test, &["busybox"]) || !is_static(test, Path::new("/bin/busybox")) {
+        return;
+    }
+    let script = "echo by bash > /terrace/f; busybox cat /terrace/f; busybox sh -c 'echo by busybox >> /terrace/f'; cat /terrace/f; exit 4";
+    let ran = run(&place, &["--by", "supervisor", "--", "bash", "-c", script]);
+    let (code, printed) = said(&ran);
+    assert_eq!((code, printed.as_str()), (Some(4), "by bash\nby bash\nby busybox\n"));
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("setuid programs"));
+}
+
+#[test]
+fn files_closed_before_a_kill_are_there() {
+    let test = "files_closed_before_a_kill_are_there";
+    let Some((place, _)) = installed(test) else { return };
+    if !have(test, &["busybox"]) || !is_static(test, Path::new("/bin/busybox")) {
+        return;
+    }
+    let script = "echo closed > /terrace/closed; kill -9 $$";
+    assert_eq!(run_in(&place, &["busybox", "sh", "-c", script]).0, Some(128 + 9));
+    assert_eq!(place.store().get(b"closed").unwrap(), b"closed\n");
+}
+
+/// Whether a program is static: some systems have a busybox that is not.
+fn is_static(test: &str, program: &Path) -> bool {
+    let described = Command::new("readelf").arg("-l").arg(program).output();
+    let is_static = described.is_ok_and(|output| !String::from_utf8_lossy(&output.stdout).contains("INTERP"));
+    if !is_static {
+        skip(test, &Missing::new("programs", "busybox-static is not installed"));
+    }
+    is_static
+}

@@ -1,0 +1,214 @@
+//! CallAnswers calls from the store.
+
+use std::ffi::c_int;
+
+use libc::mode_t;
+use terrace::files::Setting;
+use terrace::{Files, Kind};
+use terrace_posix::{caller as owner, may_access, to_stat, to_statx};
+
+use crate::calls::{CallTask, PathCall};
+use crate::listener::CallReply;
+use crate::listing::ShownDirectories;
+use crate::memory::Caller;
+use crate::paths::{FoundPath, StorePrefix};
+use crate::spool::Spools;
+
+/// An answer, or the number of the kernel's error.
+type CallAnswer = Result<CallReply, c_int>;
+
+/// The answer of calls that only succeed or fail.
+const DONE_ANSWER: CallAnswer = Ok(CallReply::Value(0));
+
+/// Answers calls, one after the other.
+pub struct CallAnswers {
+    /// The store's files.
+    pub files: Files,
+    /// Where programs see them.
+    pub prefix: StorePrefix,
+    /// The files that programs have open.
+    pub spools: Spools,
+    /// The directories that they list.
+    pub listings: ShownDirectories,
+}
+
+impl CallAnswers {
+    /// CallAnswers a call. `is_waiting` says whether the memory that was read is still the caller's.
+    pub fn answer(&mut self, caller: Caller, call: &PathCall, is_waiting: impl Fn() -> bool) -> CallReply {
+        let from = self.below(caller, call.dir, call.path);
+        let to = match call.task {
+            CallTask::Rename { to_dir, to, .. } => self.below(caller, to_dir, to),
+            _ => None,
+        };
+        if from.is_none() && to.is_none() || !is_waiting() {
+            return CallReply::Continue;
+        }
+        self.place_closed();
+        let answer = match (call.task, from, to) {
+            (CallTask::Rename { flags, .. }, Some(from), Some(to)) => self.rename(&from, &to, flags as c_int),
+            (CallTask::Rename { .. }, ..) => Err(libc::EXDEV),
+            (CallTask::Open { flags, mode }, Some(path), _) => self.open(caller, &path, flags, mode),
+            (CallTask::OpenAs { how }, Some(path), _) => self.open_as(caller, &path, how),
+            (_, Some(path), _) => self.run(caller, call, &path),
+            (_, None, _) => Ok(CallReply::Continue),
+        };
+        answer.unwrap_or_else(CallReply::Failure)
+    }
+
+    /// Returns the path of the store that a caller's path means. None if it leads elsewhere, or cannot be read: the kernel finds the
+    /// mistake.
+    fn below(&self, caller: Caller, dir: c_int, address: u64) -> Option<Vec<u8>> {
+        let path = caller.text(address).ok().filter(|path| !path.is_empty())?;
+        self.prefix.below(caller, dir, &path, &self.listings)
+    }
+
+    /// StorePrefix files that were closed.
+    pub fn place_closed(&mut self) {
+        if let Err(error) = self.spools.place_closed(&self.files) {
+            tracing::error!(%error, "a file that a program has closed was not placed; it is tried again when the program ends");
+        }
+    }
+
+    fn find(&self, path: &[u8], follows: bool) -> Result<FoundPath, c_int> {
+        let mut found = self.prefix.resolve(&self.files, path, follows)?;
+        if let Some(stat) = &mut found.stat {
+            self.spools.show(&found.path, stat);
+        }
+        Ok(found)
+    }
+
+    fn open_as(&mut self, caller: Caller, path: &[u8], how: u64) -> CallAnswer {
+        let mut words = [[0; 8]; 3];
+        caller.read(how, words.as_flattened_mut())?;
+        let [flags, mode, resolve] = words.map(u64::from_ne_bytes);
+        // Programs that limit how paths are resolved know kernels without it.
+        if resolve != 0 { Err(libc::ENOSYS) } else { self.open(caller, path, flags as c_int, mode as u32) }
+    }
+
+    fn open(&mut self, caller: Caller, path: &[u8], flags: c_int, mode: u32) -> CallAnswer {
+        if flags & libc::O_TMPFILE == libc::O_TMPFILE {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let (creates, exclusive) = (flags & libc::O_CREAT != 0, flags & libc::O_EXCL != 0);
+        let follows = !(creates && exclusive) && flags & libc::O_NOFOLLOW == 0;
+        let FoundPath { path, stat } = self.find(path, follows)?;
+        let closes_on_exec = flags & libc::O_CLOEXEC != 0;
+        let give = |fd| Ok(CallReply::Descriptor(fd, closes_on_exec));
+        let Some(stat) = stat else {
+            if !creates {
+                return Err(libc::ENOENT);
+            }
+            let file = self.files.create(&path, mode & !caller.mask(), owner(), exclusive).map_err(|e| e.errno())?;
+            let stat = file.stat().map_err(|e| e.errno())?;
+            return give(self.spools.open(&self.files, &path, &stat, flags)?);
+        };
+        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
+        match stat.kind {
+            _ if creates && exclusive => Err(libc::EEXIST),
+            Kind::Directory if writes || creates => Err(libc::EISDIR),
+            Kind::Directory => give(self.listings.open(&self.files, &path, flags)?),
+            _ if flags & libc::O_DIRECTORY != 0 => Err(libc::ENOTDIR),
+            Kind::Symlink => Err(libc::ELOOP),
+            Kind::File if stat.special.is_some() => Err(libc::ENXIO),
+            Kind::File => {
+                let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
+                let wanted = if reads { libc::R_OK } else { 0 } | if writes { libc::W_OK } else { 0 };
+                if flags & libc::O_PATH == 0 && !may_access(&stat, wanted) {
+                    return Err(libc::EACCES);
+                }
+                give(self.spools.open(&self.files, &path, &stat, flags)?)
+            }
+        }
+    }
+
+    fn rename(&mut self, from: &[u8], to: &[u8], flags: c_int) -> CallAnswer {
+        if flags & !(libc::RENAME_NOREPLACE as c_int) != 0 {
+            return Err(libc::EINVAL);
+        }
+        let (from, to) = (self.find(from, false)?.path, self.find(to, false)?.path);
+        self.files.rename(&from, &to, flags == 0).map_err(|error| error.errno())?;
+        self.spools.rename(&from, &to);
+        DONE_ANSWER
+    }
+
+    /// Carries out a call with one path that opens nothing.
+    fn run(&mut self, caller: Caller, call: &PathCall, path: &[u8]) -> CallAnswer {
+        let FoundPath { path, stat } = self.find(path, call.follows)?;
+        let there = || stat.clone().ok_or(libc::ENOENT);
+        let free = || if stat.is_some() { Err(libc::EEXIST) } else { Ok(()) };
+        let done = |result: terrace::files::FileResult<()>| result.map_err(|error| error.errno());
+        let device = libc::makedev(0, (self.files.store().id() as u32) | 1 << 31);
+        match call.task {
+            CallTask::Stat { out } => caller.write_value(out, &to_stat(&there()?, &path, device))?,
+            CallTask::StatX { out } => caller.write_value(out, &to_statx(&there()?, &path, device))?,
+            CallTask::Access { wanted } => {
+                if !may_access(&there()?, wanted) {
+                    return Err(libc::EACCES);
+                }
+            }
+            CallTask::Remove { is_directory } => {
+                there()?;
+                let removed = if is_directory { self.files.remove_directory(&path) } else { self.files.remove(&path) };
+                done(removed)?;
+                self.spools.remove(&path);
+            }
+            CallTask::MakeDirectory { mode } => {
+                free()?;
+                done(self.files.make_directory(&path, mode & !caller.mask(), owner()))?;
+            }
+            CallTask::MakeLink { to } => {
+                free()?;
+                done(self.files.make_link(&path, &caller.text(to)?, owner()))?;
+            }
+            CallTask::ReadLink { out, size } => {
+                if there()?.kind != Kind::Symlink {
+                    return Err(libc::EINVAL);
+                }
+                let mut to = self.files.read_link(&path).map_err(|error| error.errno())?;
+                to.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+                caller.write(out, &to)?;
+                return Ok(CallReply::Value(to.len() as i64));
+            }
+            CallTask::SetLength { length } => {
+                let length = u64::try_from(length).map_err(|_| libc::EINVAL)?;
+                if !self.spools.set_length(&path, length)? {
+                    done(self.files.open(&path).and_then(|file| file.set_len(length)))?;
+                }
+            }
+            CallTask::SetMode { mode } => {
+                self.set(&path, &Setting { mode: Some(mode as mode_t), ..Setting::default() })?
+            }
+            CallTask::SetTimes { times } => self.set(&path, &read_times(caller, times)?)?,
+            CallTask::MakeHardLink => return Err(libc::EPERM),
+            CallTask::Open { .. } | CallTask::OpenAs { .. } | CallTask::Rename { .. } => {
+                return Ok(CallReply::Continue);
+            }
+        }
+        DONE_ANSWER
+    }
+
+    fn set(&self, path: &[u8], setting: &Setting) -> Result<(), c_int> {
+        self.files.set(path, setting).map(drop).map_err(|error| error.errno())
+    }
+}
+
+/// Reads two times, or none, which means now.
+fn read_times(caller: Caller, address: u64) -> Result<Setting, c_int> {
+    let now = || {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    };
+    if address == 0 {
+        return Ok(Setting { accessed: Some(now()), modified: Some(now()), ..Setting::default() });
+    }
+    let mut words = [[0; 8]; 4];
+    caller.read(address, words.as_flattened_mut())?;
+    let [accessed, accessed_rest, modified, modified_rest] = words.map(i64::from_ne_bytes);
+    let time = |seconds: i64, rest: i64| match rest {
+        libc::UTIME_OMIT => None,
+        libc::UTIME_NOW => Some(now()),
+        rest => Some(seconds.saturating_mul(1_000_000_000).saturating_add(rest)),
+    };
+    let (accessed, modified) = (time(accessed, accessed_rest), time(modified, modified_rest));
+    Ok(Setting { accessed, modified, ..Setting::default() })
+}

@@ -1,0 +1,21 @@
+//! Shows a store below a path prefix to programs that enter the kernel themselves: static ones, and those of Go.
+//!
+//! The kernel asks the *supervisor*, a thread of the process that started the program, at each call with a path that the program or one
+//! of its children makes (`seccomp(2)`, user notification). A path that is not below the prefix is the kernel's: the call continues. Any
+//! other call is answered from the store.
+//!
+//! **An open file is an ordinary one of the kernel's**, so that reads, writes and mappings need no answer. For reading, it holds a copy of
+//! the bytes; for writing, it is a *spool*, which is placed in the store when its last descriptor is closed, and
+//! when the program ends.
+
+mod answer;
+mod calls;
+mod filter;
+mod listener;
+mod listing;
+mod memory;
+mod paths;
+mod spool;
+mod supervisor;
+
+pub use supervisor::{ServingSupervisor, Supervision};
