@@ -6,7 +6,7 @@ use crate::answer::guard;
 use crate::errors::{error_number, set_error_number};
 use crate::inside::is_inside;
 use crate::note::Sharing;
-use crate::{folder, note, opened, settings, table, written};
+use crate::{folder, libraries, note, opened, settings, table, written};
 
 /// Forks by `run`, which returns 0 in the child. The child gets everything that was written, and all open files.
 pub fn fork(run: impl FnOnce() -> c_int) -> c_int {
@@ -22,6 +22,7 @@ pub fn fork(run: impl FnOnce() -> c_int) -> c_int {
     let mut table = table::lock();
     let mut spare = note::lock();
     let mut written = written::lock();
+    let _libraries = libraries::lock();
     let child = run();
     if child == 0 {
         let number = error_number();

@@ -25,6 +25,7 @@ mod folder;
 mod forks;
 mod inside;
 mod kernel;
+mod libraries;
 mod life;
 mod note;
 mod numbers;

@@ -10,6 +10,8 @@ use crate::errors::{CReturn, CallResult, ErrorNumber, refuse};
 use crate::inside::is_inside;
 use crate::{folder, kernel, numbers, opened, settings, table};
 
+/// No text is in the first page of memory.
+const MIN_TEXT_ADDRESS: isize = 4096;
 /// The number of symbolic links in a path after which the kernel gives up, too.
 const MAX_LINKS: usize = 40;
 /// The folders whose entries stand for the process's descriptors.
@@ -81,7 +83,7 @@ pub unsafe fn find(dir: c_int, path: *const c_char, last: LastLink) -> CallResul
 /// The path is null or ends with a zero byte.
 #[inline]
 unsafe fn begin(dir: c_int, path: *const c_char, last: LastLink) -> Option<Start> {
-    if path.is_null() || settings::prefix().is_empty() || is_inside() {
+    if is_wild(path) || settings::prefix().is_empty() || is_inside() {
         return None;
     }
     // SAFETY: the path ends with a zero byte.
@@ -103,6 +105,13 @@ unsafe fn begin(dir: c_int, path: *const c_char, last: LastLink) -> Option<Start
             _ => Start::relative(dir, CStr::from_ptr(path).to_bytes()),
         }
     }
+}
+
+/// Whether a pointer cannot lead to a text: it is null or nearly, or in the kernel's half of the addresses. The kernel answers calls with
+/// such pointers by `EFAULT`; other wrong pointers end the program here.
+#[inline]
+pub fn is_wild(path: *const c_char) -> bool {
+    (path as isize) < MIN_TEXT_ADDRESS
 }
 
 /// Whether a path begins with the prefix: the one comparison that calls with other paths pay.

@@ -64,6 +64,13 @@ macro_rules! next_functions {
     )* };
 }
 
+/// Returns the address of the C library's `dlopen`.
+#[cfg(target_arch = "x86_64")]
+pub extern "C" fn dlopen_address() -> *mut c_void {
+    static DLOPEN_FUNCTION: NextFunction = NextFunction::new(c"dlopen");
+    DLOPEN_FUNCTION.find()
+}
+
 next_functions! {
     fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     fn close(fd: c_int) -> c_int;
@@ -130,6 +137,7 @@ next_functions! {
     fn utimensat(dir: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int;
     fn futimens(fd: c_int, times: *const timespec) -> c_int;
     fn umask(mask: mode_t) -> mode_t;
+    fn pathconf(path: *const c_char, name: c_int) -> libc::c_long;
     fn statfs(path: *const c_char, out: *mut libc::statfs) -> c_int;
     fn fstatfs(fd: c_int, out: *mut libc::statfs) -> c_int;
     fn statvfs(path: *const c_char, out: *mut libc::statvfs) -> c_int;
@@ -157,6 +165,8 @@ next_functions! {
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;
     fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
+    fn nftw64(path: *const c_char, visit: *const c_void, limit: c_int, flags: c_int) -> c_int;
+    fn ftw64(path: *const c_char, visit: *const c_void, limit: c_int) -> c_int;
     fn glob64(pattern: *const c_char, flags: c_int, error: *mut c_void, out: *mut libc::glob64_t) -> c_int;
     fn fork() -> pid_t;
     fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;

@@ -137,3 +137,27 @@ fn fsx_finds_no_wrong_byte() {
         place.sh(&format!("{} -f fsx.toml -N {operations} -S {seed} -P . /terrace/file", fsx.display()));
     }
 }
+
+/// Calls of every kind, as root and as other users. The configuration lists each failing test with its reason, and only failing tests.
+#[test]
+fn pjdfstest_fails_only_the_listed_tests() {
+    let test = "pjdfstest_fails_only_the_listed_tests";
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let suite = here.join("../../../target/tools/bin/pjdfstest");
+    if !suite.exists() {
+        return skip(test, &Missing::new("pjdfstest", "it is not installed (`make tools`)"));
+    }
+    let place = Place::new();
+    if place.sh("id -u") != "0\n" {
+        return skip(test, &Missing::new("root", "pjdfstest changes its user"));
+    }
+    let configuration = here.join("tests/pjdfstest.toml");
+    place.sh("mkdir /terrace/suite");
+    let ran = place.command(suite).arg("-c").arg(&configuration).args(["-p", "/terrace/suite"]).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let failed: Vec<&str> = said.lines().filter(|line| line.ends_with("FAILED")).collect();
+    assert!(ran.status.success() && failed.is_empty(), "{failed:#?}");
+    let listed =
+        std::fs::read_to_string(configuration).unwrap().lines().filter(|line| line.starts_with("    \"")).count();
+    assert!(said.contains(&format!("{listed} expected failures")), "{listed} are listed");
+}

@@ -1,4 +1,4 @@
-//! Streams of C, C++ and Fortran, mappings, and waiting.
+//! Streams of C, C++ and Fortran, asynchronous requests, walks, libraries, mappings, and waiting.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,6 +20,21 @@ fn a_c_program_uses_every_kind_of_stream() {
         place.sh("echo in > /terrace/in; ./streams in < /terrace/in > /terrace/echo; cat /terrace/echo"),
         "read in\n"
     );
+}
+
+#[test]
+fn a_c_program_asks_walks_and_loads() {
+    let place = Place::new();
+    if !have("a_c_program_asks_walks_and_loads", &["cc"]) {
+        return;
+    }
+    std::fs::write(place.dir.path().join("requests.c"), include_str!("requests.c")).unwrap();
+    let printed = place.sh("
+        echo 'int answer(void) { return 42; }' > answer.c; cc -shared -fPIC -o /terrace/libanswer.so answer.c
+        cc -o requests requests.c -ldl; ./requests
+        echo 'answer = 43' > /terrace/module.py; cd /; PYTHONPATH=/terrace python3 -c 'import module; print(module.answer)'
+    ");
+    assert_eq!(printed, "done\n43\n");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use terrace_posix::caller;
 use crate::answer::give;
 use crate::calls::stat;
 use crate::errors::{CallResult, refuse};
-use crate::paths::{LastLink, Route, by_path, find};
+use crate::paths::{LastLink, Route, by_path, find, is_wild};
 use crate::{opened, real};
 
 #[unsafe(no_mangle)]
@@ -22,6 +22,9 @@ pub unsafe extern "C-unwind" fn symlinkat(to: *const c_char, dir: c_int, path: *
             LastLink::Keep,
             |dir, path| real::symlinkat(to, dir, path),
             |path, found| {
+                if is_wild(to) {
+                    return refuse(libc::EFAULT);
+                }
                 if found.is_some() {
                     return refuse(libc::EEXIST);
                 }
@@ -97,6 +100,9 @@ pub unsafe extern "C-unwind" fn linkat(
     to: *const c_char,
     flags: c_int,
 ) -> c_int {
+    if is_wild(from) || is_wild(to) {
+        return give(refuse(libc::EFAULT));
+    }
     // SAFETY: the caller gives two paths.
     let routes: CallResult<_> = unsafe {
         find(from_dir, from, LastLink::Keep).and_then(|first| Ok((first, find(to_dir, to, LastLink::Keep)?)))

@@ -15,6 +15,8 @@ pub mod descriptors;
 pub mod directories;
 pub mod globs;
 pub mod links;
+#[cfg(target_arch = "x86_64")]
+pub mod load;
 pub mod locks;
 pub mod maps;
 pub mod mpi;
@@ -29,6 +31,7 @@ pub mod sync;
 pub mod temporary;
 pub mod threads;
 pub mod wait;
+pub mod walk;
 
 use std::ffi::c_int;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Names: `mkdir`, `rmdir`, `unlink`, `rename`.
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::mode_t;
@@ -9,7 +9,7 @@ use terrace_posix::caller;
 use crate::answer::{answer, give};
 use crate::calls::stat;
 use crate::errors::{CallResult, refuse};
-use crate::paths::{LastLink, Route, by_path, find};
+use crate::paths::{LastLink, Route, by_path, find, is_wild};
 use crate::{opened, real, table};
 
 /// The mask of new files' permissions, or this if it is not known yet.
@@ -104,20 +104,33 @@ pub unsafe extern "C-unwind" fn mkfifo(path: *const c_char, mode: mode_t) -> c_i
     unsafe { mkfifoat(libc::AT_FDCWD, path, mode) }
 }
 
+/// Returns the error of removing what a path names, if it ends in a dot or two.
+unsafe fn error_of_dots(path: *const c_char) -> Option<c_int> {
+    // SAFETY: the caller gives a path.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    match path.rsplit(|&byte| byte == b'/').next() {
+        Some(b".") => Some(libc::EINVAL),
+        Some(b"..") => Some(libc::ENOTEMPTY),
+        _ => None,
+    }
+}
+
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn unlinkat(dir: c_int, given: *const c_char, flags: c_int) -> c_int {
     // SAFETY: as above.
     unsafe {
         by_path(
             dir,
-            path,
+            given,
             LastLink::Keep,
             |dir, path| real::unlinkat(dir, path, flags),
             |path, _| {
                 let files = &opened::get()?.files;
-                match flags & libc::AT_REMOVEDIR != 0 {
-                    true => files.remove_directory(path)?,
-                    false => files.remove(path)?,
+                match (flags & libc::AT_REMOVEDIR != 0, error_of_dots(given)) {
+                    (true, Some(number)) => return refuse(number),
+                    (true, None) => files.remove_directory(path)?,
+                    (false, _) => files.remove(path)?,
                 }
                 Ok(0)
             },
@@ -161,6 +174,9 @@ pub unsafe extern "C-unwind" fn renameat2(
     to: *const c_char,
     flags: c_uint,
 ) -> c_int {
+    if is_wild(from) || is_wild(to) {
+        return give(refuse(libc::EFAULT));
+    }
     // SAFETY: the caller gives two paths.
     let routes = unsafe {
         find(from_dir, from, LastLink::Keep).and_then(|first| Ok((first, find(to_dir, to, LastLink::Keep)?)))
@@ -170,6 +186,12 @@ pub unsafe extern "C-unwind" fn renameat2(
         Err(error) => return give(Err(error)),
     };
     match (&first, &second) {
+        // SAFETY: as above.
+        (Some(Route::Below(..)), Some(Route::Below(..)))
+            if unsafe { error_of_dots(from).or(error_of_dots(to)).is_some() } =>
+        {
+            give(refuse(libc::EBUSY))
+        }
         (Some(Route::Below(from, _)), Some(Route::Below(to, _))) => answer(|| rename_below(from, to, flags)),
         (Some(Route::Below(..)), _) | (_, Some(Route::Below(..))) => give(refuse(libc::EXDEV)),
         _ => {

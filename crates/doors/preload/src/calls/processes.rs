@@ -59,12 +59,18 @@ enum Program {
     Script(CString, Vec<CString>),
 }
 
-fn load(path: &[u8]) -> CallResult<Program> {
+/// Reads a file that the caller may use so.
+pub fn read_all(path: &[u8], wanted: c_int) -> CallResult<Vec<u8>> {
     let file = opened::get()?.files.open(path)?;
-    stat::check_access(&file.stat()?, libc::X_OK)?;
+    stat::check_access(&file.stat()?, wanted)?;
     let mut bytes = vec![0; file.stat()?.length as usize];
     let length = file.read_at(0, &mut bytes)?;
     bytes.truncate(length);
+    Ok(bytes)
+}
+
+fn load(path: &[u8]) -> CallResult<Program> {
+    let bytes = read_all(path, libc::X_OK)?;
     if let Some(line) = bytes.strip_prefix(b"#!") {
         let line =
             line[..line.len().min(MAX_SCRIPT_LINE_BYTES)].split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -81,7 +87,7 @@ fn load(path: &[u8]) -> CallResult<Program> {
 }
 
 /// Makes a file in memory that holds all bytes.
-fn copy(bytes: &[u8]) -> CallResult<std::fs::File> {
+pub fn copy(bytes: &[u8]) -> CallResult<std::fs::File> {
     // Kernels before 6.3 do not know the flag; later ones may insist on it.
     let name = c"terrace-program".as_ptr();
     // SAFETY: the name ends with a zero byte, and the descriptor has no other owner.

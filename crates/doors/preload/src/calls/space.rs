@@ -1,11 +1,11 @@
-//! The total and the free space: `statfs` and `statvfs`.
+//! The total and the free space: `statfs` and `statvfs`; and limits: `pathconf`.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_long};
 
 use libc::{statfs as FileSystem, statvfs as FileSystemV};
 use terrace::files::FileSpace;
 
-use crate::calls::{by_descriptor, twins};
+use crate::calls::{by_descriptor, stat, twins};
 use crate::errors::CallResult;
 use crate::paths::{LastLink, by_path};
 use crate::{opened, real};
@@ -65,6 +65,32 @@ pub unsafe extern "C-unwind" fn statvfs(path: *const c_char, out: *mut FileSyste
 pub unsafe extern "C-unwind" fn fstatvfs(fd: c_int, out: *mut FileSystemV) -> c_int {
     // SAFETY: as above.
     unsafe { by_descriptor(fd, || real::fstatvfs(fd, out), |_| fill_v(out)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pathconf(path: *const c_char, name: c_int) -> c_long {
+    // SAFETY: the caller gives a path.
+    unsafe {
+        by_path(
+            libc::AT_FDCWD,
+            path,
+            LastLink::Follow,
+            |_, path| real::pathconf(path, name),
+            |path, stat| stat::existing(path, stat).map(|_| limit(name)),
+        )
+    }
+}
+
+/// Returns a limit of names and files. A negative one is unknown.
+fn limit(name: c_int) -> c_long {
+    match name {
+        libc::_PC_LINK_MAX | libc::_PC_NO_TRUNC | libc::_PC_CHOWN_RESTRICTED => 1,
+        libc::_PC_NAME_MAX => c_long::from(FileSpace::MAX_NAME_BYTES),
+        libc::_PC_PATH_MAX => libc::PATH_MAX.into(),
+        libc::_PC_PIPE_BUF => libc::PIPE_BUF as c_long,
+        libc::_PC_FILESIZEBITS => 64,
+        _ => -1,
+    }
 }
 
 twins! {

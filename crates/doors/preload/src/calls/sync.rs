@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint};
 use libc::{off_t, size_t, ssize_t};
 
 use crate::answer::guard;
-use crate::calls::{by_descriptor, twins};
+use crate::calls::{by_descriptor, stat, twins};
 use crate::description::OpenDescription;
 use crate::errors::{CallResult, ErrorNumber, refuse};
 use crate::paths::{LastLink, by_path};
@@ -61,6 +61,11 @@ pub unsafe extern "C-unwind" fn ftruncate(fd: c_int, to: off_t) -> c_int {
         fd,
         || unsafe { real::ftruncate(fd, to) },
         |open| {
+            // As the kernel calls a descriptor for reading here.
+            let is_for_reading = open.flags() & (libc::O_PATH | libc::O_ACCMODE) == libc::O_RDONLY;
+            if is_for_reading {
+                return refuse(libc::EINVAL);
+            }
             open.writable()?.set_len(length(to)?)?;
             Ok(0)
         },
@@ -76,8 +81,10 @@ pub unsafe extern "C-unwind" fn truncate(path: *const c_char, to: off_t) -> c_in
             path,
             LastLink::Follow,
             |_, path| real::truncate(path, to),
-            |path, _| {
-                opened::get()?.files.open(path)?.set_len(length(to)?)?;
+            |path, found| {
+                let file = opened::get()?.files.open(path)?;
+                stat::check_access(&stat::existing(path, found)?, libc::W_OK)?;
+                file.set_len(length(to)?)?;
                 Ok(0)
             },
         )
