@@ -1,5 +1,6 @@
 //! Processes that work on one store at the same time: this program, started again.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::claims::{cluster, h4, small, throttle};
+use crate::claims::{cluster, h4, preload, small, throttle};
 use crate::evaluation;
 
 /// The environment variable with a worker's task.
@@ -24,6 +25,8 @@ pub enum Task {
     Cluster(cluster::NodeWork),
     /// Writes through a throttle.
     Throttled(throttle::Work),
+    /// Requests of a program that knows nothing of the store.
+    Requests(preload::Work),
     /// A rank's part of an evaluation.
     Evaluation(evaluation::Work),
 }
@@ -46,17 +49,18 @@ pub fn task() -> Result<Option<Assignment>> {
 
 /// Does the task: gets ready, waits for the signal, works, and prints the times.
 pub fn work(assignment: &Assignment) -> Result<()> {
-    let store = terrace::Store::open(&assignment.store)?;
     let ready = || {
         println!("ready");
         std::io::stdin().lock().read_line(&mut String::new()).map(|_| ())
     };
+    let store = || terrace::Store::open(&assignment.store);
     let times: Vec<f64> = match &assignment.task {
-        Task::Catalog(work) => h4::work(&store, assignment.worker, work, ready)?,
-        Task::Small(work) => small::work(&store, assignment.worker, work, ready)?,
-        Task::Cluster(work) => cluster::work(&store, assignment.worker, work, ready)?,
-        Task::Evaluation(work) => evaluation::work(&store, assignment.worker, work, ready)?,
-        Task::Throttled(work) => throttle::work(&store, assignment.worker, work, ready)?,
+        Task::Catalog(work) => h4::work(&store()?, assignment.worker, work, ready)?,
+        Task::Small(work) => small::work(&store()?, assignment.worker, work, ready)?,
+        Task::Cluster(work) => cluster::work(&store()?, assignment.worker, work, ready)?,
+        Task::Evaluation(work) => evaluation::work(&store()?, assignment.worker, work, ready)?,
+        Task::Throttled(work) => throttle::work(&store()?, assignment.worker, work, ready)?,
+        Task::Requests(work) => preload::work(work, ready)?,
     };
     println!("{}", serde_json::to_string(&times)?);
     Ok(())
@@ -75,12 +79,22 @@ pub fn run(store: &Path, count: usize, task: &Task) -> Result<Vec<Vec<f64>>> {
 
 /// Starts a worker on each of these stores at the same moment. Returns the figures that each printed.
 pub fn run_on(stores: &[PathBuf], task: &Task) -> Result<Vec<Vec<f64>>> {
+    run_all(stores, task, &[])
+}
+
+/// Starts one worker with these variables in its environment. Returns the figures that it printed.
+pub fn run_with(store: &Path, task: &Task, variables: &[(&'static str, OsString)]) -> Result<Vec<f64>> {
+    Ok(run_all(&[store.to_owned()], task, variables)?.concat())
+}
+
+fn run_all(stores: &[PathBuf], task: &Task, variables: &[(&'static str, OsString)]) -> Result<Vec<Vec<f64>>> {
     let program = std::env::current_exe()?;
     let mut workers = Vec::new();
     for (worker, store) in (0..).zip(stores) {
         let assignment = Assignment { store: store.clone(), worker, task: task.clone() };
         let mut child = Command::new(&program)
             .env(TASK_VARIABLE, serde_json::to_string(&assignment)?)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

@@ -16,6 +16,7 @@ pub mod mount;
 pub mod overhead;
 pub mod papers;
 pub mod peers;
+pub mod preload;
 pub mod python;
 pub mod rebuild;
 pub mod regret;
@@ -173,6 +174,12 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         "a mounted store beside the plain file system and a bare FUSE proxy, in pairs",
         mount::run,
         mount::PAGE_ROWS,
+    ),
+    beside_tools(
+        "preload",
+        "reads, writes, opens and stats through the preload library, beside tmpfs and the mount, in turns",
+        preload::run,
+        &[],
     ),
     beside_tools(
         "python",
