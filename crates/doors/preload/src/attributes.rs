@@ -5,7 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use libc::mode_t;
 use terrace::Kind;
-use terrace::files::{Owner, Special, Stat};
+use terrace::files::{Special, Stat};
+pub use terrace_prefix::access::caller;
+use terrace_prefix::access::may_access;
 
 use crate::errors::{CallResult, refuse};
 
@@ -109,28 +111,7 @@ pub fn to_statx(stat: &Stat, path: &[u8], device: u64) -> libc::statx {
     out
 }
 
-/// The owner of new files.
-pub fn caller() -> Owner {
-    // SAFETY: these calls only return numbers.
-    unsafe { Owner { uid: libc::geteuid(), gid: libc::getegid() } }
-}
-
-/// Checks that the caller may read (`R_OK`), write (`W_OK`) or execute (`X_OK`) a file, by the kernel's rules.
+/// Checks that the caller may read (`R_OK`), write (`W_OK`) or execute (`X_OK`) a file.
 pub fn check_access(stat: &Stat, wanted: c_int) -> CallResult<()> {
-    let by = caller();
-    let any_execute = stat.mode & 0o111 != 0 || stat.kind == Kind::Directory;
-    let allowed = match () {
-        () if by.uid == 0 => libc::R_OK | libc::W_OK | if any_execute { libc::X_OK } else { 0 },
-        () if by.uid == stat.owner.uid => (stat.mode >> 6 & 7) as c_int,
-        () if is_in_group(stat.owner.gid) => (stat.mode >> 3 & 7) as c_int,
-        () => (stat.mode & 7) as c_int,
-    };
-    if wanted & !allowed & (libc::R_OK | libc::W_OK | libc::X_OK) == 0 { Ok(()) } else { refuse(libc::EACCES) }
-}
-
-fn is_in_group(group: u32) -> bool {
-    let mut groups = [0; 256];
-    // SAFETY: the system fills at most as many numbers as there is room for.
-    let count = unsafe { libc::getgroups(groups.len() as c_int, groups.as_mut_ptr()) };
-    caller().gid == group || groups[..count.max(0) as usize].contains(&group)
+    if may_access(stat, wanted) { Ok(()) } else { refuse(libc::EACCES) }
 }

@@ -31,5 +31,6 @@ mod numbers;
 mod opened;
 mod paths;
 mod real;
-mod settings;
 mod table;
+
+use terrace_prefix::settings;
