@@ -630,6 +630,8 @@ pub enum ShownBy {
     Mount,
     /// A library that answers the program's calls.
     Preload,
+    /// A driver of HDF5, for the files that the program uses by HDF5 1.14 or 2.
+    Hdf5,
 }
 
 #[derive(Args)]

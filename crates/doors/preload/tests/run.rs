@@ -4,15 +4,16 @@
 
 mod common;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use common::{Place, have};
+use common::{Place, have, python_program};
 use terrace_testkit::guide::Guide;
 use terrace_testkit::{Missing, skip};
 
-/// A place with the command and the library in one directory, as the command looks for them. None if the command is not built.
+/// A place with the command and the libraries as `make install PREFIX=...` puts them. None if the command is not built.
 fn installed(test: &str) -> Option<(Place, PathBuf)> {
     let built = std::env::current_exe().unwrap();
     let built = built.parent().unwrap();
@@ -21,10 +22,13 @@ fn installed(test: &str) -> Option<(Place, PathBuf)> {
         return None;
     }
     let place = Place::new();
-    let programs = place.dir.path().join("bin");
+    let (programs, libraries) = (place.dir.path().join("bin"), place.dir.path().join("lib"));
+    let plugins = libraries.join("terrace/hdf5");
     fs::create_dir(&programs).unwrap();
+    fs::create_dir_all(&plugins).unwrap();
     fs::copy(built.join("../terrace"), programs.join("terrace")).unwrap();
-    fs::copy(built.join("libterrace_preload.so"), programs.join("libterrace_preload.so")).unwrap();
+    fs::copy(built.join("libterrace_preload.so"), libraries.join("libterrace_preload.so")).unwrap();
+    fs::copy(built.join("libterrace_hdf5.so"), plugins.join("libterrace_hdf5.so")).unwrap();
     Some((place, programs))
 }
 
@@ -38,7 +42,11 @@ fn run(place: &Place, arguments: &[&str]) -> Output {
 fn the_guide_to_programs_works_as_it_says() {
     let Some((place, programs)) = installed("the_guide_to_programs_works_as_it_says") else { return };
     let below = |path: &str| place.dir.path().join(path).display().to_string();
-    let replaced = [("/usr/local/lib", below("bin")), ("/data/store", below("store"))];
+    let replaced = [("/usr/local/lib", below("lib")), ("/data/store", below("store"))];
+    // The guide's Python has h5py.
+    let python = format!("#!/bin/sh\nexec '{}' \"$@\"\n", python_program().display());
+    fs::write(programs.join("python3"), python).unwrap();
+    fs::set_permissions(programs.join("python3"), Permissions::from_mode(0o755)).unwrap();
     let folder = place.dir.path();
     let guide = Guide { name: "programs.md", folder, programs: &programs, replaced: &replaced, before: &|_| {} };
     assert!(guide.run() > 5);
@@ -55,10 +63,29 @@ fn a_program_that_no_library_serves_is_refused() {
     let refused = run(&place, &["--by", "preload", "--", "./main"]);
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && said.contains("./main is statically linked"), "{said}");
-    fs::remove_file(place.dir.path().join("bin/libterrace_preload.so")).unwrap();
+    fs::remove_file(place.dir.path().join("lib/libterrace_preload.so")).unwrap();
     let missing = run(&place, &["--by", "preload", "--", "true"]);
     let said = String::from_utf8(missing.stderr).unwrap();
     assert!(!missing.status.success() && said.contains("libterrace_preload.so is neither in"), "{said}");
+}
+
+#[test]
+fn hdf5_finds_the_driver_and_what_else_it_was_to_find() {
+    let Some((place, programs)) = installed("hdf5_finds_the_driver_and_what_else_it_was_to_find") else { return };
+    let shown = "echo $HDF5_DRIVER $HDF5_PLUGIN_PATH $TERRACE_PREFIX $TERRACE_STORE $LD_PRELOAD";
+    let run = || {
+        let mut command = Command::new(programs.join("terrace"));
+        command.args(["run", "--by", "hdf5", "--prefix", "/data", "--", "sh", "-c", shown]);
+        command.env("TERRACE_STORE", place.dir.path().join("store")).env("HDF5_PLUGIN_PATH", "/others");
+        command.output().unwrap()
+    };
+    let there = place.dir.path().canonicalize().unwrap().display().to_string();
+    let said = String::from_utf8(run().stdout).unwrap();
+    assert_eq!(said, format!("terrace {there}/lib/terrace/hdf5:/others /data {there}/store\n"));
+    fs::remove_file(place.dir.path().join("lib/terrace/hdf5/libterrace_hdf5.so")).unwrap();
+    let missing = run();
+    let said = String::from_utf8(missing.stderr).unwrap();
+    assert!(!missing.status.success() && said.contains("libterrace_hdf5.so is neither in"), "{said}");
 }
 
 #[test]
