@@ -228,4 +228,4 @@ bench-quick: measured ## the papers' evaluations in virtual time
 
 MEASURED := terrace-dump-mpi/mpi,terrace-cli/cluster,terrace-bench/cluster
 measured: mpi-installed packages etcd ## what is measured, as it is installed
-	$(CARGO) build --release -p terrace-bench -p terrace-cli -p terrace-dump-mpi --features $(MEASURED) --bins --example cg
+	$(CARGO) build --release -p terrace-bench -p terrace-cli -p terrace-dump-mpi -p terrace-hdf5 --features $(MEASURED) --bins --lib --example cg
