@@ -81,7 +81,7 @@ python: target/python/installed ## the Python package as a wheel, target/wheels
 	@ls target/wheels/*.whl
 
 python-installed: target/python/installed
-	$(CARGO) build --bins $(FEATURES)
+	$(CARGO) build --bins --lib $(FEATURES)
 	rm -rf target/wheels/dev
 	$(MATURIN) --profile dev --quiet --out target/wheels/dev
 	$(WHEEL) target/wheels/dev/*.whl
@@ -129,7 +129,7 @@ etcd-test: packages etcd ## stores that nodes share, whose log three members of 
 
 # The same features for all builds, so that things compile once.
 test: export FEATURES = $(IN_ETCD)
-test: needed-by-tests servers tools etcd mpi-installed ## every test, the long ones at a tenth of their counts; the demo
+test: needed-by-tests servers tools etcd mpi-installed target/python/installed ## every test, the long ones at a tenth of their counts; the demo
 	$(CARGO) build --bins --examples $(FEATURES)
 	$(CARGO) test --workspace $(FEATURES)
 	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
@@ -164,10 +164,11 @@ install: needed ## the binary, into cargo's bin directory; with PREFIX: there, w
 ifndef PREFIX
 	$(CARGO) install --path crates/doors/cli
 else
-	$(CARGO) build --profile $(PROFILE) -p terrace-cli -p terrace-c -p terrace-preload
+	$(CARGO) build --profile $(PROFILE) -p terrace-cli -p terrace-c -p terrace-preload -p terrace-hdf5
 	install -D target/$(BUILT)/terrace $(DESTDIR)$(PREFIX)/bin/terrace
 	install -D target/$(BUILT)/libterrace_c.so $(DESTDIR)$(PREFIX)/lib/libterrace.so
 	install -D target/$(BUILT)/libterrace_preload.so $(DESTDIR)$(PREFIX)/lib/libterrace_preload.so
+	install -D target/$(BUILT)/libterrace_hdf5.so $(DESTDIR)$(PREFIX)/lib/terrace/hdf5/libterrace_hdf5.so
 	install -D -m 644 crates/doors/c/include/terrace.h $(DESTDIR)$(PREFIX)/include/terrace.h
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/doors/c/terrace.pc.in \
@@ -213,6 +214,7 @@ soak: python-installed memcheck deny etcd target/servers/s3-tests/venv/installed
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	$(PYTEST) -s tests/test_zarr_types.py
 	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py
+	export TERRACE_KILLS=50; $(PYTEST) tests/test_hdf5_driver.py -k kill
 	CASES=250000 $(CARGO) test -p terrace-codec --test hostile -- --nocapture
 	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture
 	CASES=50000 $(CARGO) test -p terrace-views --test import -- --nocapture
@@ -238,5 +240,5 @@ bench-quick: measured ## the papers' evaluations in virtual time
 
 MEASURED := terrace-dump-mpi/mpi,terrace-cli/cluster,terrace-bench/cluster
 measured: mpi-installed packages etcd ## what is measured, as it is installed
-	$(CARGO) build --release -p terrace-bench -p terrace-cli -p terrace-dump-mpi --features $(MEASURED) --bins --example cg
+	$(CARGO) build --release -p terrace-bench -p terrace-cli -p terrace-dump-mpi -p terrace-hdf5 --features $(MEASURED) --bins --lib --example cg
 	$(CARGO) build --release -p terrace-preload --features terrace-cli/cluster -p terrace-cli

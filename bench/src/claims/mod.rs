@@ -27,6 +27,7 @@ pub mod shares;
 pub mod simulate;
 pub mod small;
 pub mod throttle;
+pub mod vfd;
 pub mod views;
 
 use anyhow::Result;
@@ -186,6 +187,12 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         "put and get of 4 KiB and 1 MiB from Python, beside plain files and fsspec's local ones",
         python::run,
         python::PAGE_ROWS,
+    ),
+    beside_tools(
+        "vfd",
+        "datasets by h5py and the driver for HDF5, beside HDF5's own driver on tmpfs and on a mount, in pairs",
+        vfd::run,
+        vfd::PAGE_ROWS,
     ),
     limits(
         "remote",

@@ -179,10 +179,14 @@ fn find_missing(need: &str) -> Option<Missing> {
         "9p" => ("9p", run("grep -qw 9p /proc/filesystems && [ $(id -u) = 0 ]")),
         "redis" => ("redis", run("command -v redis-server && command -v redis-cli")),
         "mpi" => ("mpi", run("command -v mpirun")),
+        "h5py" => {
+            let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python/bin/python");
+            ("h5py", run(&format!("'{}' -c 'import h5py'", python.display())))
+        }
         "compilers" => ("compilers", run("command -v cc && command -v gfortran && command -v pkg-config")),
         "busybox" => ("busybox", run("command -v busybox")),
         _ => unreachable!(
-            "a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, mpi, compilers, busybox"
+            "a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, mpi, h5py, compilers, busybox"
         ),
     };
     reason.map(|reason| Missing::new(need, reason))

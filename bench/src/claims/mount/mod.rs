@@ -50,8 +50,9 @@ pub fn run() -> Result<Vec<Row>> {
 }
 
 /// A mounted store of one tier that keeps one replica.
-struct Mounted {
-    at: PathBuf,
+pub struct Mounted {
+    /// The mount's path.
+    pub at: PathBuf,
     /// The folder with the tier's bytes.
     tier: PathBuf,
     files: Files,
@@ -60,7 +61,7 @@ struct Mounted {
 
 impl Mounted {
     /// Mounts a store. Returns `None` and prints why if nothing can be mounted.
-    fn new(place: &Place, tier: &str) -> Result<Option<Mounted>> {
+    pub fn new(place: &Place, tier: &str) -> Result<Option<Mounted>> {
         let root = if tier == "ram" { place.ram() } else { place.disk() };
         let (at, tier) = (root.join("mounted"), root.join("tier"));
         fs::create_dir(&at)?;

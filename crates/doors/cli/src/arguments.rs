@@ -634,6 +634,8 @@ pub enum ShownBy {
     /// The library, and a supervisor that answers the system calls of programs which enter the kernel themselves. Setuid programs then run
     /// with your rights only.
     Supervisor,
+    /// A driver of HDF5, for the files that the program uses by HDF5 1.14 or 2.
+    Hdf5,
 }
 
 #[derive(Args)]

@@ -1,11 +1,10 @@
 //! Converts a file's attributes to those of C.
 
-use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use libc::mode_t;
 use terrace::Kind;
-use terrace::files::{Owner, Special, Stat};
+use terrace::files::{Special, Stat};
 
 /// The length that reads and writes should have.
 const PREFERRED_BYTES: u32 = 1 << 20;
@@ -105,30 +104,4 @@ pub fn to_statx(stat: &Stat, path: &[u8], device: u64) -> libc::statx {
     (out.stx_rdev_major, out.stx_rdev_minor) = (libc::major(special), libc::minor(special));
     (out.stx_dev_major, out.stx_dev_minor) = (libc::major(device), libc::minor(device));
     out
-}
-
-/// The owner of new files.
-pub fn caller() -> Owner {
-    // SAFETY: these calls only return numbers.
-    unsafe { Owner { uid: libc::geteuid(), gid: libc::getegid() } }
-}
-
-/// Whether the caller may read (`R_OK`), write (`W_OK`) or execute (`X_OK`) a file, by the kernel's rules.
-pub fn may_access(stat: &Stat, wanted: c_int) -> bool {
-    let by = caller();
-    let any_execute = stat.mode & 0o111 != 0 || stat.kind == Kind::Directory;
-    let allowed = match () {
-        () if by.uid == 0 => libc::R_OK | libc::W_OK | if any_execute { libc::X_OK } else { 0 },
-        () if by.uid == stat.owner.uid => (stat.mode >> 6 & 7) as c_int,
-        () if is_in_group(stat.owner.gid) => (stat.mode >> 3 & 7) as c_int,
-        () => (stat.mode & 7) as c_int,
-    };
-    wanted & !allowed & (libc::R_OK | libc::W_OK | libc::X_OK) == 0
-}
-
-fn is_in_group(group: u32) -> bool {
-    let mut groups = [0; 256];
-    // SAFETY: the system fills at most as many numbers as there is room for.
-    let count = unsafe { libc::getgroups(groups.len() as c_int, groups.as_mut_ptr()) };
-    caller().gid == group || groups[..count.max(0) as usize].contains(&group)
 }

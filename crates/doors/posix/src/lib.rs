@@ -6,4 +6,4 @@
 
 mod attributes;
 
-pub use attributes::{caller, entry_type, may_access, mode, number, to_stat, to_statx};
+pub use attributes::{entry_type, mode, number, to_stat, to_statx};

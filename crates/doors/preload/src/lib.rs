@@ -32,6 +32,7 @@ mod numbers;
 mod opened;
 mod paths;
 mod real;
-mod settings;
 mod table;
 mod written;
+
+use terrace_prefix::settings;

@@ -16,6 +16,10 @@ static AT_START: extern "C" fn() = start;
 #[unsafe(link_section = ".fini_array")]
 static AT_END: extern "C" fn() = opened::end;
 
+/// A library of Terrace that the program loads itself finds this name, and leaves paths below the prefix to this one.
+#[unsafe(no_mangle)]
+pub static TERRACE_PRELOAD_SERVES: u8 = 1;
+
 /// Takes over the descriptors and the current directory that this process inherited.
 extern "C" fn start() {
     if settings::is_refused() {

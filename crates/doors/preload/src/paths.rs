@@ -2,38 +2,20 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use terrace::Kind;
-use terrace::files::{FileError, Stat};
+use terrace::files::Stat;
+use terrace_prefix::route::{self, behind_prefix};
+pub use terrace_prefix::route::{LastLink, Route};
 
 use crate::answer::{answer, give, guard};
-use crate::errors::{CReturn, CallResult, ErrorNumber, refuse};
+use crate::errors::{CReturn, CallResult, refuse};
 use crate::inside::is_inside;
 use crate::{folder, kernel, numbers, opened, settings, table};
 
 /// No text is in the first page of memory.
 const MIN_TEXT_ADDRESS: isize = 4096;
-/// The number of symbolic links in a path after which the kernel gives up, too.
-const MAX_LINKS: usize = 40;
 /// The folders whose entries stand for the process's descriptors.
 const DESCRIPTOR_FOLDERS: [&[u8]; 2] = [b"/dev/fd/", b"/proc/self/fd/"];
 const STANDARD_FILES: [(&[u8], c_int); 3] = [(b"/dev/stdin", 0), (b"/dev/stdout", 1), (b"/dev/stderr", 2)];
-
-/// Whether a symbolic link at a path's end is followed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum LastLink {
-    /// It is followed.
-    Follow,
-    /// It is meant itself.
-    Keep,
-}
-
-/// The place that a path leads to.
-pub enum Route {
-    /// A path of the kernel's, other than the given one.
-    Elsewhere(CString),
-    /// A path of the store, and the attributes of what is there.
-    Below(Vec<u8>, Option<Stat>),
-}
 
 /// A path that begins below the prefix, before links and dots are resolved.
 struct Start {
@@ -148,11 +130,6 @@ unsafe fn names_prefix(path: *const c_char) -> bool {
     }
 }
 
-/// Returns the part of an absolute path behind the prefix.
-fn behind_prefix(path: &[u8]) -> Option<&[u8]> {
-    path.strip_prefix(settings::prefix()).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
-}
-
 /// The path of a directory or file of the store, as programs name it.
 pub fn shown(path: &[u8]) -> Vec<u8> {
     match path.is_empty() {
@@ -201,120 +178,6 @@ impl Start {
         if self.rest == b"\0" {
             return refuse(libc::ENOENT);
         }
-        let trailing = self.rest.ends_with(b"/");
-        let last = if trailing { LastLink::Follow } else { last };
-        let parts = split(&self.rest);
-        if !parts.contains(&b"..".as_slice()) {
-            let key = join(&self.base, &parts);
-            if let Some(stat) = plain(&key, last)? {
-                let directory = stat.as_ref().is_none_or(|stat| stat.kind == Kind::Directory);
-                return if trailing && !directory { refuse(libc::ENOTDIR) } else { Ok(Route::Below(key, stat)) };
-            }
-        }
-        let todo = parts.into_iter().rev().map(<[u8]>::to_vec).collect();
-        walk(self.base, todo, last, 0)
+        Ok(route::resolve(&opened::get()?.files, self.base, &self.rest, last)?)
     }
-}
-
-/// Looks a path up as a key. Returns none if a symbolic link has to be resolved first, and no attributes if nothing is there.
-fn plain(key: &[u8], last: LastLink) -> CallResult<Option<Option<Stat>>> {
-    let files = &opened::get()?.files;
-    match files.stat(key) {
-        Ok(stat) if stat.kind == Kind::Symlink && last == LastLink::Follow => Ok(None),
-        Ok(stat) => Ok(Some(Some(stat))),
-        Err(FileError::NotFound(_) | FileError::NotDirectory(_)) => {
-            let above = key.iter().rposition(|&byte| byte == b'/').map_or(&b""[..], |at| &key[..at]);
-            match files.stat(above) {
-                Ok(above) if above.kind == Kind::Directory => Ok(Some(None)),
-                _ => Ok(None),
-            }
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Follows a path name by name. `todo` has the names that follow, the next one at its end.
-fn walk(mut here: Vec<u8>, mut todo: Vec<Vec<u8>>, last: LastLink, mut links: usize) -> CallResult<Route> {
-    let files = &opened::get()?.files;
-    let mut stat = None;
-    while let Some(name) = todo.pop() {
-        if name == b".." {
-            if here.is_empty() {
-                return leave(todo, last, links);
-            }
-            let above = here.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
-            here.truncate(above);
-            stat = None;
-            continue;
-        }
-        let next = join(&here, &[&name]);
-        stat = match files.stat(&next) {
-            Ok(stat) => Some(stat),
-            Err(FileError::NotFound(_)) if todo.is_empty() => None,
-            Err(error) => return Err(error.into()),
-        };
-        let is_link = stat.as_ref().is_some_and(|stat| stat.kind == Kind::Symlink);
-        if is_link && !(todo.is_empty() && last == LastLink::Keep) {
-            links += 1;
-            if links > MAX_LINKS {
-                return refuse(libc::ELOOP);
-            }
-            let to = files.read_link(&next)?;
-            let rest = match behind_prefix(&to) {
-                Some(rest) => {
-                    here.clear();
-                    rest
-                }
-                None if to.starts_with(b"/") => {
-                    let rest = todo.into_iter().rev();
-                    let text = rest.fold(to, |text, name| [text.as_slice(), b"/", &name].concat());
-                    return Ok(Route::Elsewhere(CString::new(text).map_err(|_| ErrorNumber(libc::EINVAL))?));
-                }
-                None => &to,
-            };
-            todo.extend(split(rest).into_iter().rev().map(<[u8]>::to_vec));
-            stat = None;
-            continue;
-        }
-        here = next;
-    }
-    let stat = match stat {
-        None => files.stat(&here).ok(),
-        found => found,
-    };
-    Ok(Route::Below(here, stat))
-}
-
-/// Continues a path that has left the prefix upwards. It may come back.
-fn leave(todo: Vec<Vec<u8>>, last: LastLink, links: usize) -> CallResult<Route> {
-    let mut names: Vec<&[u8]> = split(settings::prefix());
-    names.pop();
-    for name in todo.iter().rev() {
-        match name.as_slice() {
-            b".." => drop(names.pop()),
-            name => names.push(name),
-        }
-    }
-    let text = names.iter().fold(Vec::new(), |text, name| [text.as_slice(), b"/", name].concat());
-    let text = if text.is_empty() { b"/".to_vec() } else { text };
-    match behind_prefix(&text) {
-        Some(rest) => walk(Vec::new(), split(rest).into_iter().rev().map(<[u8]>::to_vec).collect(), last, links),
-        None => Ok(Route::Elsewhere(CString::new(text).map_err(|_| ErrorNumber(libc::EINVAL))?)),
-    }
-}
-
-/// Returns the names of a path without those that mean nothing.
-fn split(path: &[u8]) -> Vec<&[u8]> {
-    path.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b".")).collect()
-}
-
-fn join(base: &[u8], names: &[&[u8]]) -> Vec<u8> {
-    let mut path = base.to_vec();
-    for name in names {
-        if !path.is_empty() {
-            path.push(b'/');
-        }
-        path.extend_from_slice(name);
-    }
-    path
 }

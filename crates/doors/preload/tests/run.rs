@@ -4,10 +4,11 @@
 
 mod common;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use common::{have, installed, run};
+use common::{have, installed, python_program, run};
 use terrace_testkit::guide::Guide;
 use terrace_testkit::{Missing, skip};
 
@@ -16,7 +17,11 @@ fn the_guide_to_programs_works_as_it_says() {
     let Some((place, programs)) = installed("the_guide_to_programs_works_as_it_says") else { return };
     let below = |path: &str| place.dir.path().join(path).display().to_string();
     let mpirun = "mpirun --allow-run-as-root --oversubscribe".to_owned();
-    let replaced = [("/usr/local/lib", below("bin")), ("/data/store", below("store")), ("mpirun", mpirun)];
+    let replaced = [("/usr/local/lib", below("lib")), ("/data/store", below("store")), ("mpirun", mpirun)];
+    // The guide's Python has h5py.
+    let python = format!("#!/bin/sh\nexec '{}' \"$@\"\n", python_program().display());
+    fs::write(programs.join("python3"), python).unwrap();
+    fs::set_permissions(programs.join("python3"), Permissions::from_mode(0o755)).unwrap();
     let folder = place.dir.path();
     let guide = Guide { name: "programs.md", folder, programs: &programs, replaced: &replaced, before: &|_| {} };
     assert!(guide.run() > 5);
@@ -33,10 +38,29 @@ fn a_program_that_no_library_serves_is_refused() {
     let refused = run(&place, &["--by", "preload", "--", "./main"]);
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && said.contains("./main is statically linked"), "{said}");
-    fs::remove_file(place.dir.path().join("bin/libterrace_preload.so")).unwrap();
+    fs::remove_file(place.dir.path().join("lib/libterrace_preload.so")).unwrap();
     let missing = run(&place, &["--by", "preload", "--", "true"]);
     let said = String::from_utf8(missing.stderr).unwrap();
     assert!(!missing.status.success() && said.contains("libterrace_preload.so is neither in"), "{said}");
+}
+
+#[test]
+fn hdf5_finds_the_driver_and_what_else_it_was_to_find() {
+    let Some((place, programs)) = installed("hdf5_finds_the_driver_and_what_else_it_was_to_find") else { return };
+    let shown = "echo $HDF5_DRIVER $HDF5_PLUGIN_PATH $TERRACE_PREFIX $TERRACE_STORE $LD_PRELOAD";
+    let run = || {
+        let mut command = Command::new(programs.join("terrace"));
+        command.args(["run", "--by", "hdf5", "--prefix", "/data", "--", "sh", "-c", shown]);
+        command.env("TERRACE_STORE", place.dir.path().join("store")).env("HDF5_PLUGIN_PATH", "/others");
+        command.output().unwrap()
+    };
+    let there = place.dir.path().canonicalize().unwrap().display().to_string();
+    let said = String::from_utf8(run().stdout).unwrap();
+    assert_eq!(said, format!("terrace {there}/lib/terrace/hdf5:/others /data {there}/store\n"));
+    fs::remove_file(place.dir.path().join("lib/terrace/hdf5/libterrace_hdf5.so")).unwrap();
+    let missing = run();
+    let said = String::from_utf8(missing.stderr).unwrap();
+    assert!(!missing.status.success() && said.contains("libterrace_hdf5.so is neither in"), "{said}");
 }
 
 #[test]

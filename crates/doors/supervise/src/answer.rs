@@ -5,7 +5,8 @@ use std::ffi::c_int;
 use libc::mode_t;
 use terrace::files::Setting;
 use terrace::{Files, Kind};
-use terrace_posix::{caller as owner, may_access, to_stat, to_statx};
+use terrace_posix::{to_stat, to_statx};
+use terrace_prefix::access::{caller as owner, may_access};
 
 use crate::calls::{CallTask, PathCall};
 use crate::listener::CallReply;

@@ -1,9 +1,9 @@
-//! `terrace run`: a program sees the store below a path, by a mount, or by the preload library and a supervisor.
+//! `terrace run`: a program sees the store below a path, by a mount, by the preload library and a supervisor, or by HDF5's driver.
 
 mod program;
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,14 @@ use crate::output::{Show, note};
 use crate::{mount, opening};
 use program::Obstacle;
 
-const LIBRARY_NAME: &str = "libterrace_preload.so";
+const PRELOAD_LIBRARY: &str = "libterrace_preload.so";
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+/// In a folder of its own, because HDF5 loads all libraries of a folder of plug-ins.
+const HDF5_PLUGIN: &str = "terrace/hdf5/libterrace_hdf5.so";
+const HDF5_PLUGIN_VARIABLE: &str = "HDF5_PLUGIN_PATH";
+const HDF5_DRIVER_VARIABLE: &str = "HDF5_DRIVER";
+/// The variables for a program, and their values.
+type Variables = Vec<(&'static str, OsString)>;
 
 pub fn run(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
     let mount = arguments::Mount {
@@ -34,6 +40,7 @@ pub fn run(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
     };
     match wanted.by {
         Some(ShownBy::Mount) => mount::mount(globals, &mount),
+        Some(ShownBy::Hdf5) => hdf5(globals, wanted),
         None if may_mount(&wanted.prefix) && terrace_mount::enter().is_ok() => mount::serve(globals, &mount),
         _ => preload(globals, wanted),
     }
@@ -46,25 +53,45 @@ fn may_mount(path: &Path) -> bool {
 }
 
 fn preload(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
-    let library = find_library()?;
+    let library = find_library(PRELOAD_LIBRARY)?;
+    let is_supervised = wanted.program.first().map_or(Ok(false), |program| needs_supervisor(program, wanted))?;
+    let variables = vec![(PRELOAD_VARIABLE, before_others(library, PRELOAD_VARIABLE))];
+    run_with(globals, wanted, variables, is_supervised)
+}
+
+/// Shows the store to HDF5 alone. Both variables are set, because programs fail that do not find the driver.
+fn hdf5(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
+    let plugin = find_library(HDF5_PLUGIN)?;
+    let folder = plugin.parent().unwrap_or(Path::new("/")).to_owned();
+    let plugins = before_others(folder, HDF5_PLUGIN_VARIABLE);
+    let variables = vec![(HDF5_PLUGIN_VARIABLE, plugins), (HDF5_DRIVER_VARIABLE, "terrace".into())];
+    run_with(globals, wanted, variables, false)
+}
+
+/// Puts a path before those that a variable has, if any.
+fn before_others(path: PathBuf, variable: &str) -> OsString {
+    let mut paths = path.into_os_string();
+    if let Some(others) = env::var_os(variable).filter(|others| !others.is_empty()) {
+        paths.push(":");
+        paths.push(others);
+    }
+    paths
+}
+
+/// Runs the program with these variables, by which a library finds into it, and under a supervisor if it `is_supervised`.
+fn run_with(globals: &Globals, wanted: &arguments::Run, variables: Variables, is_supervised: bool) -> Result<ExitCode> {
     if !wanted.prefix.is_absolute() {
         bail!("{} is no absolute path; programs see the store below one, such as /terrace", wanted.prefix.display());
     }
     let Some((program, rest)) = wanted.program.split_first() else { bail!("no program is named") };
-    let is_supervised = needs_supervisor(program, wanted)?;
     let show = Show { json: globals.json, quiet: globals.quiet };
     let dir = globals.store()?;
     // Creates a default store, and finds out whether it can be opened.
     drop(opening::open(&dir, show)?);
     let dir = dir.canonicalize().with_context(|| format!("looking for {}", dir.display()))?;
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
-    let mut libraries = library.into_os_string();
-    if let Some(others) = env::var_os(PRELOAD_VARIABLE).filter(|others| !others.is_empty()) {
-        libraries.push(":");
-        libraries.push(others);
-    }
     let mut command = Command::new(program);
-    command.args(rest).env(PRELOAD_VARIABLE, libraries);
+    command.args(rest).envs(variables);
     command.env("TERRACE_PREFIX", &wanted.prefix).env("TERRACE_STORE", &dir);
     let code = match is_supervised {
         true => supervise(command, signals, &dir, show, &wanted.prefix)?,
@@ -124,15 +151,15 @@ fn explain_refusal(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Finds the library beside this program, or where `make install` puts it.
-fn find_library() -> Result<PathBuf> {
+/// Finds a library beside this program, or where `make install` puts it.
+fn find_library(name: &str) -> Result<PathBuf> {
     let program = env::current_exe().context("finding this program")?;
     let folder = program.parent().unwrap_or(Path::new("/"));
-    let places = [folder.join(LIBRARY_NAME), folder.join("../lib").join(LIBRARY_NAME)];
+    let places = [folder.join(name), folder.join("../lib").join(name)];
     match places.iter().find(|path| path.exists()) {
         Some(found) => found.canonicalize().with_context(|| format!("looking for {}", found.display())),
         None => bail!(
-            "{LIBRARY_NAME} is neither in {} nor in ../lib from there; `make install PREFIX=...` installs it, or mount the store: \
+            "{name} is neither in {} nor in ../lib from there; `make install PREFIX=...` installs it, or mount the store: \
              `terrace run --by mount`",
             folder.display()
         ),

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use libc::{size_t, ssize_t};
 use terrace::Kind;
-use terrace_posix::caller;
+use terrace_prefix::access::caller;
 
 use crate::answer::give;
 use crate::calls::stat;

@@ -1,19 +1,14 @@
-//! Locks: taken on an empty file for each object, so that the kernel keeps them for all processes of the machine.
+//! Locks: taken on the empty files of `terrace_prefix::locks`.
 
 use std::ffi::c_int;
-use std::fs::{DirBuilder, File};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 
 use libc::off_t;
 
 use crate::calls::{by_descriptor, twins};
 use crate::description::OpenDescription;
 use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
-use crate::{opened, real, settings};
-
-/// The folder of the lock files in the store's directory. The files are named after the objects' numbers, and stay.
-const LOCK_FOLDER: &str = "preload/locks";
+use crate::{opened, real};
 
 /// Returns the descriptor of a description's lock file.
 fn lock_file(open: &OpenDescription) -> CallResult<c_int> {
@@ -24,13 +19,8 @@ fn lock_file(open: &OpenDescription) -> CallResult<c_int> {
     if opened::get()?.files.store().is_shared() {
         return refuse(libc::ENOLCK);
     }
-    let Some(folder) = settings::store_dir().map(|dir| dir.join(LOCK_FOLDER)) else { return refuse(libc::ENOLCK) };
-    let make = || {
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let path = folder.join(open.object().to_string());
-        File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
-    };
-    let file = make().map_err(|error| ErrorNumber(error.raw_os_error().unwrap_or(libc::ENOLCK)))?;
+    let file = terrace_prefix::locks::open(open.object());
+    let file = file.map_err(|error| ErrorNumber(error.raw_os_error().unwrap_or(libc::ENOLCK)))?;
     Ok(open.lock_file.get_or_init(|| OwnedFd::from(file)).as_raw_fd())
 }
 

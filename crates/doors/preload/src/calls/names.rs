@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::mode_t;
-use terrace_posix::caller;
+use terrace_prefix::access::caller;
 
 use crate::answer::{answer, give};
 use crate::calls::stat;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use libc::mode_t;
 use terrace::Kind;
 use terrace::files::{File, Stat};
-use terrace_posix::caller;
+use terrace_prefix::access::caller;
 
 use crate::calls::{names, stat, stdio, twins};
 use crate::description::OpenDescription;

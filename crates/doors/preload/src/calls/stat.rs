@@ -3,7 +3,8 @@
 use std::ffi::{c_char, c_int, c_uint};
 
 use terrace::files::Stat;
-use terrace_posix::{may_access, to_stat, to_statx};
+use terrace_posix::{to_stat, to_statx};
+use terrace_prefix::access::may_access;
 
 use crate::calls::{by_descriptor, twins};
 use crate::errors::{CallResult, refuse};

@@ -91,7 +91,7 @@ pub fn have(test: &str, programs: &[&str]) -> bool {
     }
 }
 
-/// A place with the command and the library in one directory, as the command looks for them. None if the command is not built.
+/// A place with the command and the libraries as `make install PREFIX=...` puts them. None if the command is not built.
 pub fn installed(test: &str) -> Option<(Place, PathBuf)> {
     let built = std::env::current_exe().unwrap();
     let built = built.parent().unwrap();
@@ -100,10 +100,13 @@ pub fn installed(test: &str) -> Option<(Place, PathBuf)> {
         return None;
     }
     let place = Place::new();
-    let programs = place.dir.path().join("bin");
+    let (programs, libraries) = (place.dir.path().join("bin"), place.dir.path().join("lib"));
+    let plugins = libraries.join("terrace/hdf5");
     fs::create_dir(&programs).unwrap();
+    fs::create_dir_all(&plugins).unwrap();
     fs::copy(built.join("../terrace"), programs.join("terrace")).unwrap();
-    fs::copy(built.join("libterrace_preload.so"), programs.join("libterrace_preload.so")).unwrap();
+    fs::copy(built.join("libterrace_preload.so"), libraries.join("libterrace_preload.so")).unwrap();
+    fs::copy(built.join("libterrace_hdf5.so"), plugins.join("libterrace_hdf5.so")).unwrap();
     Some((place, programs))
 }
 

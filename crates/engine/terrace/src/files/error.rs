@@ -40,6 +40,9 @@ pub enum FileError {
     /// The name is reserved for the store (`EPERM`).
     #[error("{0:?}: names under .terrace are the store's own")]
     Reserved(String),
+    /// A path leads through too many symbolic links, or in a circle (`ELOOP`).
+    #[error("{0:?}: the path leads through too many symbolic links")]
+    TooManyLinks(String),
     /// An offset or length is beyond the limit for files (`EFBIG`).
     #[error("{0:?}: a file has at most 2^63 - 1 bytes")]
     TooLarge(String),
@@ -89,6 +92,7 @@ impl FileError {
             FileError::NameTooLong(_) => libc::ENAMETOOLONG,
             FileError::Invalid { .. } | FileError::NotUnderstood { .. } => libc::EINVAL,
             FileError::Reserved(_) => libc::EPERM,
+            FileError::TooManyLinks(_) => libc::ELOOP,
             FileError::TooLarge(_) => libc::EFBIG,
             FileError::Stale(_) => libc::ESTALE,
             FileError::NoAttribute { .. } => libc::ENODATA,

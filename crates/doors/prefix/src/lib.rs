@@ -1,0 +1,15 @@
+//! The common part of the libraries that show a store below a path prefix, in the process of a program that does not know it: those of
+//! `terrace-preload` and `terrace-hdf5`.
+//!
+//! `settings` reads the prefix and the store's directory from the environment, `route` resolves paths below the prefix, `access` has the
+//! kernel's rules of who may open a file, `locks` the files that stand for objects in `flock` and `fcntl`. `calls` runs the engine for a
+//! call of C.
+
+// The environment and the system's calls are C's. Each module says why its use of them is safe.
+#![allow(unsafe_code)]
+
+pub mod access;
+pub mod calls;
+pub mod locks;
+pub mod route;
+pub mod settings;
