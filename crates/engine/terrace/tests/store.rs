@@ -369,6 +369,40 @@ fn what_lies_beyond_any_object_is_refused() {
     assert_eq!(&read, b"abcdef");
 }
 
+/// A batch could change parts of objects, and not replace several whole ones at once.
+#[test]
+fn a_batch_puts_whole_objects_together_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    store.put_bytes(b"a", &[1; 3 << 20], &PutOptions::default()).unwrap();
+    let before = store.stat(b"a").unwrap();
+    let mut attributes = terrace::Attributes::now();
+    attributes.user.insert("colour".into(), "blue".into());
+    let options = PutOptions { attributes: Some(attributes), ..PutOptions::default() };
+    let put = |expected: &terrace::Object| {
+        let mut batch = store.batch();
+        batch.unchanged(b"a", expected);
+        batch.put(b"a", b"short", &options)?;
+        batch.put(b"b", &[2; 3 << 20], &PutOptions::default())?;
+        batch.put(b"empty", b"", &PutOptions::default())?;
+        batch.commit()
+    };
+    assert_eq!(put(&before).unwrap().len(), 3);
+    let after = store.stat(b"a").unwrap();
+    assert_eq!((after.length, after.attributes.user.get("colour").map(String::as_str)), (5, Some("blue")));
+    assert_eq!(store.get(b"a").unwrap(), b"short");
+    assert!(store.get(b"b").unwrap() == [2; 3 << 20]);
+    assert_eq!(store.get(b"empty").unwrap(), b"");
+    let refused = put(&before).unwrap_err();
+    assert!(matches!(refused, Error::Conflict { .. }), "{refused}");
+    assert_eq!(store.stat(b"b").unwrap().generation, after.generation);
+    let mut batch = store.batch();
+    let new = batch.put(b"b", b"x", &PutOptions { create_new: true, ..PutOptions::default() }).map(|()| batch.commit());
+    assert!(matches!(new.unwrap(), Err(Error::Conflict { .. })), "it exists");
+    let below = store.batch().put(b".terrace/x", b"x", &PutOptions::default()).unwrap_err();
+    assert!(matches!(below, Error::Reserved { .. }), "{below}");
+}
+
 /// Any user could write where streams keep their state, and where removed files live on.
 #[test]
 fn what_the_store_keeps_for_itself_is_not_changed_by_users() {

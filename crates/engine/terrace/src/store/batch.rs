@@ -1,5 +1,7 @@
 //! Batches: writes to several objects that become visible together, or not at all.
 
+use std::collections::HashSet;
+
 use terrace_catalog::{Attributes, Change, Edit, Expect, Object};
 use terrace_format::key;
 use terrace_system::clock::unix_nanos;
@@ -43,6 +45,8 @@ struct Part<'a> {
     draft: Draft<'a>,
     policy: WritePolicy,
     bytes: u64,
+    /// The attributes of an object that is written whole.
+    whole: Option<Attributes>,
 }
 
 impl Store {
@@ -107,7 +111,7 @@ impl<'a> Batch<'a> {
                 let policy = engine.planning.policy(key, &PutOptions::default());
                 let mut draft = engine.writer.draft(&*engine.mover, key, object, &policy, element);
                 draft.stays_plain(true)?;
-                self.parts.push(Part { draft, policy, bytes: 0 });
+                self.parts.push(Part { draft, policy, bytes: 0, whole: None });
                 self.parts.len() - 1
             }
         };
@@ -115,6 +119,32 @@ impl<'a> Batch<'a> {
         part.draft.offset = offset;
         part.bytes += bytes.len() as u64;
         bytes.chunks(engine.writer.block).try_for_each(|block| part.draft.write_block(block))
+    }
+
+    /// Writes a whole object, which replaces the key's object if there is one. The bytes are stored now, and become visible with
+    /// the commit. A batch writes each key at most once.
+    pub fn put(&mut self, key: &'a [u8], bytes: &[u8], options: &PutOptions) -> Result<()> {
+        self.store.check_changeable(key)?;
+        let engine = &self.store.engine;
+        options.check_for(&engine.tiers)?;
+        let policy = engine.planning.policy(key, options);
+        let object = engine.catalog.next_id()?;
+        let mut draft = engine.writer.draft(&*engine.mover, key, object, &policy, options.element);
+        if let Err(error) = bytes.chunks(engine.writer.block).try_for_each(|block| draft.write_block(block)) {
+            draft.abandon();
+            return Err(error);
+        }
+        if draft.owed > 0 && options.says_how() {
+            engine.mover.remember(object, policy.wanted);
+        }
+        let mut attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
+        options.keep(&mut attributes);
+        self.expect.push(Expect::Free(key.to_vec()));
+        if options.create_new {
+            self.absent(key);
+        }
+        self.parts.push(Part { draft, policy, bytes: bytes.len() as u64, whole: Some(attributes) });
+        Ok(())
     }
 
     /// Truncates an object to `length` bytes, or extends it with zeros. Applies after all writes of the batch.
@@ -140,15 +170,17 @@ impl<'a> Batch<'a> {
     pub fn commit(mut self) -> Result<Vec<Receipt>> {
         self.check_then()?;
         let mut edits = std::mem::take(&mut self.made);
-        for Part { draft, .. } in &self.parts {
-            self.expect.extend(
-                match edits.iter().any(|edit| matches!(edit, Edit::Put { object, .. } if *object == draft.object)) {
-                    true => None,
-                    false => Some(Expect::Names(draft.key.to_vec(), draft.object)),
-                },
-            );
-            let (key, object, want) = (draft.key.to_vec(), draft.object, draft.want());
-            edits.push(Edit::Write { key, object, want, mtime: unix_nanos(), extents: draft.extents.clone() });
+        let made: HashSet<u64> = edits.iter().filter_map(made_object).collect();
+        for Part { draft, bytes, whole, .. } in &mut self.parts {
+            let (key, object, want, extents) = (draft.key.to_vec(), draft.object, draft.want(), draft.extents.clone());
+            if let Some(attributes) = whole.take() {
+                edits.push(Edit::Put { key, object, length: *bytes, want, attributes, staged: false, extents });
+                continue;
+            }
+            if !made.contains(&object) {
+                self.expect.push(Expect::Names(key.clone(), object));
+            }
+            edits.push(Edit::Write { key, object, want, mtime: unix_nanos(), extents });
         }
         edits.append(&mut self.then);
         let cuts = edits.iter().any(|edit| matches!(edit, Edit::SetLength { .. }));
@@ -184,6 +216,14 @@ impl<'a> Batch<'a> {
             Edit::SetAttributes { key, .. } | Edit::Remove { key } => self.store.check_changeable(key),
             _ => Ok(()),
         })
+    }
+}
+
+/// The number of the object that an edit creates.
+fn made_object(edit: &Edit) -> Option<u64> {
+    match edit {
+        Edit::Put { object, .. } => Some(*object),
+        _ => None,
     }
 }
 
