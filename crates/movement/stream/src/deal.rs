@@ -6,14 +6,14 @@
 //! requests is being delivered. Each commit of a destination's progress expects that the claim still holds.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 use terrace::{Batch, Locked, Object, Store};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::claim::{Claim, Claimant, find, holder, is_there, runner_key};
-use crate::heartbeat::{Heartbeat, MAX_SILENCE, PLACE_ATTRIBUTE, WORKERS_FOLDER, is_silent};
+use crate::heartbeat::{HEARTBEAT_INTERVAL, Heartbeat, MAX_SILENCE, PLACE_ATTRIBUTE, WORKERS_FOLDER, is_silent};
 use crate::request::Name;
 use crate::{Error, Result};
 
@@ -81,8 +81,10 @@ impl HeldShares {
 /// The workers, as far as this process has heard.
 #[derive(Default)]
 struct Heard {
-    /// The generation of each worker's record, and when that was first seen.
-    records: HashMap<String, (u64, Instant)>,
+    /// The time of the last look at the records.
+    looked: Option<Instant>,
+    /// The generation of each worker's record, and for how long this process has seen no other one.
+    records: HashMap<String, (u64, Duration)>,
 }
 
 impl Deal {
@@ -301,16 +303,20 @@ impl Deal {
 
     /// Returns the names of the workers that are there, this one included.
     fn workers(&self, heard: &mut Heard) -> Result<Vec<String>> {
+        let records = self.records()?;
+        let since = heard.looked.replace(Instant::now()).map_or(Duration::ZERO, |looked| looked.elapsed());
+        // While the log did not answer, nobody was heard: all would take over from each other as soon as it answers.
+        let listened = since.min(HEARTBEAT_INTERVAL);
         let mut workers = Vec::new();
-        for (node, object) in self.records()? {
-            let (generation, since) =
-                heard.records.entry(node.clone()).or_insert_with(|| (object.generation, Instant::now()));
-            if *generation != object.generation {
-                (*generation, *since) = (object.generation, Instant::now());
-            }
-            let is_silent = since.elapsed() >= MAX_SILENCE;
+        for (node, object) in records {
+            let (generation, silence) =
+                heard.records.entry(node.clone()).or_insert((object.generation, Duration::ZERO));
+            (*generation, *silence) = match *generation == object.generation {
+                true => (*generation, *silence + listened),
+                false => (object.generation, Duration::ZERO),
+            };
             // Also those whose nodes are away: a process that does not know it may deliver for a while.
-            if node == self.node || !is_silent {
+            if node == self.node || *silence < MAX_SILENCE {
                 workers.push(node);
             }
         }

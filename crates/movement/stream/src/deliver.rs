@@ -206,8 +206,9 @@ impl Sink<Entry> for Deliver {
         match mark {
             Some(mark) => {
                 let before = self.ledger.mark(name)?.map_or(0, |before| before.requests);
-                self.control.add_requests_done(mark.requests.saturating_sub(before));
+                let requests = mark.requests.saturating_sub(before);
                 self.recheck_after_error(name, self.commit(name, claim.as_ref(), mark).map_err(Failure::Fatal))?;
+                self.control.add_requests_done(requests);
             }
             // A file has no mark of its own, unless its destination was parked before.
             None => self.ledger.unpark(name)?,
@@ -220,18 +221,23 @@ impl Sink<Entry> for Deliver {
     fn wanted_again(&self) -> Result<Vec<Name>, Error> {
         let mut wanted = self.control.take_wanted_again();
         wanted.retain(|name| self.deal.as_ref().is_none_or(|deal| deal.has(name)));
-        for name in &wanted {
-            self.ledger.unpark(name)?;
-            self.control.set_parked(name, false);
+        let mut again = Vec::with_capacity(wanted.len());
+        for name in wanted {
+            match self.ledger.unpark(&name) {
+                // Since that look. It is asked for again once this process has the destination again.
+                Err(Error::TakenOver(_)) if self.deal.is_some() => continue,
+                unparked => unparked?,
+            }
+            self.control.set_parked(&name, false);
+            again.push(name);
         }
-        Ok(wanted)
+        Ok(again)
     }
 
     fn park(&self, name: &Name, reason: &str) -> Result<(), Error> {
         tracing::error!(destination = %String::from_utf8_lossy(name), reason, "a destination is parked");
-        let mark = self.ledger.mark(name)?.unwrap_or_default();
         self.control.set_parked(name, true);
-        match self.ledger.commit(name, Mark { parked: Some(reason.into()), ..mark }) {
+        match self.ledger.park(name, reason) {
             // It failed, and was given up to another node, which tries again.
             Err(Error::TakenOver(_)) => Ok(()),
             parked => parked,

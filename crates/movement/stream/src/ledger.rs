@@ -181,22 +181,38 @@ impl Ledger {
         Ok(())
     }
 
+    /// Records that a destination is parked.
+    pub(crate) fn park(&self, destination: &Name, reason: &str) -> Result<()> {
+        // Begun before the mark is read: under a later claim, what this process knew of the destination would be old.
+        let batch = self.batch(Some(destination))?;
+        let mark = self.mark(destination)?.unwrap_or_default();
+        self.commit_into(batch, destination, Mark { parked: Some(reason.into()), ..mark })
+    }
+
     /// Records that a destination is no longer parked.
     pub fn unpark(&self, destination: &Name) -> Result<()> {
-        let Some(mark) = self.mark(destination)?.filter(|mark| mark.parked.is_some()) else { return Ok(()) };
-        self.set(destination, Mark { parked: None, ..mark })
+        let is_parked = |mark: Option<&Mark>| mark.is_some_and(|mark| mark.parked.is_some());
+        if !self.look(destination, is_parked)? {
+            return Ok(());
+        }
+        let batch = self.batch(Some(destination))?; // see `park`
+        let mark = self.mark(destination)?.unwrap_or_default();
+        self.set_in(batch, destination, Mark { parked: None, ..mark })
     }
 
     /// Sets the progress of a destination. An empty mark removes the record.
     pub fn set(&self, destination: &Name, mark: Mark) -> Result<()> {
+        self.set_in(self.batch(Some(destination))?, destination, mark)
+    }
+
+    fn set_in(&self, mut batch: Batch<'_>, destination: &Name, mark: Mark) -> Result<()> {
         if mark != Mark::default() {
-            return self.commit(destination, mark);
+            return self.commit_into(batch, destination, mark);
         }
         if self.mark(destination)?.is_none() {
             return Ok(());
         }
         let key = self.key(destination);
-        let mut batch = self.batch(Some(destination))?;
         batch.remove(&key);
         self.commit_batch(batch)?;
         self.known.lock().insert(destination.clone(), None);

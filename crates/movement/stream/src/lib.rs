@@ -66,3 +66,6 @@ pub use seen::Seen;
 pub use stream::{Backlog, Done, Producer, Stream};
 pub use terrace_pipeline::{Failure, Figures, Pulled, Settings, Source};
 pub use window::{MAX_SEQUENCE_LEAD, Window};
+
+#[cfg(test)]
+mod dealt_tests;

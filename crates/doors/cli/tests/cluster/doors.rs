@@ -100,11 +100,11 @@ fn a_stream_of_several_nodes_is_delivered_once() {
         for event in 0..events {
             let (victim, pause) = (random.below(2) as usize, Duration::from_millis(15_000 + random.below(6_000)));
             match event % 4 {
-                // For less than the time after which others take over: nobody loses a claim, but heartbeats are late.
+                // For longer than the time after which others take over: all heartbeats are late, and each process could take the others for silent.
                 0 => {
                     let members = 0..EtcdCluster::MEMBER_COUNT;
                     members.clone().for_each(|at| shared.etcd.signal(at, Signal::STOP));
-                    thread::sleep(Duration::from_millis(6000 + random.below(3000)));
+                    thread::sleep(Duration::from_millis(12_000 + random.below(8_000)));
                     members.for_each(|at| shared.etcd.signal(at, Signal::CONT));
                 }
                 1 => {

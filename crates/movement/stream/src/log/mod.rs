@@ -8,6 +8,7 @@
 //! removes pages updates that record.
 
 mod group;
+mod open_page;
 mod origins;
 mod pages;
 mod source;

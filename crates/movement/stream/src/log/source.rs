@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix_futex_sync::Mutex;
 use terrace_pipeline::{Pulled, Source};
 
+use super::open_page::OpenPage;
 use super::origins::{SequencesByProducer, group_by_producer};
 use super::pages::{Page, Pages};
 use super::{LOG_FOLDER, LOG_SOURCE_NAME, Log};
@@ -60,9 +61,10 @@ struct Coming {
 #[derive(Default)]
 struct State {
     /// Pulled pages with pending requests, by their first sequences.
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenPage>,
     /// Pages whose requests for some destinations must be pulled again.
     again: BTreeMap<u64, HashSet<Name>>,
+    /// Pages to trim.
     done: Vec<(Page, SequencesByProducer)>,
     trimmed: Option<Instant>,
     /// The time of the last look at what other nodes have delivered.
@@ -71,13 +73,30 @@ struct State {
     are_others_done: bool,
 }
 
-struct Open {
-    page: Page,
-    came: SequencesByProducer,
-    /// Pending requests that were handed out, by destination.
-    left: HashMap<Name, usize>,
-    /// The last request to each destination that other nodes deliver to.
-    others: HashMap<Name, Position>,
+impl State {
+    /// Leaves requests that were to be pulled again to others, if this process does not hand them out any more.
+    fn leave_to_others(&mut self, held: HeldShares) {
+        let State { open, again, are_others_done, .. } = self;
+        for (first, names) in again.iter_mut() {
+            for name in names.extract_if(|name| !held.has(name)) {
+                *are_others_done = false;
+                if let Some(open) = open.get_mut(first) {
+                    open.leave_to_others(&name);
+                }
+            }
+        }
+        again.retain(|_, names| !names.is_empty());
+    }
+
+    /// Closes a page if nothing of it is pending.
+    fn close_if_done(&mut self, first: u64, trims: bool) {
+        if self.open.get(&first).is_some_and(OpenPage::is_done)
+            && let Some(OpenPage { page, came, .. }) = self.open.remove(&first)
+            && trims
+        {
+            self.done.push((page, came));
+        }
+    }
 }
 
 /// The pending requests of a page.
@@ -163,7 +182,7 @@ impl LogSource {
             log.is_none_or(|done| done < last)
         };
         open.values_mut().for_each(|open| open.others.retain(is_pending));
-        for (_, finished) in open.extract_if(.., |_, open| open.left.is_empty() && open.others.is_empty()) {
+        for (_, finished) in open.extract_if(.., |_, open| open.is_done()) {
             if deal.trims() {
                 done.push((finished.page, finished.came));
             }
@@ -193,16 +212,28 @@ impl LogSource {
 
     fn pull_again(&self) -> Result<Option<Vec<Entry>>> {
         let _coming = self.coming.lock(); // see `is_idle`
+        // What is not handed out now is handed out with what comes after it: `pull_next` begins again once this process has it again.
+        let held = self.held_shares();
         let (page, names) = {
             // Released before the page is read.
             let mut state = self.state.lock();
+            if let Some(held) = held {
+                state.leave_to_others(held);
+            }
             let Some((first, names)) = state.again.pop_first() else { return Ok(None) };
             let Some(open) = state.open.get(&first) else { return Ok(Some(Vec::new())) };
             (open.page, names)
         };
-        let contents = self.read(&page, self.held_shares())?;
+        let contents = self.read(&page, held)?;
         let mut entries = contents.map_or_else(Vec::new, |contents| contents.entries);
         entries.retain(|entry| names.contains(&entry.request.destination));
+        // Before the entries are handed out: `finish` must find as many. Other nodes may have delivered some of them since they were pulled first.
+        let mut state = self.state.lock();
+        if let Some(open) = state.open.get_mut(&page.first) {
+            open.left.retain(|destination, _| !names.contains(destination));
+            open.hand_out(&entries);
+        }
+        state.close_if_done(page.first, self.trims());
         Ok(Some(entries))
     }
 
@@ -219,20 +250,13 @@ impl LogSource {
         // Before the entries are handed out: `finish` must find their page.
         let mut state = self.state.lock();
         // A page that is read again has destinations whose requests were handed out before.
-        let mut left = state.open.remove(&page.first).map_or_else(HashMap::new, |open| open.left);
+        let left = state.open.remove(&page.first).map_or_else(HashMap::new, |open| open.left);
         entries.retain(|entry| !left.contains_key(&entry.request.destination));
-        for entry in &entries {
-            *left.entry(entry.request.destination.clone()).or_default() += 1;
-        }
-        let is_done = left.is_empty() && others.is_empty();
-        match is_done && self.trims() {
-            true => state.done.push((page, came)),
-            false if is_done => {}
-            false => {
-                state.are_others_done &= others.is_empty();
-                state.open.insert(page.first, Open { page, came, left, others });
-            }
-        }
+        state.are_others_done &= others.is_empty();
+        let mut open = OpenPage { page, came, left, others };
+        open.hand_out(&entries);
+        state.open.insert(page.first, open);
+        state.close_if_done(page.first, self.trims());
         Ok(Some(entries))
     }
 
@@ -265,6 +289,7 @@ impl LogSource {
             let there = done.iter().map(|(page, _)| is_there(page)).collect::<Result<Vec<bool>>>()?;
             let mut there = there.into_iter();
             done.retain(|_| there.next() == Some(true) && self.trims());
+            done.sort_by_key(|(page, _)| page.first);
             done.dedup_by_key(|(page, _)| page.first);
             if done.is_empty() {
                 return Ok(());
@@ -326,23 +351,11 @@ impl Source for LogSource {
     fn finish(&self, moves: Vec<Entry>) -> Result<()> {
         let mut state = self.state.lock(); // released before `trim`
         for entry in moves {
-            let trims = self.trims();
-            let State { open, done, .. } = &mut *state;
-            let page = open.range_mut(..=entry.position.0).next_back();
-            let Some((&first, page)) = page else { continue };
-            if let Some(left) = page.left.get_mut(&entry.request.destination) {
-                *left = left.saturating_sub(1);
-                if *left == 0 {
-                    page.left.remove(&entry.request.destination);
-                }
-            }
-            if page.left.is_empty()
-                && page.others.is_empty()
-                && let Some(Open { page, came, .. }) = open.remove(&first)
-                && trims
-            {
-                done.push((page, came));
-            }
+            let page = state.open.range_mut(..=entry.position.0).next_back();
+            // Another node may have trimmed the page.
+            let Some((&first, open)) = page.filter(|(_, open)| entry.position.0 < open.page.end()) else { continue };
+            open.finish(&entry.request.destination);
+            state.close_if_done(first, self.trims());
         }
         drop(state);
         self.trim(false)
