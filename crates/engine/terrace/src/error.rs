@@ -83,7 +83,7 @@ pub enum Error {
         key: String,
     },
     /// No replica of an extent could be read.
-    #[error("{key:?}: no good replica of bytes {start}..{end}; tried {tried}; `terrace repair` replaces bad replicas and lists what is lost", end = start + length)]
+    #[error("{key:?}: no good replica of bytes {start}..{end}; tried {tried}; {}", advise_read(*.is_lost), end = start + length)]
     Unreadable {
         /// The object's key, printed lossily.
         key: String,
@@ -190,6 +190,13 @@ pub enum Error {
         /// The system's error. The message of this error ends with it, so it is not its `source()`.
         cause: std::io::Error,
     },
+}
+
+fn advise_read(is_lost: bool) -> &'static str {
+    match is_lost {
+        true => "`terrace repair` replaces bad replicas and lists what is lost",
+        false => "read it again once what is away is back; `terrace status` shows what is",
+    }
 }
 
 fn advise_owed(is_full: bool, read_only: Option<&str>) -> String {

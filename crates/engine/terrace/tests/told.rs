@@ -77,6 +77,18 @@ fn errors_say_once_what_happened_and_what_to_do() {
 }
 
 #[test]
+fn a_read_of_what_is_away_is_to_be_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], "")]);
+    store.put_bytes(b"file", &noise(100_000, 2), &replicated()).unwrap();
+    let home = store.dir().to_owned();
+    store.close().unwrap();
+    fs::rename(dir.path().join("disk"), dir.path().join("unplugged")).unwrap();
+    let text = Store::open(&home).unwrap().get(b"file").unwrap_err().to_string();
+    assert!(text.contains("once what is away is back") && !text.contains("repair"), "{text}");
+}
+
+#[test]
 fn relative_paths_of_targets_are_kept_as_absolute_ones() {
     let dir = tempfile::tempdir_in(".").unwrap();
     let relative = dir.path().strip_prefix(std::env::current_dir().unwrap()).unwrap_or(dir.path()).to_owned();
