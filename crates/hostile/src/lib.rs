@@ -9,6 +9,7 @@ mod catalog;
 mod dump;
 mod frame;
 mod nine;
+mod redis;
 mod remote;
 mod s3;
 mod stream;
@@ -33,6 +34,7 @@ pub const ALL_PARSERS: &[Parser] = &[
     Parser { name: "stream", samples: stream::samples, parse: stream::parse },
     Parser { name: "dump", samples: dump::samples, parse: dump::parse },
     Parser { name: "nine", samples: nine::samples, parse: nine::parse },
+    Parser { name: "redis", samples: redis::samples, parse: redis::parse },
     Parser { name: "remote", samples: remote::samples, parse: remote::parse },
     Parser { name: "s3", samples: s3::samples, parse: s3::parse },
     Parser { name: "key", samples: text::key_samples, parse: text::parse_key },

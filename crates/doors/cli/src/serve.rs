@@ -1,6 +1,8 @@
 //! `terrace serve`: serves until a signal arrives.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use terrace::Files;
 use terrace_nine::{Address, Limits};
+use terrace_redis::{Password, RedisAddress, RedisLimits, RedisOptions, RedisServer};
 use terrace_s3::{Certificate, Keys, S3Options};
 
 use crate::globals::Globals;
@@ -34,6 +37,12 @@ pub enum Serve {
     /// Example: terrace serve s3 --listen 0.0.0.0:443 --keys keys.txt --certificate cert.pem --private-key key.pem
     #[command(name = "s3")]
     S3(S3),
+    /// Serve keys and values to clients of Redis.
+    ///
+    /// Serves until Ctrl-C or SIGTERM. Databases 0 to 15 are the folders `redis/0` to `redis/15` of the store, where each string is an object.
+    ///
+    /// Example: terrace serve redis --listen 127.0.0.1:6379
+    Redis(Redis),
 }
 
 #[derive(Args)]
@@ -74,10 +83,36 @@ pub struct S3 {
     max_connections: u32,
 }
 
+#[derive(Args)]
+pub struct Redis {
+    /// Listen on this address of this machine; port 0 chooses a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6379")]
+    listen: SocketAddr,
+    /// Listen on a Unix socket instead, which only this user can open.
+    #[arg(long, value_name = "PATH", conflicts_with = "listen")]
+    unix: Option<PathBuf>,
+    /// Keep the databases in this folder of the store.
+    #[arg(long, value_name = "FOLDER", default_value = "redis")]
+    folder: OsString,
+    /// Ask clients for the password in this file, which only its owner may read.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+    /// Serve with this many threads; more than the machine has cores help if tiers answer slowly.
+    #[arg(long, value_name = "NUMBER", default_value_t = RedisOptions::default().threads)]
+    threads: usize,
+    /// Turn away clients beyond this number.
+    #[arg(long, value_name = "NUMBER", default_value_t = RedisLimits::default().connections)]
+    max_clients: usize,
+    /// Close a connection that was idle for this long; 0 means never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    idle_timeout: u64,
+}
+
 pub fn serve(globals: &Globals, wanted: &Serve) -> Result<()> {
     match wanted {
         Serve::Nine(wanted) => serve_nine(globals, wanted),
         Serve::S3(wanted) => serve_s3(globals, wanted),
+        Serve::Redis(wanted) => serve_redis(globals, wanted),
     }
 }
 
@@ -97,6 +132,23 @@ fn serve_s3(globals: &Globals, wanted: &S3) -> Result<()> {
     say(&format!("{} is served by S3 on {scheme}://{}", store.dir().display(), server.address()));
     wait_for_signal(signals);
     server.end();
+    Ok(store.close()?)
+}
+
+fn serve_redis(globals: &Globals, wanted: &Redis) -> Result<()> {
+    let signals = catch_signals()?;
+    let password = wanted.password_file.as_deref().map(Password::read).transpose()?;
+    let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
+    let address = wanted.unix.clone().map_or(RedisAddress::Tcp(wanted.listen), RedisAddress::Unix);
+    let idle = (wanted.idle_timeout > 0).then(|| Duration::from_secs(wanted.idle_timeout));
+    let limits = RedisLimits { connections: wanted.max_clients, idle };
+    let folder = wanted.folder.as_bytes().to_vec();
+    let options = RedisOptions { folder, threads: wanted.threads, limits, password };
+    let mut server = RedisServer::begin(&store, &address, options)?;
+    say(&format!("{} is served to clients of Redis on {}", store.dir().display(), server.address()));
+    wait_for_signal(signals);
+    server.end();
+    drop(server);
     Ok(store.close()?)
 }
 

@@ -105,6 +105,13 @@ fn the_guide_to_s3_works_as_it_says() {
 }
 
 #[test]
+fn the_guide_to_serving_clients_of_redis_works_as_it_says() {
+    let place = Place::new();
+    place.write("greeting.txt", "written by another door");
+    run_guide("redis.md", &place, &[("/data/store", "store")]);
+}
+
+#[test]
 fn the_guide_to_the_node_works_as_it_says() {
     let place = Place::new();
     write_runs(&place);

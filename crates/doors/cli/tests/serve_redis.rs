@@ -1,0 +1,164 @@
+//! `terrace serve redis` as its users start and end it, and as a kill ends it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Place {
+        let place = Place(tempfile::tempdir().unwrap());
+        let config = place.0.path().join("terrace.toml");
+        let disk = place.0.path().join("disk");
+        let tier = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", disk.display());
+        fs::write(&config, tier).unwrap();
+        assert!(place.terrace().arg("init").arg("--config").arg(config).output().unwrap().status.success());
+        place
+    }
+
+    fn terrace(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
+        command.env("TERRACE_STORE", self.0.path().join("store"));
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.terrace().args(arguments).output().unwrap()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.path().join("socket")
+    }
+
+    fn serve(&self) -> Child {
+        let mut command = self.terrace();
+        command.args(["serve", "redis", "--unix"]).arg(self.socket()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("is served to clients of Redis on "), "{line:?}");
+        child
+    }
+
+    fn client(&self) -> Client {
+        let stream = UnixStream::connect(self.socket()).unwrap();
+        Client(BufReader::new(stream))
+    }
+}
+
+/// A client that sends lines.
+struct Client(BufReader<UnixStream>);
+
+impl Client {
+    /// Sends a command, and returns its reply: a line, or the bytes behind a length. None if the server has gone.
+    fn ask(&mut self, line: &str) -> Option<String> {
+        writeln!(self.0.get_mut(), "{line}").ok()?;
+        let reply = self.line()?;
+        match reply.strip_prefix('$') {
+            Some("-1") => Some("nil".to_owned()),
+            Some(_) => self.line(),
+            None => Some(reply),
+        }
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).ok()?;
+        line.strip_suffix("\r\n").map(str::to_owned)
+    }
+}
+
+#[test]
+fn signals_end_it_and_it_says_where_it_cannot_listen() {
+    let place = Place::new();
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut child = place.serve();
+        let mut client = place.client();
+        assert_eq!(client.ask("set a/b 1").unwrap(), "+OK");
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert_eq!(client.ask("get a/b"), None);
+        assert_eq!(place.run(&["cat", "redis/0/a/b\u{1}"]).stdout, b"1");
+        assert!(!place.socket().exists());
+    }
+    let open = place.run(&["serve", "redis", "--listen", "0.0.0.0:0"]);
+    let errors = String::from_utf8_lossy(&open.stderr).into_owned();
+    assert!(open.status.code() == Some(1) && errors.contains("forward the port"), "{errors}");
+    let missing = place.run(&["serve", "redis", "--password-file", "nowhere"]);
+    let errors = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(missing.status.code() == Some(1) && errors.contains("the file of the password"), "{errors}");
+}
+
+/// How often it is killed, `TERRACE_KILLS` says.
+#[test]
+fn what_was_acknowledged_survives_a_kill() {
+    let place = Place::new();
+    let kills: u64 = std::env::var("TERRACE_KILLS").map_or(4, |text| text.parse().unwrap());
+    const CLIENT_COUNT: usize = 4;
+    // The last acknowledged number of each client.
+    let acknowledged: Vec<AtomicU64> = (0..CLIENT_COUNT).map(|_| AtomicU64::new(0)).collect();
+    for round in 1..=kills {
+        let mut child = place.serve();
+        thread::scope(|scope| {
+            for (number, last) in acknowledged.iter().enumerate() {
+                let mut client = place.client();
+                scope.spawn(move || {
+                    loop {
+                        let next = last.load(Ordering::Relaxed) + 1;
+                        // The key with the number and the count change together, or not at all.
+                        let replies = [
+                            "multi".to_owned(),
+                            format!("set client:{number}:{next} {next}"),
+                            format!("set last:{number} {next}"),
+                            "exec".to_owned(),
+                        ]
+                        .map(|line| client.ask(&line));
+                        let is_done = replies[3].as_deref() == Some("*2");
+                        if !is_done || client.line().is_none() || client.line().is_none() {
+                            return;
+                        }
+                        last.store(next, Ordering::Relaxed);
+                    }
+                });
+            }
+            let enough = 20 * round;
+            terrace_testkit::wait_until("all clients write", || {
+                acknowledged.iter().all(|last| last.load(Ordering::Relaxed) >= enough)
+            });
+            child.kill().unwrap();
+            child.wait().unwrap();
+        });
+        let mut child = place.serve();
+        let mut client = place.client();
+        for (number, last) in acknowledged.iter().enumerate() {
+            let last = last.load(Ordering::Relaxed);
+            let found: u64 = client.ask(&format!("get last:{number}")).unwrap().parse().unwrap();
+            // The last transaction may have come without its reply.
+            assert!(found == last || found == last + 1, "round {round}: {found}, but {last} was acknowledged");
+            for one in 1..=found {
+                assert_eq!(
+                    client.ask(&format!("get client:{number}:{one}")).unwrap(),
+                    one.to_string(),
+                    "round {round}"
+                );
+            }
+            assert_eq!(client.ask(&format!("get client:{number}:{}", found + 1)).unwrap(), "nil");
+        }
+        acknowledged.iter().enumerate().for_each(|(number, last)| {
+            let found = client.ask(&format!("get last:{number}")).unwrap();
+            last.store(found.parse().unwrap(), Ordering::Relaxed);
+        });
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}

@@ -1,0 +1,59 @@
+//! The address on which a server listens.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The address on which a server for clients of Redis listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisAddress {
+    /// A TCP port.
+    Tcp(SocketAddr),
+    /// A socket of the file system, which only its owner may use.
+    Unix(PathBuf),
+}
+
+/// The reasons why a server cannot begin.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum RedisServeError {
+    /// The address can be reached from other machines.
+    #[error(
+        "{0} can be reached from other machines, where passwords and values could be overheard: this server has no TLS; listen on \
+         127.0.0.1 and forward the port by ssh or stunnel"
+    )]
+    Open(SocketAddr),
+    /// The path belongs to a file that is not a socket.
+    #[error("{0} is there already and is no socket; name another path")]
+    InTheWay(PathBuf),
+    /// The system refused the address.
+    #[error("listening on {address}: {source}; is it in use, or kept for root? Name another")]
+    Refused {
+        /// The address.
+        address: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The system refused threads, memory or descriptors.
+    #[error("starting to serve: {0}")]
+    Start(#[from] io::Error),
+    /// The store refused the databases.
+    #[error(transparent)]
+    Store(#[from] terrace::Error),
+    /// The folder of the databases is used for something else.
+    #[error("{folder} is no flat key space, so its files are not keys of Redis; name another folder by --folder")]
+    NotFlat {
+        /// The folder.
+        folder: String,
+    },
+}
+
+impl fmt::Display for RedisAddress {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            RedisAddress::Tcp(address) => address.fmt(f),
+            RedisAddress::Unix(path) => path.display().fmt(f),
+        }
+    }
+}

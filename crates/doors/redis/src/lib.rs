@@ -1,0 +1,37 @@
+//! Serves a store to clients of Redis, by RESP2 and RESP3.
+//!
+//! [`RedisServer::begin`] serves the flat key spaces below a folder: one for each database. A string is an object; hashes, lists, sets
+//! and sorted sets are small documents, one object each (`datum`). Commands use values through a pass, whose changes reach the
+//! store by one commit (`pass`); an executor runs the commands of many clients in one pass (`executor`). A worker is a thread with
+//! some of the connections (`worker`).
+
+mod address;
+mod channels;
+mod clock;
+mod commands;
+mod connection;
+mod datum;
+mod encoding_names;
+mod executor;
+mod limits;
+mod mailbox;
+mod number;
+mod pass;
+mod password;
+mod pattern;
+mod problem;
+mod random;
+pub mod request;
+mod resp;
+mod scan_positions;
+mod server;
+mod server_facts;
+mod session;
+mod stream;
+mod waiters;
+mod worker;
+
+pub use address::{RedisAddress, RedisServeError};
+pub use limits::RedisLimits;
+pub use password::Password;
+pub use server::{RedisOptions, RedisServer};

@@ -1,0 +1,489 @@
+//! [`RedisWorker`]: a thread that serves some of the connections.
+//!
+//! In each round it reads what has arrived on all its connections, carries out all complete requests in passes, and then sends the
+//! replies. So the more clients send at once, the fewer commits and system calls each request costs.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll, Token};
+
+use crate::channels::ClientPlace;
+use crate::connection::{MAX_UNSENT_BYTES, RedisConnection, Waiting};
+use crate::executor::{Action, Answered, Executor, MAX_PASS_TASKS, RedisTask};
+use crate::mailbox::Mailbox;
+use crate::resp::Resp;
+use crate::server_facts::ServerFacts;
+use crate::session::{RedisSession, Step};
+use crate::stream::{RedisListener, RedisStream};
+use crate::waiters::{Waiter, Waiters};
+
+/// The token of the mailbox.
+pub const MAIL_TOKEN: Token = Token(0);
+/// The token of the listening socket, which one worker has.
+const LISTENER_TOKEN: Token = Token(1);
+/// The number of the first connection.
+const FIRST_CLIENT: usize = 2;
+/// The most events that are taken from the system at once.
+const EVENT_COUNT: usize = 1024;
+/// The size of the buffer through which all connections are read.
+const READ_BUFFER_BYTES: usize = 64 << 10;
+/// The most requests of one connection in a pass: others shall not wait for a long pipeline.
+const MAX_CLIENT_TASKS: usize = 256;
+/// How often waiting commands are tried: other processes may have changed their keys.
+const WAITING_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// How often connections that are idle for too long are looked for.
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The pause after a failed accept.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// How long clients may take to receive their last replies when the server ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The parts that the workers of a server share.
+pub struct Workplace {
+    /// Carries out commands.
+    pub executor: Executor,
+    /// The commands that wait for a value.
+    pub waiters: Waiters,
+    /// The facts about the server.
+    pub facts: Arc<ServerFacts>,
+    /// The mailboxes of all workers.
+    pub mailboxes: Vec<Arc<Mailbox>>,
+    /// Whether the server ends. Release and acquire: what came before it is seen with it.
+    pub is_ending: AtomicBool,
+    /// The number of the worker that gets the next connection.
+    pub next_worker: AtomicUsize,
+}
+
+/// A thread that serves some of the connections.
+pub struct RedisWorker {
+    number: usize,
+    shared: Arc<Workplace>,
+    poll: Poll,
+    listener: Option<RedisListener>,
+    /// Whether an accept failed, for example without free descriptors.
+    accepts_again: bool,
+    clients: HashMap<usize, RedisConnection>,
+    next_client: usize,
+    /// Connections that have something to be read or carried out, in the order of their numbers.
+    ready: Vec<usize>,
+    /// Connections whose replies are to be sent.
+    unsent: HashSet<usize>,
+    /// Connections that wait for a value.
+    waiting: HashSet<usize>,
+    waiting_tried: Instant,
+    idle_checked: Instant,
+    buffer: Vec<u8>,
+}
+
+impl RedisWorker {
+    /// A worker with the poll that its mailbox wakes.
+    pub fn new(
+        number: usize,
+        shared: Arc<Workplace>,
+        poll: Poll,
+        listener: Option<RedisListener>,
+    ) -> io::Result<RedisWorker> {
+        let mut listener = listener;
+        if let Some(listener) = &mut listener {
+            listener.register(poll.registry(), LISTENER_TOKEN)?;
+        }
+        Ok(RedisWorker {
+            number,
+            shared,
+            poll,
+            listener,
+            accepts_again: false,
+            clients: HashMap::new(),
+            next_client: FIRST_CLIENT,
+            ready: Vec::new(),
+            unsent: HashSet::new(),
+            waiting: HashSet::new(),
+            waiting_tried: Instant::now(),
+            idle_checked: Instant::now(),
+            buffer: vec![0; READ_BUFFER_BYTES],
+        })
+    }
+
+    /// Serves until the server ends.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(EVENT_COUNT);
+        while !self.shared.is_ending.load(Ordering::Acquire) {
+            if let Err(error) = self.poll.poll(&mut events, self.patience())
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                tracing::error!(%error, "the connections of a worker cannot be waited for");
+                return;
+            }
+            self.note(&events);
+            if self.accepts_again {
+                self.accept();
+            }
+            self.take_mail();
+            self.read();
+            self.carry_out();
+            self.look_after_waiting();
+            self.send();
+            self.close_idle();
+        }
+        self.end();
+    }
+
+    /// How long to wait for events at most.
+    fn patience(&self) -> Option<Duration> {
+        if !self.ready.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        if self.accepts_again {
+            return Some(ACCEPT_RETRY_DELAY);
+        }
+        match (self.waiting.is_empty(), self.shared.facts.limits.idle) {
+            (false, _) => Some(WAITING_RETRY_INTERVAL),
+            (true, Some(_)) => Some(IDLE_CHECK_INTERVAL),
+            (true, None) => None,
+        }
+    }
+
+    fn note(&mut self, events: &Events) {
+        for event in events {
+            match event.token() {
+                MAIL_TOKEN => {}
+                LISTENER_TOKEN => self.accept(),
+                Token(client) => {
+                    if let Some(connection) = self.clients.get_mut(&client) {
+                        if event.is_readable() || event.is_error() {
+                            connection.is_readable = true;
+                            connection.is_closing |= event.is_read_closed();
+                            self.ready.push(client);
+                        }
+                        if event.is_writable() && connection.unsent_bytes() > 0 {
+                            self.unsent.insert(client);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Accepts all connections that are waiting, and hands them to the workers in turn.
+    fn accept(&mut self) {
+        self.accepts_again = false;
+        let Some(listener) = &self.listener else { return };
+        let facts = &self.shared.facts;
+        loop {
+            match listener.accept() {
+                Ok(mut stream) => {
+                    if facts.clients.load(Ordering::Relaxed) >= facts.limits.connections {
+                        ServerFacts::count(&facts.rejected);
+                        // It may have gone already.
+                        let _ = io::Write::write(&mut stream, b"-ERR max number of clients reached\r\n");
+                        continue;
+                    }
+                    ServerFacts::count(&facts.connections);
+                    let worker = self.shared.next_worker.fetch_add(1, Ordering::Relaxed) % self.shared.mailboxes.len();
+                    self.shared.mailboxes[worker].hand_over(stream);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Others may wait behind it, and the socket reports only new ones.
+                    self.accepts_again = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take_mail(&mut self) {
+        let mailbox = self.shared.mailboxes[self.number].clone();
+        let mail = mailbox.take();
+        mail.arrivals.into_iter().for_each(|stream| self.admit(stream));
+        for (client, message) in mail.messages {
+            if let Some(connection) = self.clients.get_mut(&client) {
+                connection.push(&message);
+                self.unsent.insert(client);
+                if connection.unsent_bytes() > MAX_UNSENT_BYTES {
+                    tracing::warn!(
+                        id = connection.session.id,
+                        "a client does not receive its messages and is disconnected"
+                    );
+                    self.remove(client);
+                }
+            }
+        }
+        for id in mail.closed {
+            let found =
+                self.clients.iter().find(|(_, connection)| connection.session.id == id).map(|(client, _)| *client);
+            found.into_iter().for_each(|client| self.remove(client));
+        }
+        for (client, number, reply) in mail.answers {
+            let Some(connection) = self.clients.get_mut(&client) else { continue };
+            connection.waiting.take_if(|waiting| waiting.number == number);
+            connection.push(&reply);
+            self.go_on(client);
+        }
+    }
+
+    fn admit(&mut self, mut stream: RedisStream) {
+        let client = self.next_client;
+        self.next_client += 1;
+        if let Err(error) = stream.register(self.poll.registry(), Token(client)) {
+            tracing::warn!(%error, "a connection could not be served");
+            return;
+        }
+        let place = ClientPlace { worker: self.number, client };
+        // The numbers of all workers' connections differ.
+        let id = (client - FIRST_CLIENT) * self.shared.mailboxes.len() + self.number + 1;
+        let session = RedisSession::new(id as u64, place, self.shared.facts.clone());
+        self.clients.insert(client, RedisConnection::new(stream, session));
+    }
+
+    fn read(&mut self) {
+        self.ready.sort_unstable();
+        self.ready.dedup();
+        for client in self.ready.clone() {
+            let Some(connection) = self.clients.get_mut(&client) else { continue };
+            if connection.may_read() && connection.read(&mut self.buffer).is_err() {
+                self.remove(client);
+            }
+        }
+    }
+
+    /// Carries out the requests that have arrived, in passes.
+    fn carry_out(&mut self) {
+        let ready = std::mem::take(&mut self.ready);
+        let mut tasks = Vec::new();
+        for client in ready.iter().copied() {
+            let mut count = 0;
+            while count < MAX_CLIENT_TASKS && self.prepare(client, &mut tasks) {
+                count += 1;
+                if tasks.len() >= MAX_PASS_TASKS {
+                    self.finish(&mut tasks);
+                }
+            }
+        }
+        self.finish(&mut tasks);
+        for client in ready {
+            let Some(connection) = self.clients.get_mut(&client) else { continue };
+            if connection.has_nothing_left() {
+                connection.session.is_ending = true;
+                self.unsent.insert(client);
+            } else if connection.can_go_on() {
+                self.ready.push(client);
+            }
+        }
+    }
+
+    /// Takes a connection's next request. Returns false if there is none now.
+    fn prepare(&mut self, client: usize, tasks: &mut Vec<RedisTask>) -> bool {
+        let Some(connection) = self.clients.get_mut(&client) else { return false };
+        if !connection.may_go_on() {
+            return false;
+        }
+        if let Some(task) = connection.postponed.pop_front() {
+            tasks.push(task);
+            return true;
+        }
+        let words = match connection.requests.next(connection.session.is_trusted) {
+            Ok(Some(words)) => words,
+            Ok(None) => {
+                connection.has_requests = false;
+                return false;
+            }
+            Err(malformed) => {
+                connection.has_requests = false;
+                connection.session.is_ending = true;
+                tasks.push(task(connection, client, Action::Reply(Resp::Error(format!("ERR {malformed}")))));
+                return false;
+            }
+        };
+        let step = connection.session.take(words);
+        match step {
+            Step::Reply(reply) => tasks.push(task(connection, client, Action::Reply(reply))),
+            Step::Run(verb, words) => {
+                let may_wait = verb.waits.is_some();
+                tasks.push(task(connection, client, Action::Run(verb, words)));
+                if may_wait {
+                    // What follows must not be carried out before it.
+                    self.finish(tasks);
+                }
+            }
+            Step::Transaction(commands, watched) => {
+                let selects = commands.iter().any(|(verb, _)| verb.name == "select");
+                let watches = !watched.is_empty();
+                let transaction = task(connection, client, Action::Transaction(commands, watched));
+                // Watched keys are compared with the store, which must have all earlier changes.
+                if watches {
+                    self.finish(tasks);
+                }
+                tasks.push(transaction);
+                // What follows may use another database.
+                if selects {
+                    self.finish(tasks);
+                }
+            }
+            Step::Watch(names) => {
+                self.finish(tasks);
+                let Some(connection) = self.clients.get_mut(&client) else { return false };
+                let reply = match self.shared.executor.watch(connection.session.db, &names) {
+                    Ok(keys) => {
+                        connection.session.watch(keys);
+                        Resp::OK_REPLY
+                    }
+                    Err(problem) => Resp::Error(problem.text()),
+                };
+                tasks.push(task(connection, client, Action::Reply(reply)));
+            }
+            Step::Close(id) => {
+                self.shared.mailboxes.iter().for_each(|mailbox| mailbox.close(id));
+                tasks.push(task(connection, client, Action::Reply(Resp::OK_REPLY)));
+            }
+        }
+        true
+    }
+
+    /// Carries out tasks, and adds the replies.
+    fn finish(&mut self, tasks: &mut Vec<RedisTask>) {
+        let mut tasks = std::mem::take(tasks);
+        let mut changed = Vec::new();
+        while !tasks.is_empty() {
+            let answers = self.shared.executor.carry_out(&tasks, &mut changed);
+            let rest = tasks.split_off(answers.len().min(tasks.len()));
+            for (task, answer) in tasks.into_iter().zip(answers) {
+                self.answer(task, answer);
+            }
+            tasks = self.postpone(rest);
+        }
+        self.shared.waiters.try_changed(&self.shared.executor, changed);
+    }
+
+    /// Keeps the tasks of clients that have many unsent replies, or wait, for later.
+    fn postpone(&mut self, tasks: Vec<RedisTask>) -> Vec<RedisTask> {
+        let mut kept = Vec::new();
+        for task in tasks {
+            match self.clients.get_mut(&task.client) {
+                Some(connection) if !connection.may_go_on() || !connection.postponed.is_empty() => {
+                    connection.postponed.push_back(task);
+                }
+                _ => kept.push(task),
+            }
+        }
+        kept
+    }
+
+    fn answer(&mut self, task: RedisTask, answer: Answered) {
+        let client = task.client;
+        let Some(connection) = self.clients.get_mut(&client) else { return };
+        match (answer, task.action) {
+            (Answered::Reply(reply), _) => {
+                connection.reply(&reply, task.protocol);
+                self.unsent.insert(client);
+            }
+            (Answered::Selected(reply, db), _) => {
+                connection.session.db = db;
+                connection.reply(&reply, task.protocol);
+                self.unsent.insert(client);
+            }
+            (Answered::Waits, Action::Run(verb, words)) => {
+                let until = verb.deadline(&words);
+                let place = ClientPlace { worker: self.number, client };
+                let waiter = Waiter { place, db: task.db, protocol: task.protocol, verb, words };
+                connection.waiting = Some(Waiting { number: self.shared.waiters.add(waiter), until });
+                self.waiting.insert(client);
+            }
+            (Answered::Waits, _) => {}
+        }
+    }
+
+    /// Ends the waiting of clients whose time is over, and tries all that wait from time to time.
+    fn look_after_waiting(&mut self) {
+        let now = Instant::now();
+        if self.waiting.is_empty() || now.duration_since(self.waiting_tried) < WAITING_RETRY_INTERVAL {
+            return;
+        }
+        self.waiting_tried = now;
+        self.shared.waiters.try_all(&self.shared.executor);
+        for client in self.waiting.clone() {
+            let Some(connection) = self.clients.get_mut(&client) else { continue };
+            // If it was answered just now, the reply is in the mail.
+            if let Some(Waiting { number, until: Some(until) }) = connection.waiting
+                && until <= now
+                && let Some(waiter) = self.shared.waiters.remove(number)
+            {
+                connection.waiting = None;
+                connection.push(&waiter.verb.nothing());
+                self.go_on(client);
+            }
+        }
+    }
+
+    /// Goes on with a client that has waited.
+    fn go_on(&mut self, client: usize) {
+        self.waiting.remove(&client);
+        self.unsent.insert(client);
+        self.ready.push(client);
+    }
+
+    fn send(&mut self) {
+        for client in std::mem::take(&mut self.unsent) {
+            let Some(connection) = self.clients.get_mut(&client) else { continue };
+            let was_full = connection.unsent_bytes() >= MAX_UNSENT_BYTES;
+            let is_broken = connection.send().is_err();
+            let is_done = connection.session.is_ending && connection.unsent_bytes() == 0;
+            if was_full && connection.unsent_bytes() < MAX_UNSENT_BYTES {
+                self.ready.push(client);
+            }
+            if is_broken || is_done {
+                self.remove(client);
+            }
+        }
+    }
+
+    fn close_idle(&mut self) {
+        let Some(limit) = self.shared.facts.limits.idle else { return };
+        let now = Instant::now();
+        if now.duration_since(self.idle_checked) < IDLE_CHECK_INTERVAL {
+            return;
+        }
+        self.idle_checked = now;
+        let is_idle = |connection: &RedisConnection| {
+            let waits = connection.waiting.is_some() || connection.session.listens();
+            !waits && now.duration_since(connection.active) > limit
+        };
+        let idle: Vec<usize> =
+            self.clients.iter().filter(|(_, connection)| is_idle(connection)).map(|(client, _)| *client).collect();
+        idle.into_iter().for_each(|client| self.remove(client));
+    }
+
+    fn remove(&mut self, client: usize) {
+        if let Some(mut connection) = self.clients.remove(&client) {
+            self.waiting.remove(&client);
+            if let Some(waiting) = &connection.waiting {
+                self.shared.waiters.remove(waiting.number);
+            }
+            // Its descriptor is closed next, which ends the registration anyway.
+            let _ = connection.stream.deregister(self.poll.registry());
+        }
+    }
+
+    /// Sends the last replies.
+    fn end(mut self) {
+        let until = Instant::now() + SHUTDOWN_TIMEOUT;
+        let mut events = Events::with_capacity(EVENT_COUNT);
+        loop {
+            self.clients.retain(|_, connection| connection.send().is_ok() && connection.unsent_bytes() > 0);
+            let left = until.saturating_duration_since(Instant::now());
+            if self.clients.is_empty() || left.is_zero() || self.poll.poll(&mut events, Some(left)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn task(connection: &RedisConnection, client: usize, action: Action) -> RedisTask {
+    RedisTask { client, db: connection.session.db, protocol: connection.session.protocol, action }
+}
