@@ -33,6 +33,9 @@ pub struct Pass<'s> {
     changed_bytes: usize,
 }
 
+/// Names in byte order, and the name behind which the next ones are.
+pub type NameStep = (Vec<Vec<u8>>, Option<Vec<u8>>);
+
 /// A key that commands of the pass used.
 struct Cached {
     found: Found,
@@ -289,7 +292,7 @@ impl<'s> Pass<'s> {
         db: usize,
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>), Problem> {
+    ) -> Result<NameStep, Problem> {
         let page = self.page(db, after, limit)?;
         let mut names: BTreeMap<Vec<u8>, ()> = page.names.into_iter().map(|(name, _)| (name, ())).collect();
         let is_in = |name: &[u8]| {

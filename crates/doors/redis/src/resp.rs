@@ -138,7 +138,7 @@ pub fn format_double(number: f64) -> String {
     };
     match exponent {
         -4..17 => trim(&format!("{number:.*}", usize::try_from(16 - exponent).unwrap_or_default())),
-        ..0 => format!("{}e-{:02}", trim(digits), -exponent),
+        ..-4 => format!("{}e-{:02}", trim(digits), -exponent),
         _ => format!("{}e+{exponent:02}", trim(digits)),
     }
 }

@@ -128,8 +128,9 @@ fn bitpos(call: &mut Call<'_, '_>) -> Done {
         _ => bit_range(call, 3, bytes.len())?,
     };
     let Some(range) = range else { return Ok(Resp::Number(-1)) };
-    for at in (range.0 / 8) as usize..=(range.1 / 8) as usize {
-        let byte = if wants { bytes[at] } else { !bytes[at] } & mask_of(at, range);
+    let (first, last) = ((range.0 / 8) as usize, (range.1 / 8) as usize);
+    for (at, byte) in bytes.iter().enumerate().take(last + 1).skip(first) {
+        let byte = if wants { *byte } else { !byte } & mask_of(at, range);
         if byte != 0 {
             return Ok(Resp::Number(at as i64 * 8 + i64::from(byte.leading_zeros())));
         }

@@ -44,7 +44,7 @@ fn put_field(call: &mut Call<'_, '_>, name: &[u8], value: Vec<u8>) -> Result<(),
 }
 
 fn hset(call: &mut Call<'_, '_>) -> Done {
-    if call.words.len() % 2 != 0 {
+    if !call.words.len().is_multiple_of(2) {
         let name = call.name();
         return Err(format!("ERR wrong number of arguments for '{name}' command").into());
     }

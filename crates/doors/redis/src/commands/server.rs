@@ -131,7 +131,7 @@ fn config(call: &mut Call<'_, '_>) -> Done {
         let found = call.server.settings().into_iter().filter(|(name, _)| wanted(name));
         return Ok(Resp::Map(found.map(|(name, value)| (Resp::text(name), Resp::text(&value))).collect()));
     }
-    if call.says(1, "set") && call.words.len() > 3 && call.words.len() % 2 == 0 {
+    if call.says(1, "set") && call.words.len() > 3 && call.words.len().is_multiple_of(2) {
         for pair in call.words_from(2).chunks_exact(2) {
             set_config(call, &pair[0], &pair[1])?;
         }

@@ -107,7 +107,7 @@ fn zadd(call: &mut Call<'_, '_>) -> Done {
         at += 1;
     }
     let pairs = call.words_from(at);
-    if pairs.is_empty() || pairs.len() % 2 != 0 {
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(SYNTAX_ERROR);
     }
     if only_new && only_old {
