@@ -287,12 +287,7 @@ impl<'s> Pass<'s> {
     }
 
     /// Returns up to some names of a database behind a name, in byte order; and the name behind which the next ones are.
-    pub fn names(
-        &self,
-        db: usize,
-        after: Option<&[u8]>,
-        limit: usize,
-    ) -> Result<NameStep, Problem> {
+    pub fn names(&self, db: usize, after: Option<&[u8]>, limit: usize) -> Result<NameStep, Problem> {
         let page = self.page(db, after, limit)?;
         let mut names: BTreeMap<Vec<u8>, ()> = page.names.into_iter().map(|(name, _)| (name, ())).collect();
         let is_in = |name: &[u8]| {

@@ -91,13 +91,16 @@ impl ServerFacts {
             ("save", String::new()),
             ("timeout", self.limits.idle.map_or(0, |idle| idle.as_secs()).to_string()),
         ];
-        let shown = EncodingSetting::ALL_SETTINGS.iter().map(|(name, setting)| (*name, setting.of(&limits).to_string()));
+        let shown =
+            EncodingSetting::ALL_SETTINGS.iter().map(|(name, setting)| (*name, setting.of(&limits).to_string()));
         fixed.into_iter().chain(shown).collect()
     }
 
     /// Changes a setting that `OBJECT ENCODING` goes by. Returns false if there is no such setting.
     pub fn set(&self, name: &str, value: i64) -> bool {
-        let Some((_, setting)) = EncodingSetting::ALL_SETTINGS.iter().find(|(known, _)| *known == name) else { return false };
+        let Some((_, setting)) = EncodingSetting::ALL_SETTINGS.iter().find(|(known, _)| *known == name) else {
+            return false;
+        };
         *setting.of_mut(&mut self.encoding_limits.write()) = value;
         true
     }
