@@ -192,7 +192,7 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         "vfd",
         "datasets by h5py and the driver for HDF5, beside HDF5's own driver on tmpfs and on a mount, in pairs",
         vfd::run,
-        vfd::PAGE_ROWS,
+        &[],
     ),
     limits(
         "remote",

@@ -10,7 +10,7 @@ use terrace::{Config, Store};
 
 use super::mount::Mounted;
 use crate::place::Place;
-use crate::row::{PageRow, Row};
+use crate::row::Row;
 use crate::size::Size;
 use crate::timing::median;
 
@@ -20,19 +20,6 @@ const PYTHON_PATH: &str = "target/python/bin/python";
 const PLUGIN_NAME: &str = "libterrace_hdf5.so";
 const PREFIX_PATH: &str = "/terrace";
 const PAIR_COUNT: usize = 5;
-
-pub const PAGE_ROWS: &[PageRow] = &[
-    PageRow::made(
-        "vfd",
-        "write 1 MiB chunks by h5py, beside sec2 on tmpfs",
-        "Write a dataset by the HDF5 driver: share of HDF5's own on tmpfs",
-    ),
-    PageRow::made(
-        "vfd",
-        "read 1 MiB chunks by h5py, beside sec2 on tmpfs",
-        "Read a dataset by the HDF5 driver: share of HDF5's own on tmpfs",
-    ),
-];
 
 /// Bytes per second.
 #[derive(Deserialize)]
