@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use terrace::Files;
 use terrace_nine::{Address, Limits};
-use terrace_redis::{Password, RedisAddress, RedisLimits, RedisOptions, RedisServer};
+use terrace_redis::{Password, RedisLimits, RedisOptions, RedisServer};
 use terrace_s3::{Certificate, Keys, S3Options};
 
 use crate::globals::Globals;
@@ -139,7 +139,7 @@ fn serve_redis(globals: &Globals, wanted: &Redis) -> Result<()> {
     let signals = catch_signals()?;
     let password = wanted.password_file.as_deref().map(Password::read).transpose()?;
     let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
-    let address = wanted.unix.clone().map_or(RedisAddress::Tcp(wanted.listen), RedisAddress::Unix);
+    let address = wanted.unix.clone().map_or(Address::Tcp(wanted.listen), Address::Unix);
     let idle = (wanted.idle_timeout > 0).then(|| Duration::from_secs(wanted.idle_timeout));
     let limits = RedisLimits { connections: wanted.max_clients, idle };
     let folder = wanted.folder.as_bytes().to_vec();

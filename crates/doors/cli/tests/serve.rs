@@ -5,56 +5,26 @@
 #[path = "../../nine/tests/common/client.rs"]
 #[allow(dead_code)] // It can do more than is asked of it here.
 mod client;
+mod served;
 
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Child;
 
 use client::{Client, OPEN_READ_WRITE, OPEN_WRITE};
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+use served::Place;
 
-struct Place(TempDir);
-
-impl Place {
-    fn new() -> Place {
-        let place = Place(tempfile::tempdir().unwrap());
-        let config = place.0.path().join("terrace.toml");
-        let disk = place.0.path().join("disk");
-        let tier = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", disk.display());
-        fs::write(&config, tier).unwrap();
-        assert!(place.terrace().arg("init").arg("--config").arg(config).output().unwrap().status.success());
-        place
-    }
-
-    fn terrace(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
-        command.env("TERRACE_STORE", self.0.path().join("store"));
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.terrace().args(arguments).output().unwrap()
-    }
-
-    /// Serves on any port; its address.
-    fn serve(&self) -> (Child, String) {
-        let mut command = self.terrace();
-        let mut child =
-            command.args(["serve", "9p", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
-        assert!(line.contains("is served by 9P2000 on 127.0.0.1:"), "{line:?}");
-        (child, address)
-    }
+/// Serves on any port; its address.
+fn serve(place: &Place) -> (Child, String) {
+    let (child, line) = place.start(&["9p", "--listen", "127.0.0.1:0"]);
+    assert!(line.contains("is served by 9P2000 on 127.0.0.1:"), "{line:?}");
+    (child, line.trim().rsplit(' ').next().unwrap().to_owned())
 }
 
 #[test]
 fn signals_end_it_and_nothing_is_lost() {
     let place = Place::new();
     for (round, signal) in [(0, Signal::TERM), (1, Signal::INT)] {
-        let (mut child, address) = place.serve();
+        let (mut child, address) = serve(&place);
         let mut client = Client::tcp(&address).unwrap();
         let name = format!("file {round}");
         // It stays open, so that nothing but the end can have written it.
@@ -82,7 +52,7 @@ fn what_was_synced_survives_a_kill() {
     let mut synced = vec![0u8; OBJECT_BYTES];
     let mut synced_writes = 0;
     for round in 0..kills {
-        let (mut child, address) = place.serve();
+        let (mut child, address) = serve(&place);
         let mut client = Client::tcp(&address).unwrap();
         let fid = match round {
             0 => client.create("", "file", 0o644, OPEN_WRITE).unwrap(),
@@ -133,9 +103,7 @@ fn it_listens_where_it_is_told_and_says_where_it_cannot() {
     let both = place.run(&["serve", "9p", "--listen", "127.0.0.1:0", "--unix", "x"]);
     assert_eq!(both.status.code(), Some(2));
     let socket = place.0.path().join("socket");
-    let mut child =
-        place.terrace().args(["serve", "9p", "--unix"]).arg(&socket).stdout(Stdio::piped()).spawn().unwrap();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    let (mut child, _) = place.start(&["9p", "--unix", socket.to_str().unwrap()]);
     let mut client = Client::unix(&socket).unwrap();
     let fid = client.create("", "a", 0o644, OPEN_WRITE).unwrap();
     client.write(fid, 0, b"1").unwrap();

@@ -2,58 +2,30 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
+mod served;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Child;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+use served::Place;
 
-struct Place(TempDir);
+fn socket(place: &Place) -> PathBuf {
+    place.0.path().join("socket")
+}
 
-impl Place {
-    fn new() -> Place {
-        let place = Place(tempfile::tempdir().unwrap());
-        let config = place.0.path().join("terrace.toml");
-        let disk = place.0.path().join("disk");
-        let tier = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", disk.display());
-        fs::write(&config, tier).unwrap();
-        assert!(place.terrace().arg("init").arg("--config").arg(config).output().unwrap().status.success());
-        place
-    }
+fn serve(place: &Place) -> Child {
+    let (child, line) = place.start(&["redis", "--unix", socket(place).to_str().unwrap()]);
+    assert!(line.contains("is served to clients of Redis on "), "{line:?}");
+    child
+}
 
-    fn terrace(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
-        command.env("TERRACE_STORE", self.0.path().join("store"));
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.terrace().args(arguments).output().unwrap()
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.0.path().join("socket")
-    }
-
-    fn serve(&self) -> Child {
-        let mut command = self.terrace();
-        command.args(["serve", "redis", "--unix"]).arg(self.socket()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("is served to clients of Redis on "), "{line:?}");
-        child
-    }
-
-    fn client(&self) -> Client {
-        let stream = UnixStream::connect(self.socket()).unwrap();
-        Client(BufReader::new(stream))
-    }
+fn connect(place: &Place) -> Client {
+    Client(BufReader::new(UnixStream::connect(socket(place)).unwrap()))
 }
 
 /// A client that sends lines.
@@ -82,14 +54,14 @@ impl Client {
 fn signals_end_it_and_it_says_where_it_cannot_listen() {
     let place = Place::new();
     for signal in [Signal::TERM, Signal::INT] {
-        let mut child = place.serve();
-        let mut client = place.client();
+        let mut child = serve(&place);
+        let mut client = connect(&place);
         assert_eq!(client.ask("set a/b 1").unwrap(), "+OK");
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(0));
         assert_eq!(client.ask("get a/b"), None);
         assert_eq!(place.run(&["cat", "redis/0/a/b\u{1}"]).stdout, b"1");
-        assert!(!place.socket().exists());
+        assert!(!socket(&place).exists());
     }
     let open = place.run(&["serve", "redis", "--listen", "0.0.0.0:0"]);
     let errors = String::from_utf8_lossy(&open.stderr).into_owned();
@@ -108,10 +80,10 @@ fn what_was_acknowledged_survives_a_kill() {
     // The last acknowledged number of each client.
     let acknowledged: Vec<AtomicU64> = (0..CLIENT_COUNT).map(|_| AtomicU64::new(0)).collect();
     for round in 1..=kills {
-        let mut child = place.serve();
+        let mut child = serve(&place);
         thread::scope(|scope| {
             for (number, last) in acknowledged.iter().enumerate() {
-                let mut client = place.client();
+                let mut client = connect(&place);
                 scope.spawn(move || {
                     loop {
                         let next = last.load(Ordering::Relaxed) + 1;
@@ -138,8 +110,8 @@ fn what_was_acknowledged_survives_a_kill() {
             child.kill().unwrap();
             child.wait().unwrap();
         });
-        let mut child = place.serve();
-        let mut client = place.client();
+        let mut child = serve(&place);
+        let mut client = connect(&place);
         for (number, last) in acknowledged.iter().enumerate() {
             let last = last.load(Ordering::Relaxed);
             let found: u64 = client.ask(&format!("get last:{number}")).unwrap().parse().unwrap();

@@ -2,57 +2,31 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod served;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+use served::Place;
 use terrace_testkit::noise;
 
 /// Bytes of a part that is not the last.
 const PART_BYTES: usize = 5 << 20;
 
-struct Place(TempDir);
-
-impl Place {
-    fn new() -> Place {
-        let place = Place(tempfile::tempdir().unwrap());
-        let config = place.0.path().join("terrace.toml");
-        let disk = place.0.path().join("disk");
-        let tier = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", disk.display());
-        fs::write(&config, tier).unwrap();
-        assert!(place.terrace().arg("init").arg("--config").arg(config).output().unwrap().status.success());
-        place
-    }
-
-    fn terrace(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
-        command.env("TERRACE_STORE", self.0.path().join("store")).current_dir(self.0.path());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.terrace().args(arguments).output().unwrap()
-    }
-
-    /// Serves on any port.
-    fn serve(&self, more: &[&str]) -> Serving {
-        let mut command = self.terrace();
-        command.args(["serve", "s3", "--listen", "127.0.0.1:0"]).args(more).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("is served by S3 on http"), "{line:?}");
-        Serving { address: line.trim().rsplit('/').next().unwrap().to_owned(), child }
-    }
+/// Serves on any port.
+fn serve(place: &Place, more: &[&str]) -> Serving {
+    let (child, line) = place.start(&[&["s3", "--listen", "127.0.0.1:0"], more].concat());
+    assert!(line.contains("is served by S3 on http"), "{line:?}");
+    Serving { address: line.trim().rsplit('/').next().unwrap().to_owned(), child }
 }
 
 struct Serving {
@@ -141,7 +115,7 @@ fn what_was_answered_survives_a_kill_and_nothing_half_is_there() {
     let place = Place::new();
     let kills: u64 = std::env::var("TERRACE_KILLS").map_or(6, |text| text.parse().unwrap());
     let (seeds, answered) = (AtomicU64::new(0), Mutex::new(BTreeSet::new()));
-    let mut serving = place.serve(&[]);
+    let mut serving = serve(&place, &[]);
     serving.text("PUT", "/bucket", b"").unwrap();
     for round in 0..kills {
         let pid = Pid::from_child(&serving.child);
@@ -168,7 +142,7 @@ fn what_was_answered_survives_a_kill_and_nothing_half_is_there() {
             });
         });
         serving.child.wait().unwrap();
-        serving = place.serve(&[]);
+        serving = serve(&place, &[]);
         let (names, mut answered) = (serving.names(), answered.lock().unwrap());
         let lost: Vec<_> = answered.difference(&names).collect();
         assert!(lost.is_empty(), "round {round}: {lost:?} were answered, and are lost");
@@ -199,7 +173,7 @@ fn commands_and_clients_see_the_same() {
     let errors = String::from_utf8_lossy(&open.stderr).into_owned();
     assert!(open.status.code() == Some(1) && errors.contains("make its mode 600"), "{errors}");
     fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
-    let serving = place.serve(&["--keys", "keys"]);
+    let serving = serve(&place, &["--keys", "keys"]);
     assert_eq!(serving.ask("GET", "/", b"").unwrap().0, 403);
     serving.end();
     let away = place.run(&["serve", "s3", "--listen", "0.0.0.0:0", "--keys", "keys"]);
@@ -209,7 +183,7 @@ fn commands_and_clients_see_the_same() {
     fs::create_dir(place.0.path().join("runs")).unwrap();
     fs::write(place.0.path().join("runs/a"), "of a command").unwrap();
     assert!(place.run(&["put", "runs/", "runs/"]).status.success());
-    let serving = place.serve(&[]);
+    let serving = serve(&place, &[]);
     assert_eq!(serving.ask("GET", "/runs/a", b"").unwrap(), (200, b"of a command".to_vec()));
     serving.text("PUT", "/runs/b", b"of a client").unwrap();
     serving.text("PUT", "/bucket", b"").unwrap();
@@ -229,7 +203,7 @@ fn it_speaks_tls() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     fs::write(place.0.path().join("cert.pem"), made.cert.pem()).unwrap();
     fs::write(place.0.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
-    let serving = place.serve(&["--certificate", "cert.pem", "--private-key", "key.pem"]);
+    let serving = serve(&place, &["--certificate", "cert.pem", "--private-key", "key.pem"]);
     let port = serving.address.rsplit(':').next().unwrap();
     let mut curl = Command::new("curl");
     curl.args(["-s", "--cacert", "cert.pem", "-X", "PUT", "-o", "/dev/null", "-w", "%{http_code}"]);

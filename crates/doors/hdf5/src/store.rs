@@ -57,16 +57,16 @@ pub fn find(name: &CStr) -> DriverResult<Option<(Files, Route)>> {
         return Ok(None);
     }
     let path = absolute(name)?;
-    let Some(rest) = behind_prefix(&path) else { return Ok(None) };
+    let Some(rest) = behind_prefix(settings::prefix(), &path) else { return Ok(None) };
     let files = get()?;
-    let route = resolve(&files, Vec::new(), rest, LastLink::Follow)?;
+    let route = resolve(&files, settings::prefix(), Vec::new(), rest, LastLink::Follow)?;
     Ok(Some((files, route)))
 }
 
 /// Makes the folders that a path below the prefix names before its last name.
 pub fn make_folders_of(name: &CStr) -> DriverResult<()> {
     let path = absolute(name)?;
-    let Some(rest) = behind_prefix(&path) else { return Ok(()) };
+    let Some(rest) = behind_prefix(settings::prefix(), &path) else { return Ok(()) };
     let files = get()?;
     let mut names = rest.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b".")).peekable();
     let mut folder = Vec::new();

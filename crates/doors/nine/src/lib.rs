@@ -4,10 +4,11 @@
 //! answered the requests in progress.
 
 mod activity;
-mod address;
+mod error;
 pub mod nine;
 mod server;
 mod stream;
 
-pub use address::{Address, ServeError};
+pub use error::ServeError;
 pub use server::{Limits, Server};
+pub use terrace_system::Address;

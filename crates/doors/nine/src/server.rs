@@ -14,9 +14,9 @@ use terrace::Files;
 use terrace_tree::Tree;
 
 use crate::activity::{Activity, Holding};
-use crate::address::{Address, ServeError};
 use crate::nine;
 use crate::stream::{Listener, Stream};
+use crate::{Address, ServeError};
 
 /// How long a client may take to receive its last reply when the server ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,15 +1,12 @@
 //! Connections over TCP or over sockets of the file system.
 
-use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use terrace_system::listen_privately;
 
 use crate::{Address, ServeError};
 
@@ -36,8 +33,10 @@ impl Listener {
             Address::Tcp(address) if !address.ip().is_loopback() && !trusted => Err(ServeError::Open(*address)),
             Address::Tcp(address) => TcpListener::bind(address).map(Listener::Tcp).map_err(refused),
             Address::Unix(path) => {
-                clear(path)?;
-                own(path).map(Listener::Unix).map_err(refused)
+                listen_privately(path, ACCEPT_BACKLOG).map(Listener::Unix).map_err(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => ServeError::InTheWay(path.clone()),
+                    _ => refused(error),
+                })
             }
         }
     }
@@ -71,29 +70,6 @@ impl Listener {
         };
         Ok(rustix::net::shutdown(descriptor, rustix::net::Shutdown::Both)?)
     }
-}
-
-/// Removes a socket without a listener.
-fn clear(path: &Path) -> Result<(), ServeError> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => return Err(ServeError::InTheWay(path.to_owned())),
-        Ok(_) if UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) => {
-            // If the removal fails, creating the new socket fails too and reports the reason.
-            let _ = fs::remove_file(path);
-        }
-        // The socket is in use, or does not exist.
-        _ => {}
-    }
-    Ok(())
-}
-
-/// Creates a socket for the owner alone: permissions are set before it listens, so no other user can connect.
-fn own(path: &Path) -> io::Result<UnixListener> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    listen(&socket, ACCEPT_BACKLOG)?;
-    Ok(socket.into())
 }
 
 impl Stream {

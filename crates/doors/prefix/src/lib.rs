@@ -1,5 +1,5 @@
 //! The common part of the libraries that show a store below a path prefix, in the process of a program that does not know it: those of
-//! `terrace-preload` and `terrace-hdf5`.
+//! `terrace-preload` and `terrace-hdf5`. The supervisor of `terrace-supervise`, which is another process, uses `route` and `access`.
 //!
 //! `settings` reads the prefix and the store's directory from the environment, `route` resolves paths below the prefix, `access` has the
 //! kernel's rules of who may open a file, `locks` the files that stand for objects in `flock` and `fcntl`. `calls` runs the engine for a

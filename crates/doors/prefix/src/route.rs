@@ -5,8 +5,6 @@ use std::ffi::CString;
 use terrace::files::{FileError, FileResult, Stat};
 use terrace::{Files, Kind, key};
 
-use crate::settings;
-
 /// The number of symbolic links in a path after which the kernel gives up, too.
 const MAX_LINKS: usize = 40;
 
@@ -27,13 +25,13 @@ pub enum Route {
     Below(Vec<u8>, Option<Stat>),
 }
 
-/// Returns the part of an absolute path behind the prefix.
-pub fn behind_prefix(path: &[u8]) -> Option<&[u8]> {
-    path.strip_prefix(settings::prefix()).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
+/// Returns the part of an absolute path behind a prefix, which has no slash at its end.
+pub fn behind_prefix<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+    path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// Resolves a path that leads from `base`, a directory of the store, along `rest`.
-pub fn resolve(files: &Files, base: Vec<u8>, rest: &[u8], last: LastLink) -> FileResult<Route> {
+/// Resolves a path that leads from `base`, a directory of the store that is shown below `prefix`, along `rest`.
+pub fn resolve(files: &Files, prefix: &[u8], base: Vec<u8>, rest: &[u8], last: LastLink) -> FileResult<Route> {
     let trailing = rest.ends_with(b"/");
     let last = if trailing { LastLink::Follow } else { last };
     let parts = split(rest);
@@ -49,7 +47,7 @@ pub fn resolve(files: &Files, base: Vec<u8>, rest: &[u8], last: LastLink) -> Fil
         }
     }
     let todo = parts.into_iter().rev().map(<[u8]>::to_vec).collect();
-    walk(files, base, todo, last, 0)
+    walk(files, prefix, base, todo, last, 0)
 }
 
 /// Looks a path up as a key. Returns none if a symbolic link has to be resolved first, and no attributes if nothing is there.
@@ -71,6 +69,7 @@ fn plain(files: &Files, path: &[u8], last: LastLink) -> FileResult<Option<Option
 /// Follows a path name by name. `todo` has the names that follow, the next one at its end.
 fn walk(
     files: &Files,
+    prefix: &[u8],
     mut here: Vec<u8>,
     mut todo: Vec<Vec<u8>>,
     last: LastLink,
@@ -80,7 +79,7 @@ fn walk(
     while let Some(name) = todo.pop() {
         if name == b".." {
             if here.is_empty() {
-                return leave(files, todo, last, links);
+                return leave(files, prefix, todo, last, links);
             }
             let above = here.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
             here.truncate(above);
@@ -100,7 +99,7 @@ fn walk(
                 return Err(FileError::TooManyLinks(key::show(&next)));
             }
             let to = files.read_link(&next)?;
-            let rest = match behind_prefix(&to) {
+            let rest = match behind_prefix(prefix, &to) {
                 Some(rest) => {
                     here.clear();
                     rest
@@ -125,8 +124,8 @@ fn walk(
 }
 
 /// Continues a path that has left the prefix upwards. It may come back.
-fn leave(files: &Files, todo: Vec<Vec<u8>>, last: LastLink, links: usize) -> FileResult<Route> {
-    let mut names: Vec<&[u8]> = split(settings::prefix());
+fn leave(files: &Files, prefix: &[u8], todo: Vec<Vec<u8>>, last: LastLink, links: usize) -> FileResult<Route> {
+    let mut names: Vec<&[u8]> = split(prefix);
     names.pop();
     for name in todo.iter().rev() {
         match name.as_slice() {
@@ -136,8 +135,10 @@ fn leave(files: &Files, todo: Vec<Vec<u8>>, last: LastLink, links: usize) -> Fil
     }
     let text = names.iter().fold(Vec::new(), |text, name| [text.as_slice(), b"/", name].concat());
     let text = if text.is_empty() { b"/".to_vec() } else { text };
-    match behind_prefix(&text) {
-        Some(rest) => walk(files, Vec::new(), split(rest).into_iter().rev().map(<[u8]>::to_vec).collect(), last, links),
+    match behind_prefix(prefix, &text) {
+        Some(rest) => {
+            walk(files, prefix, Vec::new(), split(rest).into_iter().rev().map(<[u8]>::to_vec).collect(), last, links)
+        }
         None => elsewhere(text),
     }
 }

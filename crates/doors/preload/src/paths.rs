@@ -140,7 +140,7 @@ pub fn shown(path: &[u8]) -> Vec<u8> {
 
 impl Start {
     fn absolute(path: &[u8]) -> Option<Start> {
-        Some(Start { base: Vec::new(), rest: behind_prefix(path)?.to_vec() })
+        Some(Start { base: Vec::new(), rest: behind_prefix(settings::prefix(), path)?.to_vec() })
     }
 
     /// A path that leads down from the directory above the prefix, if `dir` is that one.
@@ -178,6 +178,6 @@ impl Start {
         if self.rest == b"\0" {
             return refuse(libc::ENOENT);
         }
-        Ok(route::resolve(&opened::get()?.files, self.base, &self.rest, last)?)
+        Ok(route::resolve(&opened::get()?.files, settings::prefix(), self.base, &self.rest, last)?)
     }
 }

@@ -5,13 +5,13 @@
 //! store by one commit (`pass`); an executor runs the commands of many clients in one pass (`executor`). A worker is a thread with
 //! some of the connections (`worker`).
 
-mod address;
 mod channels;
 mod clock;
 mod commands;
 mod connection;
 mod datum;
 mod encoding_names;
+mod error;
 mod executor;
 mod limits;
 mod mailbox;
@@ -31,7 +31,8 @@ mod stream;
 mod waiters;
 mod worker;
 
-pub use address::{RedisAddress, RedisServeError};
+pub use error::RedisServeError;
 pub use limits::RedisLimits;
 pub use password::Password;
 pub use server::{RedisOptions, RedisServer};
+pub use terrace_system::Address;

@@ -1,15 +1,16 @@
 //! [`Password`]: the secret that clients must give.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::Path;
 
 use subtle::ConstantTimeEq;
+use terrace_system::read_private;
 
 const MIN_PASSWORD_BYTES: usize = 16;
 const MAX_PASSWORD_BYTES: usize = 1024;
+/// Room for the end of a line.
+const MAX_PASSWORD_FILE_BYTES: usize = MAX_PASSWORD_BYTES + 2;
 
 /// The secret that clients must give.
 #[derive(Clone)]
@@ -31,12 +32,7 @@ impl Password {
             let path = path.display();
             io::Error::new(io::ErrorKind::InvalidInput, format!("the file of the password, {path}, {reason}"))
         };
-        let file = File::open(path).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
-        if file.metadata()?.mode() & 0o077 != 0 {
-            return Err(wrong("can be read by others; make its mode 600"));
-        }
-        let mut bytes = Vec::new();
-        file.take(MAX_PASSWORD_BYTES as u64 + 2).read_to_end(&mut bytes)?;
+        let bytes = read_private(path, MAX_PASSWORD_FILE_BYTES).map_err(|error| wrong(&error.to_string()))?;
         let password = bytes.trim_ascii_end();
         match password.len() {
             MIN_PASSWORD_BYTES..=MAX_PASSWORD_BYTES => Ok(Password(password.to_vec())),

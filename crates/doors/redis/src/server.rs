@@ -8,9 +8,10 @@ use mio::{Poll, Waker};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use terrace::key::{KeyRule, KeySpace};
 use terrace::{Error, Store};
+use terrace_system::Address;
 
-use crate::address::{RedisAddress, RedisServeError};
 use crate::channels::Channels;
+use crate::error::RedisServeError;
 use crate::executor::Executor;
 use crate::limits::RedisLimits;
 use crate::mailbox::Mailbox;
@@ -45,7 +46,7 @@ impl Default for RedisOptions {
 
 /// A running server. Dropping it ends it.
 pub struct RedisServer {
-    address: RedisAddress,
+    address: Address,
     shared: Arc<Workplace>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -55,14 +56,14 @@ impl RedisServer {
     ///
     /// # Errors
     /// If the system refuses the address, other machines can reach it, or the folder is used for something else.
-    pub fn begin(store: &Store, address: &RedisAddress, options: RedisOptions) -> Result<RedisServer, RedisServeError> {
+    pub fn begin(store: &Store, address: &Address, options: RedisOptions) -> Result<RedisServer, RedisServeError> {
         let databases: Result<Vec<KeySpace>, RedisServeError> =
             (0..DATABASE_COUNT).map(|number| database(store, &options.folder, number)).collect();
         let databases = databases?;
         allow_descriptors(options.limits.connections);
         let listener = RedisListener::on(address)?;
         let address = listener.address(address);
-        let port = if let RedisAddress::Tcp(address) = &address { address.port() } else { 0 };
+        let port = if let Address::Tcp(address) = &address { address.port() } else { 0 };
         let (mut polls, mut mailboxes) = (Vec::new(), Vec::new());
         for _ in 0..options.threads.max(1) {
             let poll = Poll::new()?;
@@ -91,7 +92,7 @@ impl RedisServer {
     }
 
     /// The address, with the port that the system chose.
-    pub fn address(&self) -> &RedisAddress {
+    pub fn address(&self) -> &Address {
         &self.address
     }
 
@@ -101,7 +102,7 @@ impl RedisServer {
         self.shared.mailboxes.iter().for_each(|mailbox| mailbox.wake());
         // A thread that panicked has said so already.
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
-        if let RedisAddress::Unix(path) = &self.address {
+        if let Address::Unix(path) = &self.address {
             // Somebody may have removed it already.
             let _ = std::fs::remove_file(path);
         }

@@ -1,16 +1,12 @@
 //! Connections over TCP or over sockets of the file system, which do not wait.
 
-use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use terrace_system::{Address, listen_privately};
 
-use crate::address::{RedisAddress, RedisServeError};
+use crate::error::RedisServeError;
 
 /// The backlog of connections that are not accepted yet.
 const ACCEPT_BACKLOG: i32 = 1024;
@@ -29,17 +25,19 @@ pub enum RedisStream {
 
 impl RedisListener {
     /// Listens on the address.
-    pub fn on(address: &RedisAddress) -> Result<RedisListener, RedisServeError> {
+    pub fn on(address: &Address) -> Result<RedisListener, RedisServeError> {
         let refused = |source| RedisServeError::Refused { address: address.to_string(), source };
         match address {
             // Without authentication that others cannot hear, everybody who reaches the address has everything.
-            RedisAddress::Tcp(address) if !address.ip().is_loopback() => Err(RedisServeError::Open(*address)),
-            RedisAddress::Tcp(address) => {
-                mio::net::TcpListener::bind(*address).map(RedisListener::Tcp).map_err(refused)
-            }
-            RedisAddress::Unix(path) => {
-                clear(path)?;
-                own(path).map(RedisListener::Unix).map_err(refused)
+            Address::Tcp(address) if !address.ip().is_loopback() => Err(RedisServeError::Open(*address)),
+            Address::Tcp(address) => mio::net::TcpListener::bind(*address).map(RedisListener::Tcp).map_err(refused),
+            Address::Unix(path) => {
+                let listener = listen_privately(path, ACCEPT_BACKLOG).map_err(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => RedisServeError::InTheWay(path.clone()),
+                    _ => refused(error),
+                })?;
+                listener.set_nonblocking(true).map_err(refused)?;
+                Ok(RedisListener::Unix(mio::net::UnixListener::from_std(listener)))
             }
         }
     }
@@ -58,9 +56,9 @@ impl RedisListener {
     }
 
     /// The actual address; a port of 0 is replaced by the assigned one.
-    pub fn address(&self, asked: &RedisAddress) -> RedisAddress {
+    pub fn address(&self, asked: &Address) -> Address {
         match self {
-            RedisListener::Tcp(listener) => listener.local_addr().map_or_else(|_| asked.clone(), RedisAddress::Tcp),
+            RedisListener::Tcp(listener) => listener.local_addr().map_or_else(|_| asked.clone(), Address::Tcp),
             RedisListener::Unix(_) => asked.clone(),
         }
     }
@@ -72,30 +70,6 @@ impl RedisListener {
             RedisListener::Unix(listener) => registry.register(listener, token, Interest::READABLE),
         }
     }
-}
-
-/// Removes a socket without a listener.
-fn clear(path: &Path) -> Result<(), RedisServeError> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => return Err(RedisServeError::InTheWay(path.to_owned())),
-        Ok(_) if UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) => {
-            // If the removal fails, creating the new socket fails too and reports the reason.
-            let _ = fs::remove_file(path);
-        }
-        // The socket is in use, or does not exist.
-        _ => {}
-    }
-    Ok(())
-}
-
-/// Creates a socket for the owner alone: permissions are set before it listens, so no other user can connect.
-fn own(path: &Path) -> io::Result<mio::net::UnixListener> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    listen(&socket, ACCEPT_BACKLOG)?;
-    Ok(mio::net::UnixListener::from_std(socket.into()))
 }
 
 impl RedisStream {

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use common::{Served, ask, connect};
-use terrace_redis::{Password, RedisAddress, RedisLimits, RedisOptions, RedisServeError, RedisServer};
+use terrace_redis::{Address, Password, RedisLimits, RedisOptions, RedisServeError, RedisServer};
 use terrace_testkit::{Random, wait_until};
 
 #[test]
@@ -71,14 +71,14 @@ fn a_client_without_the_password_can_do_nothing() {
 #[test]
 fn other_machines_are_refused_and_so_is_a_folder_of_files() {
     let served = Served::new();
-    let begin = |address: &RedisAddress, folder: &str| {
+    let begin = |address: &Address, folder: &str| {
         let options = RedisOptions { folder: folder.as_bytes().to_vec(), ..RedisOptions::default() };
         RedisServer::begin(&served.store, address, options).map(drop)
     };
-    let open = begin(&RedisAddress::Tcp(([0, 0, 0, 0], 0).into()), "redis").unwrap_err();
+    let open = begin(&Address::Tcp(([0, 0, 0, 0], 0).into()), "redis").unwrap_err();
     assert!(matches!(open, RedisServeError::Open(_)) && open.to_string().contains("listen on 127.0.0.1"), "{open}");
     served.store.put_bytes(b"files/0/a", b"1", &Default::default()).unwrap();
-    let files = begin(&RedisAddress::Tcp(([127, 0, 0, 1], 0).into()), "files").unwrap_err();
+    let files = begin(&Address::Tcp(([127, 0, 0, 1], 0).into()), "files").unwrap_err();
     assert!(files.to_string().contains("--folder"), "{files}");
 }
 

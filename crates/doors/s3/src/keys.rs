@@ -1,18 +1,16 @@
 //! [`Keys`]: the clients that the server knows.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::{S3Result, s3_error};
+use terrace_system::read_private;
 
 use crate::BeginError;
 
 /// A longer file is not one of keys.
-const MAX_KEYS_FILE_BYTES: u64 = 1 << 20;
+const MAX_KEYS_FILE_BYTES: usize = 1 << 20;
 /// A shorter secret can be guessed from one signed request.
 const MIN_SECRET_BYTES: usize = 16;
 
@@ -27,13 +25,8 @@ impl Keys {
     /// If others can read the file, or a line is wrong.
     pub fn read(path: &Path) -> Result<Keys, BeginError> {
         let wrong = |reason: &str| BeginError::new(format!("the file of keys, {}, {reason}", path.display()));
-        let unreadable = |error| wrong(&format!("cannot be read: {error}"));
-        let file = File::open(path).map_err(unreadable)?;
-        if file.metadata().map_err(unreadable)?.mode() & 0o077 != 0 {
-            return Err(wrong("can be read by others; make its mode 600"));
-        }
-        let mut text = String::new();
-        file.take(MAX_KEYS_FILE_BYTES).read_to_string(&mut text).map_err(unreadable)?;
+        let bytes = read_private(path, MAX_KEYS_FILE_BYTES).map_err(|error| wrong(&error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|error| wrong(&format!("is no text: {error}")))?;
         Keys::parse(&text).map_err(|reason| wrong(&reason))
     }
 

@@ -21,6 +21,7 @@ mod hosts;
 mod keys;
 mod listing;
 mod name_form;
+mod new_object;
 mod part_lengths;
 mod reading;
 mod refusal;

@@ -103,17 +103,24 @@ macro_rules! give_description {
     }};
 }
 
-pub fn head(store: &Store, input: HeadObjectInput) -> S3Result<HeadObjectOutput> {
-    let wanted = Wanted {
-        conditions: Conditions {
-            if_match: input.if_match,
-            if_none_match: input.if_none_match,
-            if_modified_since: input.if_modified_since,
-            if_unmodified_since: input.if_unmodified_since,
-        },
-        range: input.range,
-        part: input.part_number,
+/// Takes what a read asks for out of its input. The inputs of a read and of a look have the same fields and no common type.
+macro_rules! wanted_by {
+    ($input:expr) => {
+        Wanted {
+            conditions: Conditions {
+                if_match: $input.if_match,
+                if_none_match: $input.if_none_match,
+                if_modified_since: $input.if_modified_since,
+                if_unmodified_since: $input.if_unmodified_since,
+            },
+            range: $input.range,
+            part: $input.part_number,
+        }
     };
+}
+
+pub fn head(store: &Store, input: HeadObjectInput) -> S3Result<HeadObjectOutput> {
+    let wanted = wanted_by!(input);
     let bucket = BucketFolder::find(store, &input.bucket)?;
     let object = bucket.object(store, &input.key)?;
     let chosen = wanted.choose(&object)?;
@@ -137,16 +144,7 @@ enum Found {
 }
 
 pub async fn get(store: Store, input: GetObjectInput) -> S3Result<GetObjectOutput> {
-    let wanted = Wanted {
-        conditions: Conditions {
-            if_match: input.if_match,
-            if_none_match: input.if_none_match,
-            if_modified_since: input.if_modified_since,
-            if_unmodified_since: input.if_unmodified_since,
-        },
-        range: input.range,
-        part: input.part_number,
-    };
+    let wanted = wanted_by!(input);
     let (bucket, key) = (input.bucket, input.key);
     let (object, chosen, found) = blocking(move || open(&store, &bucket, &key, &wanted)).await?;
     let mut output = GetObjectOutput::default();

@@ -9,29 +9,19 @@ use terrace::{Attributes, PutOptions, Store};
 use crate::body::{BodyReader, store_body};
 use crate::bucket_folder::BucketFolder;
 use crate::checksums::{self, ChecksumKind, give_checksum};
-use crate::described::{self, STORAGE_CLASS, TAGS_ATTRIBUTE, described_by};
+use crate::described::described_by;
 use crate::digesting::{Announced, Digesting, Digests, announced_by};
+use crate::new_object;
 use crate::refusal::{blocking, refused};
 use crate::replaced::Replaced;
 use crate::unsupported::refuse_put;
-use crate::{tags, wishes};
 
 pub async fn put(store: Store, mut request: S3Request<PutObjectInput>) -> S3Result<PutObjectOutput> {
     let announced = announced_by!(request)?;
     let input = &mut request.input;
     refuse_put(input)?;
     let (body, described) = (input.body.take(), described_by!(input));
-    described.check()?;
-    let mut options = wishes::options(input.metadata.as_ref(), input.storage_class.as_ref())?;
-    let mut attributes = Attributes::now();
-    described.write(&mut attributes);
-    described::set(
-        &mut attributes,
-        STORAGE_CLASS,
-        wishes::named_class(input.storage_class.as_ref()).map(str::to_owned),
-    );
-    described::set(&mut attributes, TAGS_ATTRIBUTE, tags::of_header(input.tagging.as_deref())?);
-    options.attributes = Some(attributes);
+    let options = new_object::options(&described, input.storage_class.as_ref(), input.tagging.as_deref())?;
     let replaced = Replaced { if_match: input.if_match.take(), if_none_match: input.if_none_match.take() };
     let target = Target { store, bucket: input.bucket.clone(), name: input.key.clone(), replaced, options };
     // A request that cannot succeed is refused before its body comes.

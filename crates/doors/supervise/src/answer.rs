@@ -63,7 +63,7 @@ impl CallAnswers {
         self.prefix.below(caller, dir, &path, &self.listings)
     }
 
-    /// StorePrefix files that were closed.
+    /// Places files that were closed.
     pub fn place_closed(&mut self) {
         if let Err(error) = self.spools.place_closed(&self.files) {
             tracing::error!(%error, "a file that a program has closed was not placed; it is tried again when the program ends");

@@ -5,14 +5,12 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use terrace::files::{FileError, Stat};
-use terrace::{Files, Kind};
+use terrace::Files;
+use terrace::files::Stat;
+use terrace_prefix::route::{self, LastLink, Route, behind_prefix};
 
 use crate::listing::ShownDirectories;
 use crate::memory::Caller;
-
-/// The number of symbolic links in a path after which the kernel gives up, too.
-const MAX_LINKS: usize = 40;
 
 /// Where programs see the store.
 pub struct StorePrefix {
@@ -38,36 +36,29 @@ impl StorePrefix {
     /// Returns the path of the store that a caller's path means. None if it leads elsewhere. Symbolic links are not resolved.
     pub fn below(&self, caller: Caller, dir: c_int, path: &[u8], listings: &ShownDirectories) -> Option<Vec<u8>> {
         if path.first() == Some(&b'/') {
-            return self.behind_prefix(path);
+            return self.behind(path);
         }
         let base = current_of(caller, dir)?;
         match listings.shown(&base) {
             Some(directory) => {
                 let whole = [self.prefix.as_slice(), b"/", &directory, b"/", path].concat();
-                self.behind_prefix(&whole)
+                self.behind(&whole)
             }
-            None => self.behind_prefix(&[base.as_slice(), b"/", path].concat()),
+            None => self.behind(&[base.as_slice(), b"/", path].concat()),
         }
     }
 
     /// Returns the part of an absolute path behind the prefix, without names that mean nothing. `..` does not lead above the prefix, where
     /// the kernel would find no way back to it.
-    fn behind_prefix(&self, path: &[u8]) -> Option<Vec<u8>> {
-        self.behind_prefix_from(path, &names(&self.prefix, &[]))
-    }
-
-    /// The same, where `..` does not lead above `floor`.
-    fn behind_prefix_from(&self, path: &[u8], floor: &[&[u8]]) -> Option<Vec<u8>> {
-        let is_below = |path: &[u8]| {
-            let rest = path.strip_prefix(self.prefix.as_slice())?;
-            (rest.is_empty() || rest.starts_with(b"/")).then_some(rest.to_vec())
-        };
+    fn behind(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let rest =
+            |path: &[u8]| behind_prefix(&self.prefix, path).map(|rest| rest.get(1..).unwrap_or_default().to_vec());
         // The one comparison that most calls pay.
         if !has_detours(path) {
-            return is_below(path).map(|rest| rest.get(1..).unwrap_or_default().to_vec());
+            return rest(path);
         }
-        let whole = names(path, floor).iter().fold(Vec::new(), |whole, name| [whole.as_slice(), b"/", name].concat());
-        is_below(&whole).map(|rest| rest.get(1..).unwrap_or_default().to_vec())
+        let floor = names(&self.prefix, &[]);
+        rest(&names(path, &floor).iter().fold(Vec::new(), |whole, name| [whole.as_slice(), b"/", name].concat()))
     }
 
     /// Follows the symbolic links of a path.
@@ -75,33 +66,12 @@ impl StorePrefix {
     /// # Errors
     /// The number of the kernel's error; `EXDEV` for a link that leads out of the store.
     pub fn resolve(&self, files: &Files, path: &[u8], follows: bool) -> Result<FoundPath, c_int> {
-        let mut todo: Vec<Vec<u8>> = names(path, &[]).into_iter().rev().map(<[u8]>::to_vec).collect();
-        let (mut here, mut links) = (Vec::new(), 0);
-        let mut stat = Some(stat_of(files, b"")?.ok_or(libc::EIO)?);
-        while let Some(name) = todo.pop() {
-            if stat.as_ref().is_none_or(|stat| stat.kind != Kind::Directory) {
-                return Err(if stat.is_some() { libc::ENOTDIR } else { libc::ENOENT });
-            }
-            let next = if here.is_empty() { name.clone() } else { [here.as_slice(), b"/", &name].concat() };
-            stat = stat_of(files, &next)?;
-            let is_link = stat.as_ref().is_some_and(|stat| stat.kind == Kind::Symlink);
-            if !is_link || todo.is_empty() && !follows {
-                here = next;
-                continue;
-            }
-            links += 1;
-            if links > MAX_LINKS {
-                return Err(libc::ELOOP);
-            }
-            let to = files.read_link(&next).map_err(|error| error.errno())?;
-            let shown = [self.prefix.as_slice(), b"/", &here, b"/", &to].concat();
-            let to = if to.starts_with(b"/") { &to } else { &shown };
-            let to = self.behind_prefix_from(to, &[]).ok_or(libc::EXDEV)?;
-            todo.extend(names(&to, &[]).into_iter().rev().map(<[u8]>::to_vec));
-            here.clear();
-            stat = Some(stat_of(files, b"")?.ok_or(libc::EIO)?);
+        let last = if follows { LastLink::Follow } else { LastLink::Keep };
+        match route::resolve(files, &self.prefix, Vec::new(), path, last) {
+            Ok(Route::Below(path, stat)) => Ok(FoundPath { path, stat }),
+            Ok(Route::Elsewhere(_)) => Err(libc::EXDEV),
+            Err(error) => Err(error.errno()),
         }
-        Ok(FoundPath { path: here, stat })
     }
 }
 
@@ -126,14 +96,6 @@ fn names<'a>(path: &'a [u8], floor: &[&[u8]]) -> Vec<&'a [u8]> {
     names
 }
 
-fn stat_of(files: &Files, path: &[u8]) -> Result<Option<Stat>, c_int> {
-    match files.stat(path) {
-        Ok(stat) => Ok(Some(stat)),
-        Err(FileError::NotFound(_)) => Ok(None),
-        Err(error) => Err(error.errno()),
-    }
-}
-
 /// Returns the directory from which a relative path leads on.
 fn current_of(caller: Caller, dir: c_int) -> Option<Vec<u8>> {
     let link = match dir {
@@ -150,7 +112,7 @@ mod tests {
     #[test]
     fn paths_are_compared_name_by_name() {
         let prefix = StorePrefix::new(b"/terrace/");
-        let behind = |path: &[u8]| prefix.behind_prefix(path);
+        let behind = |path: &[u8]| prefix.behind(path);
         assert_eq!(behind(b"/terrace"), Some(b"".to_vec()));
         assert_eq!(behind(b"/terrace/a/b"), Some(b"a/b".to_vec()));
         assert_eq!(behind(b"//terrace/./a//b/../c"), Some(b"a/c".to_vec()));

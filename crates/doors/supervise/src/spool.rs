@@ -140,7 +140,7 @@ impl Spools {
         }
     }
 
-    /// StorePrefix the files that were closed since the last time.
+    /// Places the files that were closed since the last time.
     ///
     /// # Errors
     /// The first error of the store. The files that could not be placed stay, and [`finish`](Self::finish) tries again.
@@ -172,7 +172,7 @@ impl Spools {
         let _ = inotify::remove_watch(&self.watcher, watch);
     }
 
-    /// StorePrefix all files, whether they are closed or not.
+    /// Places all files, whether they are closed or not.
     pub fn finish(&mut self, files: &Files) -> Result<(), FileError> {
         let placed = self.spools.values().map(|spool| place(files, spool));
         // All are tried; the first error counts.

@@ -1,15 +1,16 @@
 //! The secret that a client shares with a node.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::Path;
 
 use subtle::ConstantTimeEq;
+use terrace_system::read_private;
 
 const MIN_SECRET_BYTES: usize = 16;
 const MAX_SECRET_BYTES: usize = 1024;
+/// Room for the end of a line.
+const MAX_SECRET_FILE_BYTES: usize = MAX_SECRET_BYTES + 2;
 /// The text before the secret in the header.
 const SECRET_SCHEME: &str = "Bearer ";
 
@@ -32,13 +33,9 @@ impl Secret {
         let wrong = |reason: &str| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("the file of the secret, {}, {reason}", path.display()))
         };
-        let file = File::open(path).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
-        if file.metadata()?.mode() & 0o077 != 0 {
-            return Err(wrong("can be read by others; make its mode 600"));
-        }
-        let mut text = String::new();
-        let read = file.take(MAX_SECRET_BYTES as u64 + 1).read_to_string(&mut text);
-        let is_text = read.is_ok() && text.trim_end().bytes().all(|byte| byte.is_ascii_graphic());
+        let bytes = read_private(path, MAX_SECRET_FILE_BYTES).map_err(|error| wrong(&error.to_string()))?;
+        let text = String::from_utf8_lossy(&bytes);
+        let is_text = text.trim_end().bytes().all(|byte| byte.is_ascii_graphic());
         match text.trim_end().len() {
             MIN_SECRET_BYTES..=MAX_SECRET_BYTES if is_text => Ok(Secret(format!("{SECRET_SCHEME}{}", text.trim_end()))),
             _ => Err(wrong("must hold 16 to 1024 letters, digits and signs; `openssl rand -hex 32` makes such a text")),

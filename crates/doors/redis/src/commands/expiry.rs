@@ -30,6 +30,19 @@ pub enum ExpiryUnit {
     AtMilli,
 }
 
+impl ExpiryUnit {
+    /// The unit of the option with this name, in capitals.
+    pub fn of_option(name: &[u8]) -> Option<ExpiryUnit> {
+        Some(match name {
+            b"EX" => ExpiryUnit::Seconds,
+            b"PX" => ExpiryUnit::Millis,
+            b"EXAT" => ExpiryUnit::AtSecond,
+            b"PXAT" => ExpiryUnit::AtMilli,
+            _ => return None,
+        })
+    }
+}
+
 /// The moment that a time means; none if it is out of range.
 pub fn resolve_expiry(time: i64, unit: ExpiryUnit, now: Moment) -> Option<Moment> {
     let millis = match unit {

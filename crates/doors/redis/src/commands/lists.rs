@@ -304,22 +304,9 @@ fn wait_to_pop(call: &mut Call<'_, '_>, end: End) -> Done {
 fn pop_several(call: &mut Call<'_, '_>, at: usize, waits: bool) -> Done {
     let (keys, at) = call.counted_keys(at)?;
     let end = End::parse(call.word(at))?;
-    let mut count = None;
-    call.options(at + 1, |name, at| {
-        if name != b"COUNT" || count.is_some() || at + 1 >= call.words.len() {
-            return Err(SYNTAX_ERROR);
-        }
-        let wanted = call.integer(at + 1).unwrap_or(0);
-        count = Some(
-            usize::try_from(wanted)
-                .ok()
-                .filter(|count| *count > 0)
-                .ok_or(said("ERR count should be greater than 0"))?,
-        );
-        Ok(2)
-    })?;
+    let count = call.popped_count(at + 1)?;
     for key in keys {
-        if let Some(taken) = take(call, key, end, count.unwrap_or(1))? {
+        if let Some(taken) = take(call, key, end, count)? {
             return Ok(Resp::Array(vec![Resp::Bulk(key.clone()), Resp::bulks(taken)]));
         }
     }

@@ -264,6 +264,20 @@ impl<'c> Call<'c, '_> {
         String::from_utf8_lossy(self.word(0)).to_ascii_lowercase()
     }
 
+    /// Reads the option `COUNT` behind the words before `at`: how many elements are popped, one if it is missing.
+    pub fn popped_count(&self, at: usize) -> Result<usize, Problem> {
+        let mut count = None;
+        self.options(at, |name, at| {
+            if name != b"COUNT" || count.is_some() || at + 1 >= self.words.len() {
+                return Err(SYNTAX_ERROR);
+            }
+            let wanted = usize::try_from(self.integer(at + 1).unwrap_or(0)).ok().filter(|count| *count > 0);
+            count = Some(wanted.ok_or(said("ERR count should be greater than 0"))?);
+            Ok(2)
+        })?;
+        Ok(count.unwrap_or(1))
+    }
+
     /// Reads a count of keys at `at`, and returns the keys behind it and the position behind them.
     pub fn counted_keys(&self, at: usize) -> Result<(&'c [Vec<u8>], usize), Problem> {
         let count = parse_integer(self.word(at)).unwrap_or(0);

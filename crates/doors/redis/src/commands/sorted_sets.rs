@@ -306,22 +306,9 @@ fn pop_several(call: &mut Call<'_, '_>, at: usize, waits: bool) -> Done {
         b"MAX" => true,
         _ => return Err(SYNTAX_ERROR),
     };
-    let mut count = None;
-    call.options(at + 1, |name, at| {
-        if name != b"COUNT" || count.is_some() || at + 1 >= call.words.len() {
-            return Err(SYNTAX_ERROR);
-        }
-        let wanted = call.integer(at + 1).unwrap_or(0);
-        count = Some(
-            usize::try_from(wanted)
-                .ok()
-                .filter(|count| *count > 0)
-                .ok_or(said("ERR count should be greater than 0"))?,
-        );
-        Ok(2)
-    })?;
+    let count = call.popped_count(at + 1)?;
     for key in keys {
-        let taken = take(call, key, count.unwrap_or(1), is_highest)?;
+        let taken = take(call, key, count, is_highest)?;
         if !taken.is_empty() {
             let pair = |(member, score)| Resp::Array(vec![Resp::Bulk(member), Resp::Double(score)]);
             return Ok(Resp::Array(vec![Resp::Bulk(key.clone()), Resp::Array(taken.into_iter().map(pair).collect())]));

@@ -76,11 +76,7 @@ fn set(call: &mut Call<'_, '_>) -> Done {
                 keeps_expiry = true;
                 return Ok(1);
             }
-            b"EX" => ExpiryUnit::Seconds,
-            b"PX" => ExpiryUnit::Millis,
-            b"EXAT" => ExpiryUnit::AtSecond,
-            b"PXAT" => ExpiryUnit::AtMilli,
-            _ => return Err(SYNTAX_ERROR),
+            _ => ExpiryUnit::of_option(name).ok_or(SYNTAX_ERROR)?,
         };
         if keeps_expiry || expiry.is_some() || at + 1 >= call.words.len() {
             return Err(SYNTAX_ERROR);
@@ -164,11 +160,7 @@ fn getex(call: &mut Call<'_, '_>) -> Done {
                 wanted = Some(None);
                 return Ok(1);
             }
-            b"EX" => ExpiryUnit::Seconds,
-            b"PX" => ExpiryUnit::Millis,
-            b"EXAT" => ExpiryUnit::AtSecond,
-            b"PXAT" => ExpiryUnit::AtMilli,
-            _ => return Err(SYNTAX_ERROR),
+            _ => ExpiryUnit::of_option(name).ok_or(SYNTAX_ERROR)?,
         };
         wanted = Some(Some((unit, at + 1)));
         Ok(2)

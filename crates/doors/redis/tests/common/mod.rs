@@ -8,7 +8,7 @@ use std::process::Command;
 use redis::{Client, Connection};
 use tempfile::TempDir;
 use terrace::{Config, Store};
-use terrace_redis::{RedisAddress, RedisOptions, RedisServer};
+use terrace_redis::{Address, RedisOptions, RedisServer};
 use terrace_testkit::{Missing, skip};
 
 pub struct Served {
@@ -29,14 +29,14 @@ impl Served {
         let text = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", disk.display());
         let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
         let socket = dir.path().join("socket");
-        let server = RedisServer::begin(&store, &RedisAddress::Unix(socket.clone()), options).unwrap();
+        let server = RedisServer::begin(&store, &Address::Unix(socket.clone()), options).unwrap();
         Served { server, store, socket, dir }
     }
 
     /// Another server of the same store.
     pub fn beside(&self) -> (RedisServer, PathBuf) {
         let socket = self.dir.path().join("beside");
-        let address = RedisAddress::Unix(socket.clone());
+        let address = Address::Unix(socket.clone());
         (RedisServer::begin(&self.store, &address, RedisOptions::default()).unwrap(), socket)
     }
 

@@ -17,29 +17,19 @@ use s3s::dto::{AbortMultipartUploadInput, ChecksumType, CreateMultipartUploadInp
 use terrace::{Attributes, Error, Store, Upload, UploadId};
 
 use crate::bucket_folder::BucketFolder;
-use crate::described::{self, STORAGE_CLASS, TAGS_ATTRIBUTE, described_by};
+use crate::described::{self, described_by};
+use crate::new_object;
 use crate::refusal::{refused, refused_name};
 use crate::unsupported::refuse_upload;
-use crate::{tags, wishes};
 use checksum::{UPLOAD_CHECKSUM, UploadChecksum};
 
 pub fn create(store: &Store, input: &CreateMultipartUploadInput) -> S3Result<CreateMultipartUploadOutput> {
     refuse_upload(input)?;
     let described = described_by!(input);
-    described.check()?;
-    let mut options = wishes::options(input.metadata.as_ref(), input.storage_class.as_ref())?;
+    let mut options = new_object::options(&described, input.storage_class.as_ref(), input.tagging.as_deref())?;
     let checksum = UploadChecksum::new(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
-    let mut attributes = Attributes::now();
-    described.write(&mut attributes);
-    described::set(
-        &mut attributes,
-        STORAGE_CLASS,
-        wishes::named_class(input.storage_class.as_ref()).map(str::to_owned),
-    );
-    described::set(&mut attributes, TAGS_ATTRIBUTE, tags::of_header(input.tagging.as_deref())?);
     let asked = checksum.map(|checksum| format!("{} {}", checksum.kind.name(), checksum.way()));
-    described::set(&mut attributes, UPLOAD_CHECKSUM, asked);
-    options.attributes = Some(attributes);
+    described::set(options.attributes.get_or_insert_with(Attributes::now), UPLOAD_CHECKSUM, asked);
     let bucket = BucketFolder::find(store, &input.bucket)?;
     let key = bucket.space.key(input.key.as_bytes()).map_err(|error| refused(error.into()))?;
     let upload = store.begin_upload(&key, &options, None).map_err(refused)?;

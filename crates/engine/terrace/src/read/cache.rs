@@ -111,6 +111,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn extent(length: u32, write: u64) -> Extent {
+        Extent { offset: 0, length, skip: 0, raw_len: length, write, replicas: Default::default(), source: None }
+    }
+
     proptest! {
         #[test]
         fn any_reads_get_the_frames_bytes(
@@ -121,7 +125,7 @@ mod tests {
             let cache = Cache::new(capacity);
             for (at, (start, length)) in reads.iter().enumerate() {
                 let frame = &frames[at % 3];
-                let extent = Extent { offset: 0, length: raw_len, skip: 0, raw_len, write: at as u64 % 3, replicas: Default::default(), source: None };
+                let extent = extent(raw_len, at as u64 % 3);
                 let start = start.index(raw_len as usize);
                 let mut out = vec![0; (*length).min(raw_len as usize - start)];
                 let encoding = if at % 2 == 0 { Encoding::NONE } else { "lz4".parse().expect("an encoding") };
@@ -137,15 +141,7 @@ mod tests {
 
     #[test]
     fn a_frame_that_is_read_in_order_is_fetched_in_two_pieces() {
-        let extent = Extent {
-            offset: 0,
-            length: 1 << 20,
-            skip: 0,
-            raw_len: 1 << 20,
-            write: 1,
-            replicas: Default::default(),
-            source: None,
-        };
+        let extent = extent(1 << 20, 1);
         let cache = Cache::new(64 << 20);
         let mut fetched = Vec::new();
         for at in (0..1 << 20).step_by(4096) {
@@ -167,15 +163,7 @@ mod tests {
 
     #[test]
     fn a_chunk_that_is_cheap_to_read_is_cached_when_it_is_read_again() {
-        let extent = Extent {
-            offset: 0,
-            length: 1 << 20,
-            skip: 0,
-            raw_len: 1 << 20,
-            write: 1,
-            replicas: Default::default(),
-            source: None,
-        };
+        let extent = extent(1 << 20, 1);
         let cache = Cache::new(64 << 20);
         let mut read = Vec::new();
         for at in [4096, 8192, 12288, 70_000, 4096] {

@@ -1,18 +1,8 @@
-//! The address on which a server listens.
+//! Why a server cannot begin.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-
-/// The address on which a server for clients of Redis listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RedisAddress {
-    /// A TCP port.
-    Tcp(SocketAddr),
-    /// A socket of the file system, which only its owner may use.
-    Unix(PathBuf),
-}
 
 /// The reasons why a server cannot begin.
 #[non_exhaustive]
@@ -47,13 +37,4 @@ pub enum RedisServeError {
         /// The folder.
         folder: String,
     },
-}
-
-impl fmt::Display for RedisAddress {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            RedisAddress::Tcp(address) => address.fmt(f),
-            RedisAddress::Unix(path) => path.display().fmt(f),
-        }
-    }
 }

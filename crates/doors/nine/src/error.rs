@@ -1,18 +1,8 @@
-//! The address on which a server listens.
+//! Why a server cannot listen.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-
-/// The address on which a server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// A TCP port.
-    Tcp(SocketAddr),
-    /// A socket of the file system, which only its owner may use.
-    Unix(PathBuf),
-}
 
 /// The reasons why a server cannot listen.
 #[non_exhaustive]
@@ -35,13 +25,4 @@ pub enum ServeError {
         /// The system's error.
         source: io::Error,
     },
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Address::Tcp(address) => address.fmt(f),
-            Address::Unix(path) => path.display().fmt(f),
-        }
-    }
 }
