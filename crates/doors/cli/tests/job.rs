@@ -369,7 +369,7 @@ fn a_host_that_dies_keeps_what_only_it_has() {
     fs::write(jobs.path("once.toml"), "[store]\nreplicas = { default = 1 }\n").unwrap();
     let once = jobs.path("once.toml");
     jobs.start(&LOOPBACK_HOSTS[..3], &["--config", once.to_str().unwrap(), "--save-every", "1s"]);
-    let bytes: Vec<Vec<u8>> = (0..2).map(|n| Random::new(n).bytes(200_000)).collect();
+    let bytes: Vec<Vec<u8>> = (0..3).map(|n| Random::new(n).bytes(200_000)).collect();
     jobs.put(LOOPBACK_HOSTS[0], "on the first", &bytes[0]);
     jobs.put(LOOPBACK_HOSTS[2], "on the last", &bytes[1]);
     let archive = format!(
@@ -380,16 +380,22 @@ fn a_host_that_dies_keeps_what_only_it_has() {
     told(&jobs.command(LOOPBACK_HOSTS[1], &["tiers", "add"]).arg(jobs.path("archive.toml")).output().unwrap());
     let located = told(&jobs.run(LOOPBACK_HOSTS[0], &["locate", "on the last"]));
     assert!(located.contains("127.0.0.3: "), "{located}");
+    jobs.put(LOOPBACK_HOSTS[2], "unsynced", &bytes[2]);
+    // Before the host has noted that it has synced that.
     drop(jobs.running.pop());
     let down = jobs.run(LOOPBACK_HOSTS[1], &["cluster", "down"]);
-    let said = String::from_utf8_lossy(&down.stdout);
-    assert!(!down.status.success() && said.contains("1 object not saved:\n  on the last  200000 bytes"), "{said}");
-    assert_eq!(jobs.wait(), [Some(1); 2]);
+    let ended = jobs.wait();
+    let said = format!("{}{}", String::from_utf8_lossy(&down.stdout), String::from_utf8_lossy(&down.stderr));
+    let logs = || format!("{said}{}{}", jobs.said(LOOPBACK_HOSTS[0]), jobs.said(LOOPBACK_HOSTS[1]));
+    let names = "2 objects not saved:\n  on the last  200000 bytes\n  unsynced  200000 bytes";
+    assert!(!down.status.success() && said.contains(names), "{}", logs());
+    assert_eq!(ended, [Some(1); 2], "{}", logs());
     // Its disk has it. The tier that was added stays, too.
     jobs.start(&LOOPBACK_HOSTS[2..4], &[]);
     assert!(
         jobs.get(LOOPBACK_HOSTS[3], "on the last") == bytes[1]
             && jobs.get(LOOPBACK_HOSTS[3], "on the first") == bytes[0]
+            && jobs.get(LOOPBACK_HOSTS[3], "unsynced") == bytes[2]
     );
     told(&jobs.run(LOOPBACK_HOSTS[3], &["stage", "on the last", "--tier", "archive"]));
     told(&jobs.run(LOOPBACK_HOSTS[3], &["cluster", "down"]));

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 use terrace::{SharedNode, Store, Unsaved};
-use terrace_node::{Node, Targets};
+use terrace_node::{Node, NodeError, Targets};
 
 use super::config::SHARED_TIER;
 use super::etcd::EtcdMember;
@@ -87,11 +87,13 @@ impl Ending<'_> {
         let done = node.end();
         // The node leaves the log with its last user, which makes the numbers of new segments.
         targets.end();
-        done?;
-        match is_last {
-            true => self.report(),
-            false => self.wait_for_report(),
+        if is_last {
+            return self.report(done);
         }
+        if let Err(error) = done {
+            complain(&format!("the node of this host has not ended as it should: {error}"));
+        }
+        self.wait_for_report()
     }
 
     /// Copies what is only on a host's disk, or what is left on any. The catalog is saved meanwhile, so that a job that is killed in the
@@ -157,10 +159,17 @@ impl Ending<'_> {
     }
 
     /// Saves the catalog, which nobody changes any more, and tells the other hosts.
-    fn report(&self) -> Result<Ended> {
+    fn report(&self, ended: Result<(), NodeError>) -> Result<Ended> {
         let saved = self.folder.path(SAVED_FOLDER);
         let (catalog, unsaved) = SharedNode::save_ended(&self.local.store(), &saved)?;
         keep_only(self.folder, &catalog)?;
+        match ended {
+            // A host that has died may have had bytes that it had not synced. What was nowhere else is named.
+            Err(error) if !unsaved.is_empty() => {
+                complain(&format!("the node of this host has not ended as it should: {error}"));
+            }
+            ended => ended?,
+        }
         let ended = Ended { plan: self.plan.id, unsaved };
         self.folder.write(ENDED_FILE, &ended)?;
         Ok(ended)

@@ -37,10 +37,9 @@ impl Journal {
         if self.are_elsewhere(&unsynced, objects)? {
             return Ok(());
         }
+        let paths: Vec<String> = unsynced.iter().map(|unsynced| unsynced.device.path.display().to_string()).collect();
         let first = unsynced.into_iter().next();
-        first.map_or(Ok(()), |Unsynced { device, error, .. }| {
-            Err(Error::io(format!("syncing {}", device.path.display()))(error))
-        })
+        first.map_or(Ok(()), |Unsynced { error, .. }| Err(Error::io(format!("syncing {}", paths.join(" and ")))(error)))
     }
 
     /// Syncs all targets, and waits for a moment until their nodes have noted that in the log. The bytes are synced, even if a node does
