@@ -1,4 +1,4 @@
-//! What a request says of an object that it makes.
+//! The attributes and options of an object that a request writes.
 
 use s3s::S3Result;
 use s3s::dto::StorageClass;
