@@ -96,7 +96,7 @@ python-test: python-installed ## the Python package's tests, on a development bu
 	$(PYTEST)
 
 PEERS := rclone restic rsync
-peers: ## what the bench puts beside Terrace: rclone, restic, rsync; in target/peers, with python3.11, IOWarp and Blosc2's BTune
+peers: ## what the bench puts beside Terrace: rclone, restic, rsync; in target/peers, with Go, versitygw, and with python3.11, IOWarp and Blosc2's BTune
 	@command -v $(PEERS) | wc -l | grep -qx $(words $(PEERS)) || { \
 	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$root apt-get update -qq && $$root apt-get install -qq -y $(PEERS) > /dev/null; }
@@ -106,6 +106,9 @@ peers: ## what the bench puts beside Terrace: rclone, restic, rsync; in target/p
 	@ls target/peers/btune/lib/*/site-packages/blosc2_btune > /dev/null 2>&1 || { python3.11 -m venv target/peers/btune && \
 	  target/peers/btune/bin/pip install --quiet --disable-pip-version-check -r bench/peers/btune.txt; } || \
 	  echo "skipped: Blosc2's BTune cannot be installed here"
+	@test -x target/peers/versitygw/versitygw || { $(GO) version > /dev/null 2>&1 && cd bench/peers/versitygw && \
+	  $(GO) build -trimpath -o $(CURDIR)/target/peers/versitygw/versitygw github.com/versity/versitygw/cmd/versitygw; } || \
+	  echo "skipped: versitygw cannot be built here; it needs Go"
 
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev python3-mpi4py
 MPI = -p terrace-dump-mpi --features mpi

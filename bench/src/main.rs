@@ -8,6 +8,7 @@ mod oracle;
 mod place;
 mod report;
 mod row;
+mod server;
 mod size;
 mod timing;
 mod workers;

@@ -19,9 +19,11 @@ pub mod peers;
 pub mod preload;
 pub mod python;
 pub mod rebuild;
+pub mod redis;
 pub mod regret;
 pub mod remote;
 pub mod replicas;
+pub mod s3;
 pub mod served;
 pub mod shares;
 pub mod simulate;
@@ -192,6 +194,18 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         "vfd",
         "datasets by h5py and the driver for HDF5, beside HDF5's own driver on tmpfs and on a mount, in pairs",
         vfd::run,
+        &[],
+    ),
+    beside_tools(
+        "redis",
+        "`terrace serve redis` beside redis-server, one request at a time and by 16, in pairs",
+        redis::run,
+        &[],
+    ),
+    beside_tools(
+        "s3",
+        "`terrace serve s3` beside versitygw, objects of 4 KiB to 16 MiB, by one client and by 16, in pairs",
+        s3::run,
         &[],
     ),
     limits(

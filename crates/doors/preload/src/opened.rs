@@ -155,6 +155,12 @@ pub extern "C" fn end() {
         return;
     }
     if crate::answer::guard(flush).is_err() {
-        complain("buffered bytes could not be written when the program ended; write the files again");
+        let unwritten = if_open().map_or_else(Vec::new, |shown| shown.files.unwritten());
+        for key in unwritten {
+            complain(&format!(
+                "bytes of {} could not be written when the program ended; write the file again",
+                terrace::key::show(&key)
+            ));
+        }
     }
 }

@@ -73,6 +73,7 @@ pub mod votes;
 
 pub use dump::dump;
 pub use error::{Difference, Error, Lost, Result};
+pub use names::is_pack;
 pub use options::{Dumped, Duplicates, Options};
 pub use restore::{Restored, Wanted, restore};
 pub use terms::Terms;

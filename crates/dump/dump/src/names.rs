@@ -47,6 +47,12 @@ pub fn part_prefix(name: &str, part: Part) -> String {
     format!("dumps/{name}/{part}")
 }
 
+/// Returns whether a key is that of a pack.
+pub fn is_pack(key: &str) -> bool {
+    let mut parts = key.split('/');
+    parts.next() == Some("dumps") && parts.nth(1) == Some("packs") && parts.count() == 2
+}
+
 /// Returns the prefix of the keys of a part, for one version.
 pub fn version_prefix(name: &str, part: Part, version: u32) -> String {
     format!("{}/{version:010}", part_prefix(name, part))

@@ -62,6 +62,7 @@ impl Packed {
         let mut places: Vec<(Place, usize)> = wanted.iter().enumerate().filter_map(place).collect();
         places.sort_unstable();
         let mut bytes = Vec::new();
+        let mut unreadable = BTreeMap::new();
         let mut rest = &places[..];
         while let Some((first, _)) = rest.first() {
             let count = count_joint_reads(rest);
@@ -71,13 +72,15 @@ impl Packed {
                 now.iter().map(|(place, _)| place.offset.saturating_add(place.length)).max().unwrap_or(first.offset);
             bytes.resize((end - first.offset) as usize, 0);
             let Some(key) = self.packs.get(first.pack as usize) else { continue };
-            if !read_from_pack(store, key, first.offset, &mut bytes) && count > 1 {
-                // The joint read failed: read each chunk alone, so that one damaged chunk does not make its neighbours
-                // unavailable.
+            if read_from_pack(store, key, first.offset, &mut bytes).is_err() {
+                // Read each chunk alone, so that one damaged chunk does not make its neighbours unavailable.
                 for (place, number) in now {
                     let mut alone = vec![0; place.length as usize];
-                    if read_from_pack(store, key, place.offset, &mut alone) && Hash::of(&alone) == wanted[*number] {
-                        whole(*number, &alone)?;
+                    match read_from_pack(store, key, place.offset, &mut alone) {
+                        Ok(()) if Hash::of(&alone) == wanted[*number] => whole(*number, &alone)?,
+                        // The chunk is left out.
+                        Ok(()) => {}
+                        Err(error) => unreadable.entry(key).or_insert_with(|| (0, error)).0 += 1,
                     }
                 }
                 continue;
@@ -89,6 +92,9 @@ impl Packed {
                     whole(*number, chunk)?;
                 }
             }
+        }
+        for (key, (chunks, error)) in unreadable {
+            tracing::warn!("{chunks} of the chunks in {key} cannot be read here, other stores are asked: {error}");
         }
         Ok(())
     }
@@ -107,13 +113,10 @@ fn count_joint_reads(places: &[(Place, usize)]) -> usize {
     1 + places.windows(2).take_while(follows).count()
 }
 
-/// Fills `out` from a pack. Returns false if the pack cannot be read.
-fn read_from_pack(store: &Store, key: &str, offset: u32, out: &mut [u8]) -> bool {
-    match store.read_at(key.as_bytes(), u64::from(offset), out) {
-        Ok(read) => read == out.len(),
-        Err(error) => {
-            tracing::warn!("a part of a pack is lost here, other stores are asked: {error}");
-            false
-        }
-    }
+/// Fills `out` from a pack.
+fn read_from_pack(store: &Store, key: &str, offset: u32, out: &mut [u8]) -> terrace::Result<()> {
+    let read = store.read_at(key.as_bytes(), u64::from(offset), out)?;
+    // A pack that is shorter than its index says fails each chunk's hash.
+    out[read..].fill(0);
+    Ok(())
 }

@@ -433,6 +433,26 @@ fn what_other_processes_see_and_when() {
     assert!(matches!(file.stat(), Err(FileError::Stale(_))));
 }
 
+/// The flush of all files ended at the first one that failed, and a process that ended then lost the bytes of the others.
+#[test]
+fn a_file_that_fails_does_not_keep_others_from_being_flushed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let (files, others) = (Files::new(&store).unwrap(), Files::new(&store).unwrap());
+    let names = ["a", "b", "c", "d"];
+    let open = names.map(|name| files.create(name.as_bytes(), 0o600, ROOT_OWNER, true).unwrap());
+    for file in &open {
+        file.write_at(0, b"kept").unwrap();
+    }
+    assert_eq!(files.unwritten(), names.map(|name| name.as_bytes().to_vec()));
+    others.remove(b"b").unwrap();
+    assert!(matches!(files.flush(), Err(FileError::Stale(_))));
+    for name in ["a", "c", "d"] {
+        assert_eq!(store.get(name.as_bytes()).unwrap(), b"kept");
+    }
+    assert!(files.unwritten().is_empty());
+}
+
 /// Accepted bytes without room are kept until they can be written, and no others are accepted meanwhile.
 #[test]
 fn what_was_accepted_is_written_when_there_is_room() {

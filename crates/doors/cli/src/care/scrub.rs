@@ -69,8 +69,12 @@ pub fn scrub(
     }
     show.result(&Found { found: &found, needs_dataset: needs }, &words)?;
     for (key, extents) in found.lost_of.iter().take(MAX_NAMED_OBJECTS) {
+        let next = match terrace_dump::is_pack(key) {
+            true => "`terrace restore` takes what it needs from other nodes' stores, and the next dump stores it again",
+            false => "put it again",
+        };
         show.line(&format!(
-            "no good replica is left of {} of {}; put it again",
+            "no good replica is left of {} of {}; {next}",
             count(*extents, "extent"),
             name(key.as_bytes())
         ))?;

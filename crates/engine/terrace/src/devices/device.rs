@@ -159,9 +159,15 @@ impl Device {
             io::ErrorKind::FileTooLarge => return,
             _ => TierState::Away,
         };
-        if self.trouble.begins(state) {
-            tracing::warn!(target = %self.path.display(), %error, "the target failed and is not used for now; it is retried, and `terrace status` shows its state");
+        if !self.trouble.begins(state) {
+            return;
         }
+        let happened = match state {
+            TierState::Full => "the target is full",
+            TierState::ReadOnly => "the target is read-only",
+            _ => "the target failed",
+        };
+        tracing::warn!(target = %self.path.display(), %error, "{happened} and is not used for now; it is retried, and `terrace status` shows its state");
     }
 
     /// Stops using the target for a while after a failed write, whatever the error: otherwise the writer would plan again

@@ -50,12 +50,25 @@ pub fn start_timed_flush(shared: &Arc<Shared>) -> FileResult<()> {
 }
 
 impl Files {
-    /// Writes the buffered bytes of all files.
+    /// Writes the buffered bytes of all files. One that fails does not keep the others from being written.
+    ///
+    /// # Errors
+    /// The first failure. [`Files::unwritten`] names the files.
     pub fn flush(&self) -> FileResult<()> {
+        let mut done = Ok(());
         for open in self.shared.open.all() {
-            self.shared.flush(&open, &mut open.state.write())?;
+            done = done.and(self.shared.flush(&open, &mut open.state.write()));
         }
-        Ok(())
+        done
+    }
+
+    /// Returns the keys of the files that have buffered bytes, in their order.
+    pub fn unwritten(&self) -> Vec<Vec<u8>> {
+        let open = self.shared.open.all().into_iter();
+        let key = |state: &State| state.written.is_some().then(|| state.key.clone());
+        let mut keys: Vec<_> = open.filter_map(|open| key(&open.state.read())).collect();
+        keys.sort_unstable();
+        keys
     }
 }
 

@@ -1,0 +1,172 @@
+//! `terrace serve s3` compared with versitygw over a directory, under one client with the same signatures and checksums, in pairs.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use opendal::{Buffer, Operator};
+use tokio::runtime::Runtime;
+
+use crate::place::{Place, random_bytes};
+use crate::row::{Better, Row};
+use crate::server::ServerProcess;
+use crate::size::Size;
+use crate::timing::{median, time};
+
+/// `make peers` builds it here.
+const PEER_PATH: &str = "target/peers/versitygw/versitygw";
+const BUCKET_NAME: &str = "measured";
+const KEY_NAME: &str = "bench";
+const KEY_SECRET: &str = "a-secret-of-the-bench";
+const PAIR_COUNT: usize = 3;
+const CLIENT_COUNTS: [usize; 2] = [1, 16];
+
+/// Objects of one size.
+struct Sized {
+    words: &'static str,
+    bytes: usize,
+    objects: usize,
+    /// The share of the other's throughput to reach.
+    goal: f64,
+}
+
+const SIZES: [Sized; 4] = [
+    Sized { words: "4 KiB", bytes: 4 << 10, objects: 1000, goal: 1.5 },
+    Sized { words: "64 KiB", bytes: 64 << 10, objects: 500, goal: 1.5 },
+    Sized { words: "1 MiB", bytes: 1 << 20, objects: 64, goal: 1.0 },
+    Sized { words: "16 MiB", bytes: 16 << 20, objects: 8, goal: 1.0 },
+];
+
+pub fn run() -> Result<Vec<Row>> {
+    let peer = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PEER_PATH);
+    if !peer.exists() {
+        eprintln!("skipped: {} is not built; `make peers` builds it", peer.display());
+        return Ok(Vec::new());
+    }
+    let place = Place::new()?;
+    let runtime = Runtime::new()?;
+    let (ours, theirs) = (Served::terrace(&place)?, Served::peer(&place, &peer)?);
+    let mut rows = Vec::new();
+    for size in &SIZES {
+        let (bytes, objects) = (Buffer::from(random_bytes(size.bytes, 7)), size.objects / Size::get().of(8, 1, 1));
+        for clients in CLIENT_COUNTS {
+            let mut rounds = Vec::new();
+            for _ in 0..PAIR_COUNT {
+                let measure = |served: &Served| served.measure(&runtime, &bytes, objects, clients);
+                rounds.push([measure(&ours)?, measure(&theirs)?]);
+            }
+            for (number, verb) in ["put", "get"].into_iter().enumerate() {
+                let pairs: Vec<[f64; 2]> = rounds.iter().map(|round| round.map(|speeds| speeds[number])).collect();
+                rows.push(share(verb, size, clients, &pairs));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn share(verb: &str, size: &Sized, clients: usize, pairs: &[[f64; 2]]) -> Row {
+    let [ours, theirs] = [0, 1].map(|side| median(pairs.iter().map(|pair| pair[side])));
+    let shares: Vec<f64> = pairs.iter().map(|[ours, theirs]| ours / theirs).collect();
+    let listed: Vec<String> = shares.iter().map(|share| format!("{share:.2}")).collect();
+    let details = format!(
+        "{ours:.0}/s to {theirs:.0}/s; signed, with CRC32C; one replica in memory beside a directory there; middle of {} pairs: {}",
+        pairs.len(),
+        listed.join(", ")
+    );
+    let what = format!("{verb} {} by S3 with {clients} at a time, beside versitygw", size.words);
+    Row::new("s3", what, median(shares), "of its throughput").goal(size.goal, Better::Higher).details(details)
+}
+
+/// A server, and a client of it.
+struct Served {
+    operator: Operator,
+    _process: ServerProcess,
+}
+
+impl Served {
+    fn terrace(place: &Place) -> Result<Served> {
+        let store = place.store("s3", 0)?;
+        let keys = place.ram().join("keys");
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&keys)?;
+        writeln!(file, "{KEY_NAME} {KEY_SECRET}")?;
+        let address = free_address()?;
+        let mut command = Command::new(std::env::current_exe()?.with_file_name("terrace"));
+        command.arg("--store").arg(store.dir()).args(["serve", "s3", "--keys"]).arg(keys);
+        command.args(["--listen", &address.to_string()]);
+        drop(store);
+        Served::start(command, address)
+    }
+
+    fn peer(place: &Place, program: &Path) -> Result<Served> {
+        let folder = place.ram().join("versitygw");
+        fs::create_dir(&folder)?;
+        let address = free_address()?;
+        let mut command = Command::new(program);
+        command.args([
+            "--access",
+            KEY_NAME,
+            "--secret",
+            KEY_SECRET,
+            "--port",
+            &address.to_string(),
+            "--quiet",
+            "posix",
+        ]);
+        command.arg(&folder);
+        Served::start(command, address)
+    }
+
+    fn start(command: Command, address: SocketAddr) -> Result<Served> {
+        let process = ServerProcess::start(command, || TcpStream::connect(address).is_ok())?;
+        let endpoint = format!("http://{address}");
+        // The client makes no buckets.
+        let mut make = Command::new("curl");
+        make.args(["--silent", "--fail-with-body", "--aws-sigv4", "aws:amz:us-east-1:s3", "--request", "PUT"]);
+        make.args(["--user", &format!("{KEY_NAME}:{KEY_SECRET}"), &format!("{endpoint}/{BUCKET_NAME}")]);
+        let made = make.output().context("starting curl")?;
+        ensure!(made.status.success(), "making a bucket: {}", String::from_utf8_lossy(&made.stdout));
+        opendal::init_default_registry();
+        opendal::install_default();
+        let operator = Operator::via_iter(
+            "s3",
+            [
+                ("endpoint", endpoint.as_str()),
+                ("bucket", BUCKET_NAME),
+                ("region", "us-east-1"),
+                ("access_key_id", KEY_NAME),
+                ("secret_access_key", KEY_SECRET),
+                ("checksum_algorithm", "crc32c"),
+            ]
+            .map(|(option, value)| (option.to_owned(), value.to_owned())),
+        )?;
+        Ok(Served { operator, _process: process })
+    }
+
+    /// Writes objects and reads them back. Returns how many in a second, of each.
+    fn measure(&self, runtime: &Runtime, bytes: &Buffer, objects: usize, clients: usize) -> Result<[f64; 2]> {
+        let put = async |name: String| Ok(drop(self.operator.write(&name, bytes.clone()).await?));
+        let get = async |name: String| {
+            let read = self.operator.read(&name).await?;
+            ensure!(read.len() == bytes.len(), "{name} came back with {} bytes", read.len());
+            Ok(())
+        };
+        Ok([each(runtime, objects, clients, put)?, each(runtime, objects, clients, get)?])
+    }
+}
+
+/// Calls a function for each object, by several clients at once. Returns how many were done in a second.
+fn each(runtime: &Runtime, objects: usize, clients: usize, call: impl AsyncFn(String) -> Result<()>) -> Result<f64> {
+    let calls = stream::iter((0..objects).map(|object| call(format!("{}/{object}", object % 10))));
+    let (seconds, ()) = time(|| runtime.block_on(calls.map(Ok).try_for_each_concurrent(clients, |call| call)))?;
+    Ok(objects as f64 / seconds)
+}
+
+/// Returns an address on which nobody listens.
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
