@@ -19,8 +19,8 @@ needed-by-tests: needed
 build: needed ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran pkg-config protoc valgrind strace rsync vim mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn setfattr busybox tclsh
-PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace rsync vim e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven attr busybox-static tcl
+PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 g++ gfortran pkg-config protoc valgrind strace rsync vim mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn setfattr busybox tclsh
+PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 g++ gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace rsync vim e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven attr busybox-static tcl
 
 servers: packages target/servers/installed target/servers/hdfs/installed ## real servers and programs that tests use
 
@@ -172,7 +172,7 @@ else
 	install -D target/$(BUILT)/libterrace_c.so $(DESTDIR)$(PREFIX)/lib/libterrace.so
 	install -D target/$(BUILT)/libterrace_preload.so $(DESTDIR)$(PREFIX)/lib/libterrace_preload.so
 	install -D target/$(BUILT)/libterrace_hdf5.so $(DESTDIR)$(PREFIX)/lib/terrace/hdf5/libterrace_hdf5.so
-	install -D -m 644 crates/doors/c/include/terrace.h $(DESTDIR)$(PREFIX)/include/terrace.h
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include $(wildcard crates/doors/c/include/*)
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/doors/c/terrace.pc.in \
 	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/terrace.pc
@@ -181,11 +181,11 @@ PROFILE ?= release
 BUILT = $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-install-mpi: mpi-installed ## with PREFIX: terrace-dump, and the library for C and Python
+install-mpi: mpi-installed ## with PREFIX: terrace-dump, and the library for C, C++, Fortran and Python
 	$(CARGO) build --profile $(PROFILE) $(MPI)
 	install -D target/$(BUILT)/terrace-dump $(DESTDIR)$(PREFIX)/bin/terrace-dump
 	install -D target/$(BUILT)/libterrace_dump_mpi.so $(DESTDIR)$(PREFIX)/lib/libterrace_dump.so
-	install -D -m 644 crates/dump/dump-mpi/include/terrace_dump.h $(DESTDIR)$(PREFIX)/include/terrace_dump.h
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include $(wildcard crates/dump/dump-mpi/include/*)
 	install -D -m 644 crates/dump/dump-mpi/python/terrace_dump.py $(DESTDIR)$(PREFIX)/lib/python/terrace_dump.py
 
 # Each buffer of these tests is a block of memory of its own. The seed makes each run the same.

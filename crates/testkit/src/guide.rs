@@ -183,7 +183,9 @@ fn find_missing(need: &str) -> Option<Missing> {
             let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python/bin/python");
             ("h5py", run(&format!("'{}' -c 'import h5py'", python.display())))
         }
-        "compilers" => ("compilers", run("command -v cc && command -v gfortran && command -v pkg-config")),
+        "compilers" => {
+            ("compilers", run("command -v cc && command -v c++ && command -v gfortran && command -v pkg-config"))
+        }
         "busybox" => ("busybox", run("command -v busybox")),
         _ => unreachable!(
             "a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, mpi, h5py, compilers, busybox"

@@ -1,9 +1,13 @@
 //! Real dumps by threads, over links and disks that are throttled to a rank's share in the paper.
 
+use std::collections::BTreeMap;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
 use terrace::{Config, Store};
+use terrace_dump::background::Background;
+use terrace_dump::regions::{Protected, borrow, checkpoint, copy};
 use terrace_dump::transport::World;
 use terrace_dump::transport::threads::Threads;
 use terrace_dump::transport::throttle::{Links, Throttled};
@@ -47,9 +51,8 @@ impl Took {
     }
 }
 
-/// Dumps once, with each rank on a node of its own. If `encoding` is `None`, the planner chooses.
-fn once(pages: &[Vec<u8>], replicas: u32, duplicates: Duplicates, encoding: Option<&str>) -> Result<Took> {
-    let place = Place::new()?;
+/// Makes a store for each rank, on a disk of its own. If `encoding` is `None`, the planner chooses.
+fn make_stores(place: &Place, ranks: usize, encoding: Option<&str>) -> Result<Vec<Store>> {
     let rule = encoding.map_or(String::new(), |name| format!("[[rule]]\nprefix = 'dumps/'\nencoding = '{name}'\n"));
     let store = |rank: usize| {
         let dir = place.ram().join(rank.to_string());
@@ -60,7 +63,13 @@ fn once(pages: &[Vec<u8>], replicas: u32, duplicates: Duplicates, encoding: Opti
         );
         Ok(Store::init(&dir.join("store"), &Config::parse(&text, "bench")?)?)
     };
-    let stores = (0..pages.len()).map(store).collect::<Result<Vec<Store>>>()?;
+    (0..ranks).map(store).collect()
+}
+
+/// Dumps once, with each rank on a node of its own.
+fn once(pages: &[Vec<u8>], replicas: u32, duplicates: Duplicates, encoding: Option<&str>) -> Result<Took> {
+    let place = Place::new()?;
+    let stores = make_stores(&place, pages.len(), encoding)?;
     let nodes: Vec<u32> = (0..pages.len() as u32).collect();
     let links = Links::new(nodes.len(), LINK_BYTES_PER_SECOND);
     let options = Options { replicas, duplicates, ..Options::default() };
@@ -134,6 +143,54 @@ pub fn codec(what: &str, pages: &[Vec<u8>]) -> Result<Vec<Row>> {
         "x",
     );
     Ok(vec![row.details(format!("{:.2} s instead of {:.2} s, which is without codecs", coded.seconds, raw.seconds))])
+}
+
+/// Measures how long ranks stop for a checkpoint that is dumped while they continue.
+pub fn stop(what: &str, pages: &[Vec<u8>]) -> Result<Vec<Row>> {
+    let whole = once(pages, 3, Duplicates::Collective, Some("none"))?.seconds;
+    let place = Place::new()?;
+    let stores = make_stores(&place, pages.len(), Some("none"))?;
+    let nodes: Vec<u32> = (0..pages.len() as u32).collect();
+    let links = Links::new(nodes.len(), LINK_BYTES_PER_SECOND);
+    let took = Threads::on(&nodes).run(|world| {
+        let rank = world.rank() as usize;
+        let (store, links) = (&stores[rank], &links);
+        let background = Background::default();
+        let stopped = || -> terrace_dump::Result<(f64, f64)> {
+            world.barrier()?;
+            let begin = Instant::now();
+            let copied = copy(&BTreeMap::from([(0, Protected::own(&pages[rank][..]))]))?;
+            background.begin(1, move || {
+                let throttled = Throttled { world, links };
+                Ok(checkpoint(&throttled, store, "bench", &borrow(&copied), &Options::default())?.version)
+            });
+            let stopped = begin.elapsed().as_secs_f64();
+            background.wait()?;
+            Ok((stopped, begin.elapsed().as_secs_f64()))
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| background.run());
+            let stopped = stopped();
+            background.close();
+            stopped
+        })
+    });
+    let took = took.into_iter().collect::<terrace_dump::Result<Vec<(f64, f64)>>>()?;
+    let longest = |of: fn(&(f64, f64)) -> f64| took.iter().map(of).fold(0.0, f64::max);
+    let (stopped, ended) = (longest(|took| took.0), longest(|took| took.1));
+    let row = Row::new(
+        "D5",
+        format!("{what}, factor 3: the ranks stop, of a synchronous dump"),
+        100.0 * stopped / whole,
+        "%",
+    );
+    Ok(vec![row.goal(15.0, Better::Lower).details(format!(
+        "the slowest of {} ranks stops for {:.1} ms instead of {:.0} ms, while its memory is copied; the checkpoint is durable after {:.0} ms",
+        pages.len(),
+        1e3 * stopped,
+        1e3 * whole,
+        1e3 * ended
+    ))])
 }
 
 /// Measures how much time the search for duplicates costs if there are none.

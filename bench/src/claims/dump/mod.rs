@@ -1,4 +1,5 @@
-//! Claims D1 to D4 (collective replication with deduplication): natural duplicates count as replicas.
+//! Claims D1 to D4 (collective replication with deduplication): natural duplicates count as replicas. D5: ranks continue while they
+//! are dumped.
 
 mod measured;
 mod pages;
@@ -26,11 +27,13 @@ pub fn run() -> Result<Vec<Row>> {
     if let Some(pages) = pages::hpccg()? {
         rows.extend(measured::factors("HPCCG 20^3", &pages)?);
         rows.extend(measured::codec("HPCCG 20^3", &pages)?);
+        rows.extend(measured::stop("HPCCG 20^3", &pages)?);
         rows.extend(simulated::chunk_sizes("HPCCG 20^3", &pages)?);
         rows.extend(simulated::partners("HPCCG 20^3", &pages)?);
     }
     if let Some(pages) = pages::conjugate_gradients()? {
         rows.extend(measured::factors("our CG 32^3", &pages)?);
+        rows.extend(measured::stop("our CG 32^3", &pages)?);
         rows.extend(simulated::chunk_sizes("our CG 32^3", &pages)?);
         rows.extend(simulated::partners("our CG 32^3", &pages)?);
     }

@@ -1,64 +1,68 @@
-! Writes an array and reads it back.
+! Writes an array with requirements, reads it back, and lists the objects.
 !
-!   gfortran replicate.f90 $(pkg-config --libs terrace) && ./a.out STORE
+!   gfortran -c PREFIX/include/terrace.f90
+!   gfortran terrace.o replicate.f90 $(pkg-config --libs terrace) && ./a.out STORE
 
-module terrace
-  use, intrinsic :: iso_c_binding
+module listing
+  use terrace
   implicit none
-  integer(c_int), parameter :: terrace_ok = 0
-  interface
-    function terrace_open(directory, application, store) bind(c)
-      import
-      character(kind=c_char), intent(in) :: directory(*)
-      type(c_ptr), value :: application
-      type(c_ptr), intent(out) :: store
-      integer(c_int) :: terrace_open
-    end function
-    function terrace_replicate(store, key, bytes, length, operation, receipt) bind(c)
-      import
-      type(c_ptr), value :: store
-      character(kind=c_char), intent(in) :: key(*)
-      type(c_ptr), value :: bytes
-      integer(c_size_t), value :: length
-      type(c_ptr), value :: operation
-      type(c_ptr), value :: receipt
-      integer(c_int) :: terrace_replicate
-    end function
-    function terrace_read(store, key, offset, bytes, length, read) bind(c)
-      import
-      type(c_ptr), value :: store
-      character(kind=c_char), intent(in) :: key(*)
-      integer(c_int64_t), value :: offset
-      type(c_ptr), value :: bytes
-      integer(c_size_t), value :: length
-      integer(c_size_t), intent(out) :: read
-      integer(c_int) :: terrace_read
-    end function
-    function terrace_close(store) bind(c)
-      import
-      type(c_ptr), value :: store
-      integer(c_int) :: terrace_close
-    end function
-  end interface
+contains
+  integer(c_int) function count_objects(context, key, info) bind(c)
+    type(c_ptr), value :: context
+    character(kind=c_char), intent(in) :: key(*)
+    type(terrace_info), intent(in) :: info
+    integer, pointer :: count
+
+    call c_f_pointer(context, count)
+    if (key(1) == "f" .and. info%kind == terrace_kind_file) count = count + 1
+    count_objects = 0
+  end function
 end module
 
 program replicate
-  use terrace
+  use listing
   implicit none
   integer, parameter :: n = 100000
-  real(c_double), target :: field(n), back(n)
-  type(c_ptr) :: store
+  character(kind=c_char, len=*), parameter :: key = "fortran/field"//c_null_char
+  character(kind=c_char, len=12), target :: requirement = "min_storage"//c_null_char
+  real(c_double) :: field(n), back(n)
+  type(c_ptr) :: store, json
+  type(terrace_receipt) :: receipt
   integer(c_size_t) :: read
+  integer, target :: objects = 0
   character(len=1024) :: directory
   integer :: i
 
   call get_command_argument(1, directory)
   field = [(sqrt(real(i, c_double)), i = 1, n)]
-  if (terrace_open(trim(directory)//c_null_char, c_null_ptr, store) /= terrace_ok) stop 1
-  if (terrace_replicate(store, "fortran/field"//c_null_char, c_loc(field), c_sizeof(field), c_null_ptr, c_null_ptr) &
-      /= terrace_ok) stop 2
-  if (terrace_read(store, "fortran/field"//c_null_char, 0_c_int64_t, c_loc(back), c_sizeof(back), read) /= terrace_ok) stop 3
-  if (read /= c_sizeof(field) .or. any(field /= back)) stop 4
-  if (terrace_close(store) /= terrace_ok) stop 5
+  call must(terrace_open(trim(directory)//c_null_char, store=store))
+  call must(terrace_replicate(store, key, field, c_sizeof(field), &
+                              operation=terrace_options(requirements=c_loc(requirement)), receipt=receipt))
+  call must(terrace_wait(store, receipt, "durable"//c_null_char))
+  print '(i0, a, l1)', receipt%bytes, " bytes, durable: ", receipt%durable
+  call must(terrace_read(store, key, 0_c_int64_t, back, c_sizeof(back), read))
+  if (read /= c_sizeof(field) .or. any(field /= back)) error stop "other numbers were read"
   print '(a, i0, a)', "read back ", n, " numbers"
+
+  ! A single number is an array of one.
+  call must(terrace_append(store, "fortran/log"//c_null_char, [n], c_sizeof(n)))
+  call must(terrace_list(store, c_null_char, count_objects, c_loc(objects)))
+  print '(i0, a)', objects, " objects"
+  call must(terrace_locate(store, key, json))
+  print '(a, l1)', "located: ", index(terrace_text(json), '"present"') > 0
+  call terrace_free(json)
+
+  if (terrace_delete(store, "none"//c_null_char) /= terrace_status_not_found) error stop "it was there"
+  print '(a, l1)', "in words: ", index(terrace_text(terrace_last_error()), "none") > 0
+  call must(terrace_close(store))
+
+contains
+
+  subroutine must(status)
+    integer(c_int), intent(in) :: status
+
+    if (status == terrace_status_ok) return
+    print '(i0, 2a)', status, ": ", terrace_text(terrace_last_error())
+    error stop
+  end subroutine
 end program

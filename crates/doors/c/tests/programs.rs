@@ -1,7 +1,8 @@
-//! The header, and programs in C and Fortran that use it.
+//! The headers, and programs in C, C++ and Fortran that use them.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -34,14 +35,16 @@ fn compile(compiler: &str, source: &str, dir: &Path) -> Option<PathBuf> {
     let built = std::env::current_exe().unwrap().with_file_name("libterrace_c.so");
     symlink(built, dir.join("libterrace.so")).unwrap();
     let (program, dir) = (dir.join("program"), dir.display());
+    let (source, include) = (here(source), here("include"));
     let flags = match compiler {
-        "gfortran" => format!("-J{dir}"),
+        "gfortran" => format!("-J{dir} -std=f2018 -Wall -Werror"),
+        "c++" => "-std=c++17 -Wall -Wextra -Werror -pedantic".to_owned(),
         _ => "-pthread -std=c99 -Wall -Wextra -Werror -pedantic".to_owned(),
     };
-    let (source, include) = (here(source), here("include"));
+    let module = if compiler == "gfortran" { include.join("terrace.f90").display().to_string() } else { String::new() };
     let paths = format!("-I{} -L{dir} -Wl,-rpath,{dir} -lterrace -o {}", include.display(), program.display());
-    let arguments = format!("{} {flags} {paths}", source.display());
-    run(compiler, arguments.split(' ')).map(|_| program)
+    let arguments = format!("{flags} {module} {} {paths}", source.display());
+    run(compiler, arguments.split_whitespace()).map(|_| program)
 }
 
 fn store() -> (TempDir, PathBuf) {
@@ -76,8 +79,8 @@ fn the_header_says_what_the_library_has() {
 fn the_guide_to_c_works_as_it_says() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path();
-    for (from, to) in [("examples/replicate.c", "program.c"), ("examples/replicate.f90", "program.f90")] {
-        fs::copy(here(from), folder.join(to)).unwrap();
+    for language in ["c", "f90"] {
+        fs::copy(here(&format!("examples/replicate.{language}")), folder.join(format!("program.{language}"))).unwrap();
     }
     // The layout that `make install PREFIX=...` creates.
     let prefix = folder.join("prefix");
@@ -109,7 +112,7 @@ gone: 1
 
 #[test]
 fn a_c_program_replicates_and_reads() {
-    runs_as_it_says("replicate.c", EXPECTED_OUTPUT);
+    runs_as_it_says("cc", "replicate.c", EXPECTED_OUTPUT);
 }
 
 const FILES_OUTPUT: &str = "\
@@ -127,18 +130,13 @@ gone: 1
 
 #[test]
 fn a_c_program_makes_a_store_and_uses_files() {
-    runs_as_it_says("files.c", FILES_OUTPUT);
-    let dir = tempfile::tempdir().unwrap();
-    let (at, config) = (dir.path().join("store"), dir.path().join("tiers.toml"));
-    let tier = format!("[[tier]]\nname = 'a'\nkind = 'directory'\ntargets = ['{}/a']\n", dir.path().display());
-    fs::write(&config, tier).unwrap();
-    let Some(program) = compile("cc", "examples/files.c", dir.path()) else { return };
-    assert_eq!(run(&program.display().to_string(), [at, config]).unwrap(), FILES_OUTPUT);
+    runs_as_it_says("cc", "files.c", FILES_OUTPUT);
+    makes_its_store("cc", "files.c", FILES_OUTPUT);
 }
 
 #[test]
 fn a_c_program_sends_requests() {
-    runs_as_it_says("stream.c", "added: 2\nadded again: 0\npending: 2\n");
+    runs_as_it_says("cc", "stream.c", "added: 2\nadded again: 0\npending: 2\n");
 }
 
 const DATASET_OUTPUT: &str = "\
@@ -150,14 +148,56 @@ gone: 1
 
 #[test]
 fn a_c_program_uses_a_dataset() {
-    runs_as_it_says("dataset.c", DATASET_OUTPUT);
+    runs_as_it_says("cc", "dataset.c", DATASET_OUTPUT);
 }
 
 /// Compiles and runs an example on a new store.
-fn runs_as_it_says(example: &str, expected: &str) {
+fn runs_as_it_says(compiler: &str, example: &str, expected: &str) {
     let (dir, store) = store();
-    let Some(program) = compile("cc", &format!("examples/{example}"), dir.path()) else { return };
+    let Some(program) = compile(compiler, &format!("examples/{example}"), dir.path()) else { return };
     assert_eq!(run(&program.display().to_string(), [&store]).unwrap(), expected);
+}
+
+/// Compiles and runs an example that makes the store from a configuration.
+fn makes_its_store(compiler: &str, example: &str, expected: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let (at, config) = (dir.path().join("store"), dir.path().join("tiers.toml"));
+    let tier = format!("[[tier]]\nname = 'a'\nkind = 'directory'\ntargets = ['{}/a']\n", dir.path().display());
+    fs::write(&config, tier).unwrap();
+    let Some(program) = compile(compiler, &format!("examples/{example}"), dir.path()) else { return };
+    assert_eq!(run(&program.display().to_string(), [at, config]).unwrap(), expected);
+}
+
+/// Returns the functions that a header or module declares, each with the number of its arguments.
+fn declared(file: &str) -> BTreeMap<String, usize> {
+    let text = fs::read_to_string(here(file)).unwrap();
+    let code: String = text.lines().filter(|line| !line.trim_start().starts_with(['!', '/', '#'])).collect();
+    let mut found = BTreeMap::new();
+    for (at, _) in code.match_indices('(') {
+        let name = code[..at].rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
+        if name.starts_with("terrace_") {
+            let arguments = code[at + 1..].split(')').next().unwrap_or_default();
+            found.insert(
+                name.to_owned(),
+                arguments.split(',').filter(|argument| !matches!(argument.trim(), "" | "void")).count(),
+            );
+        }
+    }
+    found
+}
+
+#[test]
+fn cpp_and_fortran_have_every_function() {
+    let functions = declared("include/terrace.h");
+    assert!(functions.len() > 40, "{functions:?}");
+    let module = declared("include/terrace.f90");
+    for (function, arguments) in &functions {
+        assert_eq!(module.get(function), Some(arguments), "{function} in terrace.f90");
+    }
+    let classes = fs::read_to_string(here("include/terrace.hpp")).unwrap();
+    let words: Vec<&str> = classes.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let missing: Vec<&String> = functions.keys().filter(|function| !words.contains(&function.as_str())).collect();
+    assert!(missing.is_empty(), "terrace.hpp lacks {missing:?}");
 }
 
 #[test]
@@ -231,20 +271,55 @@ fn threads_and_processes_append_to_one_object() {
     assert_eq!(found.lines().count(), 1200);
 }
 
+const CPP_OUTPUT: &str = "\
+1600000 bytes, durable: 1
+read 1600000 bytes, changed: 1
+appended at 6: begin
+end
+length 10, mode 644
+objects: 4
+thrown: 1
+located: 1
+planned: 1
+not found: 1, named: 1
+invalid: 1
+number 123, appended at 400, length 403
+closed: 1
+added 2, then 0; pending: 2
+[\"whole\",\"heights\"]: 8000 bytes, y[7] = -7
+packed: 1
+of any length: 1
+";
+
 #[test]
-fn valgrind_finds_nothing_in_it() {
-    let (dir, store) = store();
-    let Some(program) = compile("cc", "examples/replicate.c", dir.path()) else { return };
-    let flags = ["--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"];
-    let arguments = flags.map(Into::into).into_iter().chain([program, store]);
-    if let Some(said) = run("valgrind", arguments) {
-        assert_eq!(said, EXPECTED_OUTPUT);
-    }
+fn a_cpp_program_makes_a_store_and_uses_all_of_it() {
+    makes_its_store("c++", "replicate.cpp", CPP_OUTPUT);
 }
+
+const FORTRAN_OUTPUT: &str = "\
+800000 bytes, durable: T
+read back 100000 numbers
+2 objects
+located: T
+in words: T
+";
 
 #[test]
 fn a_fortran_program_uses_it() {
-    let (dir, store) = store();
-    let Some(program) = compile("gfortran", "examples/replicate.f90", dir.path()) else { return };
-    assert_eq!(run(&program.display().to_string(), [&store]).unwrap(), "read back 100000 numbers\n");
+    runs_as_it_says("gfortran", "replicate.f90", FORTRAN_OUTPUT);
+}
+
+#[test]
+fn valgrind_finds_nothing_in_programs() {
+    for (compiler, language, expected) in
+        [("cc", "c", EXPECTED_OUTPUT), ("c++", "cpp", CPP_OUTPUT), ("gfortran", "f90", FORTRAN_OUTPUT)]
+    {
+        let (dir, store) = store();
+        let Some(program) = compile(compiler, &format!("examples/replicate.{language}"), dir.path()) else { continue };
+        let flags = ["--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"];
+        let arguments = flags.map(Into::into).into_iter().chain([program, store]);
+        if let Some(said) = run("valgrind", arguments) {
+            assert_eq!(said, expected, "{language}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
  *   mpicc checkpoint.c -lterrace_dump -o checkpoint
  *   mpirun -n 4 ./checkpoint STORE STEPS [STEP AT WHICH RANK 1 DIES]
  *
- * STORE is the directory of this node's store; %s in it stands for TERRACE_NODE. */
+ * STORE is the directory of this node's store; {node} in it stands for TERRACE_NODE. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,15 +25,12 @@ static void must(terrace_dump_status status, const char *what)
 int main(int count, char **arguments)
 {
     int rank, last = count > 2 ? atoi(arguments[2]) : 3, dies = count > 3 ? atoi(arguments[3]) : -1, i;
-    char store[4096];
-    const char *node = getenv("TERRACE_NODE");
-    terrace_dump *checkpoints;
+    terrace_checkpoints *checkpoints;
     uint32_t version;
 
     MPI_Init(&count, &arguments);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    snprintf(store, sizeof store, arguments[1], node ? node : "0");
-    must(terrace_dump_open(MPI_COMM_WORLD, store, &checkpoints), "opening");
+    must(terrace_dump_open(MPI_COMM_WORLD, arguments[1], &checkpoints), "opening");
     must(terrace_dump_set_replicas(checkpoints, 2), "replicas");
     must(terrace_dump_protect(checkpoints, 0, field, sizeof field), "protecting");
     must(terrace_dump_protect(checkpoints, 1, &step, sizeof step), "protecting");

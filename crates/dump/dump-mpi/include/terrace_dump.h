@@ -26,7 +26,7 @@ typedef enum terrace_dump_status {
 
 // The ranks of a communicator with their nodes' stores, and the protected regions of each rank. Only one thread may
 // use it at a time.
-typedef struct terrace_dump terrace_dump;
+typedef struct terrace_checkpoints terrace_checkpoints;
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,52 +36,103 @@ extern "C" {
 // call has failed.
 const char *terrace_dump_last_error(void);
 
+// Dumps a buffer of each rank, so that all of them can be restored after the loss of the stores of any `replicas` - 1
+// nodes: `terrace restore output FILES`. TERRACE_STORE names the directory of this node's store; {node} in it stands
+// for TERRACE_NODE, or for the node's number. TERRACE_DUMP names the dump, `output` by default; each call makes its next
+// version. The dump is durable when the call returns successfully. Collective.
+enum terrace_dump_status terrace_dump(MPI_Comm comm,
+                                      const void *buffer,
+                                      size_t length,
+                                      uint32_t replicas);
+
 // Opens checkpoints. `comm` is duplicated; `store` is the directory of this node's store, which `terrace init` has
-// made. Ranks are on one node if they have the same TERRACE_NODE in their environment, or none and share memory.
-// Collective.
+// made. {node} in it stands for TERRACE_NODE, or for the node's number. Ranks are on one node if they have the same
+// TERRACE_NODE in their environment, or none and share memory. Collective.
 enum terrace_dump_status terrace_dump_open(MPI_Comm comm,
                                            const char *store,
-                                           struct terrace_dump **opened);
+                                           struct terrace_checkpoints **opened);
 
 // Sets the number of nodes that store each chunk: 1 to 16, by default 3. It must be the same on all ranks.
-enum terrace_dump_status terrace_dump_set_replicas(struct terrace_dump *checkpoints,
+enum terrace_dump_status terrace_dump_set_replicas(struct terrace_checkpoints *checkpoints,
                                                    uint32_t replicas);
 
 // Sets how memory is divided into chunks: into pieces of `bytes` bytes, by default 4096; or, with `by_content`, at
 // boundaries that the content determines, about `bytes` bytes apart. It must be the same on all ranks.
-enum terrace_dump_status terrace_dump_set_chunks(struct terrace_dump *checkpoints,
+enum terrace_dump_status terrace_dump_set_chunks(struct terrace_checkpoints *checkpoints,
                                                  uint32_t bytes,
                                                  bool by_content);
 
 // Protects a region of memory under a number that the program chooses. An earlier region of that number is no longer
-// protected. The memory must be valid at each checkpoint and restart.
-enum terrace_dump_status terrace_dump_protect(struct terrace_dump *checkpoints,
+// protected. The memory must be valid at each checkpoint and restart. The region is the rank's own: only as many ranks
+// as made a checkpoint can restart from it.
+enum terrace_dump_status terrace_dump_protect(struct terrace_checkpoints *checkpoints,
                                               uint32_t region,
                                               void *bytes,
                                               size_t length);
 
+// Protects a region as `terrace_dump_protect` does, which has the same bytes on all ranks. Any number of ranks can restart
+// from it.
+enum terrace_dump_status terrace_dump_protect_same(struct terrace_checkpoints *checkpoints,
+                                                   uint32_t region,
+                                                   void *bytes,
+                                                   size_t length);
+
+// Protects a region as `terrace_dump_protect` does, which is a part of an array that all ranks share under the number:
+// its bytes from `start` on. Any number of ranks can restart, each with any part of the array. If parts overlap, the
+// bytes are those of the part that begins first, unless all ranks have the parts that they had.
+enum terrace_dump_status terrace_dump_protect_part(struct terrace_checkpoints *checkpoints,
+                                                   uint32_t region,
+                                                   void *bytes,
+                                                   size_t length,
+                                                   uint64_t start);
+
 // Ends the protection of a region.
-enum terrace_dump_status terrace_dump_unprotect(struct terrace_dump *checkpoints, uint32_t region);
+enum terrace_dump_status terrace_dump_unprotect(struct terrace_checkpoints *checkpoints,
+                                                uint32_t region);
 
 // Dumps the protected regions as `version` of `name`, which must be higher than all existing versions; -1 means the
 // next one. `made` gets the version; it may be null. The checkpoint is durable when the call returns successfully.
 // Collective.
-enum terrace_dump_status terrace_dump_checkpoint(struct terrace_dump *checkpoints,
+enum terrace_dump_status terrace_dump_checkpoint(struct terrace_checkpoints *checkpoints,
                                                  const char *name,
                                                  int64_t version,
                                                  uint32_t *made);
 
 // Restores the protected regions from `version` of `name`; -1 means the newest. `restored` gets the version; it may be
-// null. The number of ranks and the regions must be those of the dump. If any rank fails, no memory is changed.
-// Collective.
-enum terrace_dump_status terrace_dump_restart(struct terrace_dump *checkpoints,
+// null. The regions must be those of the dump. Another number of ranks may restart if all regions are parts, or the
+// same on all ranks. If any rank fails, no memory is changed. Collective.
+enum terrace_dump_status terrace_dump_restart(struct terrace_checkpoints *checkpoints,
                                               const char *name,
                                               int64_t version,
                                               uint32_t *restored);
 
-// Closes checkpoints; call it before MPI_Finalize. The regions still belong to the program. Closing null does nothing.
-// Collective.
-void terrace_dump_close(struct terrace_dump *checkpoints);
+// Waits for checkpoints that have begun, and closes all; call it before MPI_Finalize. The regions still belong to the
+// program. Closing null does nothing. Collective.
+void terrace_dump_close(struct terrace_checkpoints *checkpoints);
+
+// Sets how many checkpoints that `terrace_dump_begin` has begun may be under way at once, 1 to 16; by default 1. Each
+// takes memory for a copy of the protected regions. It must be the same on all ranks.
+enum terrace_dump_status terrace_dump_set_limit(struct terrace_checkpoints *checkpoints,
+                                                uint32_t limit);
+
+// Begins a checkpoint, and returns once the protected regions are copied: the program may change them while a thread
+// dumps the copy as `terrace_dump_checkpoint` does. While too many checkpoints are under way, it first waits for the
+// oldest one. `terrace_dump_wait` tells whether it succeeded; if not, the ones before are still there. MPI must have been
+// initialized with MPI_THREAD_MULTIPLE. All ranks begin the same checkpoints in the same order.
+enum terrace_dump_status terrace_dump_begin(struct terrace_checkpoints *checkpoints,
+                                            const char *name,
+                                            int64_t version);
+
+// Waits until all checkpoints that have begun have ended. `made` gets the newest version that was made, or -1; it may be
+// null. If one failed, the call returns its failure, and a second wait tells of the others. Collective.
+enum terrace_dump_status terrace_dump_wait(struct terrace_checkpoints *checkpoints,
+                                           int64_t *made);
+
+// Returns at once. `ended` gets whether all checkpoints that have begun have ended on this rank; if so, the call is
+// `terrace_dump_wait`. Another rank may get another answer at the same time.
+enum terrace_dump_status terrace_dump_test(struct terrace_checkpoints *checkpoints,
+                                           bool *ended,
+                                           int64_t *made);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -10,6 +10,8 @@
         checkpoints.protect(1, step)
         checkpoints.restart("field")        # None if there is no checkpoint yet
         checkpoints.checkpoint("field")
+        checkpoints.begin("field")          # the same, while the program continues
+        checkpoints.wait()
 """
 
 import ctypes
@@ -39,9 +41,15 @@ def _library():
         "set_replicas": [handle, ctypes.c_uint32],
         "set_chunks": [handle, ctypes.c_uint32, ctypes.c_bool],
         "protect": [handle, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t],
+        "protect_same": [handle, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t],
+        "protect_part": [handle, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64],
         "unprotect": [handle, ctypes.c_uint32],
         "checkpoint": [handle, text, ctypes.c_int64, number],
         "restart": [handle, text, ctypes.c_int64, number],
+        "set_limit": [handle, ctypes.c_uint32],
+        "begin": [handle, text, ctypes.c_int64],
+        "wait": [handle, ctypes.POINTER(ctypes.c_int64)],
+        "test": [handle, ctypes.POINTER(ctypes.c_bool), ctypes.POINTER(ctypes.c_int64)],
     }
     for name, types in arguments.items():
         getattr(library, "terrace_dump_" + name).argtypes = types
@@ -52,9 +60,10 @@ def _library():
 
 
 class Checkpoints:
-    """The ranks of a communicator with their nodes' stores. Every method but ``protect`` and ``unprotect`` is collective."""
+    """The ranks of a communicator with their nodes' stores. Every method but ``protect``, ``unprotect`` and
+    ``test`` is collective."""
 
-    def __init__(self, comm, store, replicas=3, chunk=4096, by_content=False):
+    def __init__(self, comm, store, replicas=3, chunk=4096, by_content=False, limit=1):
         self._library, kind = _library()
         self._regions = {}
         self._handle = ctypes.c_void_p()
@@ -62,6 +71,7 @@ class Checkpoints:
         self._call("open", comm, os.fsencode(store), ctypes.byref(self._handle), handle=False)
         self._call("set_replicas", replicas)
         self._call("set_chunks", chunk, by_content)
+        self._call("set_limit", limit)
 
     def _call(self, name, *arguments, handle=True):
         given = (self._handle, *arguments) if handle else arguments
@@ -69,14 +79,23 @@ class Checkpoints:
         if status != _OK:
             raise Error(status, self._library.terrace_dump_last_error().decode())
 
-    def protect(self, region, array):
-        """Protects an array, or any object with a contiguous writable buffer, under a number."""
+    def protect(self, region, array, start=None, same=False):
+        """Protects an array, or any object with a contiguous writable buffer, under a number.
+
+        Only as many ranks as made a checkpoint can restart, unless each region is the ``same`` on all ranks, or a part of an
+        array that all ranks share under the number: its bytes from ``start`` on. Then any number of ranks can, each with any part.
+        """
+        if same and start is not None:
+            raise ValueError("a region that is the same on all ranks is no part of another one")
         if hasattr(array, "mask") and hasattr(array, "filled"):
             # Its buffer contains only its data: a restart would not restore the mask.
             raise TypeError("a masked array has two buffers; protect its .data and its .mask, each under a number of its own")
         view = memoryview(array).cast("B")
-        start = ctypes.addressof(ctypes.c_char.from_buffer(view)) if len(view) else None
-        self._call("protect", region, start, len(view))
+        address = ctypes.addressof(ctypes.c_char.from_buffer(view)) if len(view) else None
+        if start is not None:
+            self._call("protect_part", region, address, len(view), start)
+        else:
+            self._call("protect_same" if same else "protect", region, address, len(view))
         # The view prevents a reallocation of the buffer.
         self._regions[region] = view
 
@@ -90,6 +109,22 @@ class Checkpoints:
         made = ctypes.c_uint32()
         self._call("checkpoint", name.encode(), version, ctypes.byref(made))
         return made.value
+
+    def begin(self, name, version=NEXT):
+        """Begins a checkpoint: returns once the regions are copied, and a thread dumps the copy."""
+        self._call("begin", name.encode(), version)
+
+    def wait(self):
+        """Waits for all checkpoints that have begun. Returns the newest version that was made, or None."""
+        made = ctypes.c_int64()
+        self._call("wait", ctypes.byref(made))
+        return None if made.value < 0 else made.value
+
+    def test(self):
+        """Returns whether all checkpoints that have begun have ended on this rank, and the newest version as ``wait`` does."""
+        ended, made = ctypes.c_bool(), ctypes.c_int64()
+        self._call("test", ctypes.byref(ended), ctypes.byref(made))
+        return ended.value, None if made.value < 0 else made.value
 
     def restart(self, name, version=NEWEST):
         """Restores the protected regions. Returns the version, or None if there is no checkpoint."""

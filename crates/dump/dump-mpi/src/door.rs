@@ -6,37 +6,70 @@
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, OsStr, c_char, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::slice;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
-use mpi::ffi::{self, MPI_Comm};
-use mpi::raw::FromRaw;
-use mpi::topology::SimpleCommunicator;
+use mpi::ffi::MPI_Comm;
 use terrace::Store;
 use terrace_dump::chunk::Chunking;
+use terrace_dump::regions::{Protected, Split};
 use terrace_dump::transport::agree;
 use terrace_dump::{Error, Options, Result, regions};
 
 use crate::failure::{DumpStatus, guard};
-use crate::{MpiWorld, log};
+use crate::helper::{Helper, SharedWorld};
+use crate::log;
+use crate::world::{MpiWorld, duplicate, open_store};
 
 /// The ranks of a communicator with their nodes' stores, and the protected regions of each rank. Only one thread may
 /// use it at a time.
 pub struct Checkpoints {
-    world: MpiWorld,
-    store: Store,
-    options: Options,
-    regions: BTreeMap<u32, (*mut u8, usize)>,
+    /// Makes checkpoints in the background; `None` if MPI does not let it. Dropped first, since it uses the ranks.
+    pub(crate) helper: Option<Helper>,
+    pub(crate) world: Arc<SharedWorld>,
+    pub(crate) store: Store,
+    pub(crate) options: Options,
+    /// The number of checkpoints that may be under way at once.
+    pub(crate) limit: usize,
+    regions: BTreeMap<u32, Protected<*mut [u8]>>,
 }
 
-fn there<'a>(checkpoints: *mut Checkpoints) -> Result<&'a mut Checkpoints> {
+impl Checkpoints {
+    /// Returns the protected memory.
+    pub(crate) fn slices(&self) -> BTreeMap<u32, Protected<&[u8]>> {
+        let slice = |region: &Protected<*mut [u8]>| Protected {
+            split: region.split,
+            // SAFETY: the program guarantees that its regions are valid, and waits meanwhile.
+            bytes: unsafe { &*region.bytes },
+        };
+        self.regions.iter().map(|(number, region)| (*number, slice(region))).collect()
+    }
+
+    /// Waits until the helper does not use the ranks.
+    fn pause(&self) {
+        if let Some(helper) = &self.helper {
+            helper.wait_for_room(1);
+        }
+    }
+}
+
+/// Returns the checkpoints of a caller.
+pub(crate) fn there<'a>(checkpoints: *mut Checkpoints) -> Result<&'a mut Checkpoints> {
     // SAFETY: the caller passes null or a result of `terrace_dump_open`, and uses it in one thread.
     unsafe { checkpoints.as_mut() }.ok_or_else(|| Error::Refused("the checkpoints are null".into()))
 }
 
-fn string<'a>(pointer: *const c_char, what: &str) -> Result<&'a str> {
+/// Gives the caller a value, unless the place for it is null.
+pub(crate) fn give<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: the caller passes null or a valid place for the value.
+        unsafe { place.write(value) };
+    }
+}
+
+/// Returns a caller's text.
+pub(crate) fn string<'a>(pointer: *const c_char, what: &str) -> Result<&'a str> {
     if pointer.is_null() {
         return Err(Error::Refused(format!("{what} is null")));
     }
@@ -45,29 +78,31 @@ fn string<'a>(pointer: *const c_char, what: &str) -> Result<&'a str> {
     text.to_str().map_err(|_| Error::Refused(format!("{what} is not UTF-8")))
 }
 
+/// Checks that a caller's memory can be a slice.
+pub(crate) fn check_memory(start: *const c_void, length: usize, what: &str) -> Result<()> {
+    match isize::try_from(length) {
+        Err(_) => Err(Error::Refused(format!("{length} bytes are more than any memory has; is the length negative?"))),
+        Ok(1..) if start.is_null() => Err(Error::Refused(format!("{what} is null"))),
+        Ok(_) => Ok(()),
+    }
+}
+
 /// Opens checkpoints. `comm` is duplicated; `store` is the directory of this node's store, which `terrace init` has
-/// made. Ranks are on one node if they have the same TERRACE_NODE in their environment, or none and share memory.
-/// Collective.
+/// made. {node} in it stands for TERRACE_NODE, or for the node's number. Ranks are on one node if they have the same
+/// TERRACE_NODE in their environment, or none and share memory. Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_open(comm: MPI_Comm, store: *const c_char, opened: *mut *mut Checkpoints) -> DumpStatus {
     guard(|| {
         log::begin("terrace=warn");
-        // SAFETY: the caller passes a communicator. Its duplicate belongs to us.
-        let communicator = unsafe {
-            let mut own = ffi::RSMPI_COMM_NULL;
-            ffi::MPI_Comm_dup(comm, &mut own);
-            SimpleCommunicator::from_raw(own)
-        };
-        let world = MpiWorld::over(communicator)?;
-        let open = || {
-            if opened.is_null() {
-                return Err(Error::Refused("the place for the checkpoints is null".into()));
-            }
-            let store = string(store, "the store")?;
-            Ok(Store::open(Path::new(OsStr::from_bytes(store.as_bytes())))?)
-        };
-        let store = agree(&world, open())?;
-        let checkpoints = Checkpoints { world, store, options: Options::default(), regions: BTreeMap::new() };
+        let world = MpiWorld::over(duplicate(comm))?;
+        let place =
+            if opened.is_null() { Err(Error::Refused("the place for the checkpoints is null".into())) } else { Ok(()) };
+        let path = agree(&world, place.and_then(|()| string(store, "the store")))?;
+        let store = open_store(&world, path)?;
+        let helper = if world.has_threads() { Some(Helper::start()) } else { None };
+        let helper = agree(&world, helper.transpose())?;
+        let (world, options, regions) = (Arc::new(SharedWorld(world)), Options::default(), BTreeMap::new());
+        let checkpoints = Checkpoints { helper, world, store, options, limit: 1, regions };
         // SAFETY: the pointer is not null, and the caller passes a valid place.
         unsafe { opened.write(Box::into_raw(Box::new(checkpoints))) };
         Ok(())
@@ -96,7 +131,8 @@ pub extern "C" fn terrace_dump_set_chunks(checkpoints: *mut Checkpoints, bytes: 
 }
 
 /// Protects a region of memory under a number that the program chooses. An earlier region of that number is no longer
-/// protected. The memory must be valid at each checkpoint and restart.
+/// protected. The memory must be valid at each checkpoint and restart. The region is the rank's own: only as many ranks
+/// as made a checkpoint can restart from it.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_protect(
     checkpoints: *mut Checkpoints,
@@ -104,11 +140,49 @@ pub extern "C" fn terrace_dump_protect(
     bytes: *mut c_void,
     length: usize,
 ) -> DumpStatus {
+    protect(checkpoints, region, bytes, length, Split::Own)
+}
+
+/// Protects a region as `terrace_dump_protect` does, which has the same bytes on all ranks. Any number of ranks can restart
+/// from it.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dump_protect_same(
+    checkpoints: *mut Checkpoints,
+    region: u32,
+    bytes: *mut c_void,
+    length: usize,
+) -> DumpStatus {
+    protect(checkpoints, region, bytes, length, Split::Same)
+}
+
+/// Protects a region as `terrace_dump_protect` does, which is a part of an array that all ranks share under the number:
+/// its bytes from `start` on. Any number of ranks can restart, each with any part of the array. If parts overlap, the
+/// bytes are those of the part that begins first, unless all ranks have the parts that they had.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dump_protect_part(
+    checkpoints: *mut Checkpoints,
+    region: u32,
+    bytes: *mut c_void,
+    length: usize,
+    start: u64,
+) -> DumpStatus {
+    protect(checkpoints, region, bytes, length, Split::Part { start })
+}
+
+fn protect(checkpoints: *mut Checkpoints, region: u32, bytes: *mut c_void, length: usize, split: Split) -> DumpStatus {
     guard(|| {
-        if bytes.is_null() && length > 0 {
-            return Err(Error::Refused("the region is null".into()));
+        check_memory(bytes, length, "the region")?;
+        if let Split::Part { start } = split
+            && start.checked_add(length as u64).is_none()
+        {
+            return Err(Error::Refused(format!(
+                "no array has {length} bytes from byte {start} on; is a number negative?"
+            )));
         }
-        there(checkpoints)?.regions.insert(region, (bytes.cast(), length));
+        // A slice is never null, not even without bytes.
+        let start = if length > 0 { bytes.cast() } else { NonNull::dangling().as_ptr() };
+        let bytes = ptr::slice_from_raw_parts_mut(start, length);
+        there(checkpoints)?.regions.insert(region, Protected { split, bytes });
         Ok(())
     })
 }
@@ -133,26 +207,19 @@ pub extern "C" fn terrace_dump_checkpoint(
     made: *mut u32,
 ) -> DumpStatus {
     guard(|| {
-        let Checkpoints { world, store, options, regions } = there(checkpoints)?;
-        let (name, version) = agree(&*world, string(name, "the name").and_then(|name| Ok((name, number(version)?))))?;
-        // SAFETY: the program guarantees that its regions are valid, and waits here meanwhile.
-        let slice = |(start, length): &(*mut u8, usize)| match length {
-            0 => &[],
-            _ => unsafe { slice::from_raw_parts(*start, *length) },
-        };
-        let regions = regions.iter().map(|(number, region)| (*number, slice(region))).collect();
-        let done = regions::checkpoint(&*world, store, name, &regions, &Options { version, ..*options })?;
-        if !made.is_null() {
-            // SAFETY: the caller passes a valid place.
-            unsafe { made.write(done.version) };
-        }
+        let checkpoints = there(checkpoints)?;
+        checkpoints.pause();
+        let (world, store): (&MpiWorld, _) = (&checkpoints.world, &checkpoints.store);
+        let (name, version) = agree(world, string(name, "the name").and_then(|name| Ok((name, number(version)?))))?;
+        let options = Options { version, ..checkpoints.options };
+        give(made, regions::checkpoint(world, store, name, &checkpoints.slices(), &options)?.version);
         Ok(())
     })
 }
 
 /// Restores the protected regions from `version` of `name`; -1 means the newest. `restored` gets the version; it may be
-/// null. The number of ranks and the regions must be those of the dump. If any rank fails, no memory is changed.
-/// Collective.
+/// null. The regions must be those of the dump. Another number of ranks may restart if all regions are parts, or the
+/// same on all ranks. If any rank fails, no memory is changed. Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_restart(
     checkpoints: *mut Checkpoints,
@@ -161,25 +228,23 @@ pub extern "C" fn terrace_dump_restart(
     restored: *mut u32,
 ) -> DumpStatus {
     guard(|| {
-        let Checkpoints { world, store, options, regions } = there(checkpoints)?;
-        let (name, version) = agree(&*world, string(name, "the name").and_then(|name| Ok((name, number(version)?))))?;
-        // SAFETY: the program guarantees that its regions are valid and do not overlap, and waits here meanwhile.
-        let slice = |(start, length): &(*mut u8, usize)| match length {
-            0 => &mut [],
-            _ => unsafe { slice::from_raw_parts_mut(*start, *length) },
+        let checkpoints = there(checkpoints)?;
+        checkpoints.pause();
+        let (world, store): (&MpiWorld, _) = (&checkpoints.world, &checkpoints.store);
+        let (name, version) = agree(world, string(name, "the name").and_then(|name| Ok((name, number(version)?))))?;
+        let slice = |region: &Protected<*mut [u8]>| Protected {
+            split: region.split,
+            // SAFETY: the program guarantees that its regions are valid and do not overlap, and waits here meanwhile.
+            bytes: unsafe { &mut *region.bytes },
         };
-        let mut regions = regions.iter().map(|(number, region)| (*number, slice(region))).collect();
-        let version = regions::restart(&*world, store, name, version, &mut regions, options.window)?;
-        if !restored.is_null() {
-            // SAFETY: the caller passes a valid place.
-            unsafe { restored.write(version) };
-        }
+        let mut regions = checkpoints.regions.iter().map(|(number, region)| (*number, slice(region))).collect();
+        give(restored, regions::restart(world, store, name, version, &mut regions, checkpoints.options.window)?);
         Ok(())
     })
 }
 
-/// Closes checkpoints; call it before MPI_Finalize. The regions still belong to the program. Closing null does nothing.
-/// Collective.
+/// Waits for checkpoints that have begun, and closes all; call it before MPI_Finalize. The regions still belong to the
+/// program. Closing null does nothing. Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_close(checkpoints: *mut Checkpoints) {
     if !checkpoints.is_null() {
@@ -188,7 +253,8 @@ pub extern "C" fn terrace_dump_close(checkpoints: *mut Checkpoints) {
     }
 }
 
-fn number(version: i64) -> Result<Option<u32>> {
+/// Returns the version that a caller asks for; -1 leaves it open.
+pub(crate) fn number(version: i64) -> Result<Option<u32>> {
     match u32::try_from(version) {
         Ok(version) => Ok(Some(version)),
         Err(_) if version == -1 => Ok(None),

@@ -40,7 +40,7 @@ pub(crate) fn guard(call: impl FnOnce() -> terrace_dump::Result<()>) -> DumpStat
     match words::kept(call, bug) {
         Ok(()) => DumpStatus::Ok,
         Err(Error::NotFound { .. }) => DumpStatus::NotFound,
-        Err(Error::Refused(_)) => DumpStatus::Invalid,
+        Err(Error::Refused(_) | Error::Differ(_)) => DumpStatus::Invalid,
         Err(Error::Lost(_)) => DumpStatus::Lost,
         Err(Error::Elsewhere { .. }) => DumpStatus::Elsewhere,
         Err(_) => DumpStatus::Failed,

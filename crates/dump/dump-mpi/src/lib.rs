@@ -1,14 +1,20 @@
 //! Dumps of MPI programs: the transport, and the library for C and Python.
 #![cfg(feature = "mpi")]
 
+mod background;
 mod door;
 mod failure;
+mod helper;
 mod log;
+mod messages;
+mod once;
 mod window;
 #[path = "../../../doors/c/src/words.rs"]
 mod words;
 mod world;
 
+pub use background::*;
 pub use door::*;
 pub use failure::*;
-pub use world::MpiWorld;
+pub use once::*;
+pub use world::{MpiWorld, open_store};

@@ -15,7 +15,7 @@ use terrace::{NewFile, Store};
 use terrace_dump::flags::{DumpFlags, RestoreFlags};
 use terrace_dump::transport::{World, agree};
 use terrace_dump::{Options, Terms, Wanted};
-use terrace_dump_mpi::MpiWorld;
+use terrace_dump_mpi::{MpiWorld, open_store};
 
 /// Dumps files of MPI ranks into the nodes' stores, and restores them. Run by `terrace dump` and `terrace restore`, with what
 /// these were given.
@@ -75,12 +75,7 @@ fn run(arguments: &Arguments, universe: &mpi::environment::Universe) -> Result<(
     let world = MpiWorld::over(universe.world().duplicate())?;
     // Check this before the first step in which dumps and restores differ.
     arguments.command.terms().agree(&world)?;
-    let node = std::env::var("TERRACE_NODE").unwrap_or_else(|_| world.node().to_string());
-    let store = match arguments.store.is_empty() {
-        true => Err(terrace_dump::Error::Refused("name this node's store: --store DIR, or TERRACE_STORE".into())),
-        false => Store::open(&PathBuf::from(arguments.store.replace("{node}", &node))).map_err(Into::into),
-    };
-    let store = agree(&world, store)?;
+    let store = open_store(&world, &arguments.store)?;
     let show = |value: serde_json::Value, words: String| {
         if world.rank() == 0 && (arguments.json || !arguments.quiet) {
             let text = if arguments.json { value.to_string() } else { words };

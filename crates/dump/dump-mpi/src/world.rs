@@ -2,19 +2,49 @@
 
 use std::collections::BTreeMap;
 
+use mpi::Threading;
 use mpi::collective::SystemOperation;
 use mpi::datatype::PartitionMut;
+use mpi::ffi::{self, MPI_Comm};
+use mpi::raw::FromRaw;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
-use terrace_dump::transport::{Window, World};
+use terrace::Store;
+use terrace_dump::transport::{Window, World, agree};
 use terrace_dump::{Error, Result};
 
+use crate::messages::MessageWindow;
 use crate::window::MpiWindow;
+
+/// Duplicates a communicator of the program, whose messages must not mix with those of a dump. Collective.
+#[allow(unsafe_code)]
+pub(crate) fn duplicate(comm: MPI_Comm) -> SimpleCommunicator {
+    // SAFETY: the caller passes a communicator. Its duplicate belongs to us.
+    unsafe {
+        let mut own = ffi::RSMPI_COMM_NULL;
+        ffi::MPI_Comm_dup(comm, &mut own);
+        SimpleCommunicator::from_raw(own)
+    }
+}
+
+/// Opens the store of this node. `{node}` in the path stands for TERRACE_NODE, or for the node's number. Collective.
+///
+/// # Errors
+/// All ranks fail if one of them cannot open its store.
+pub fn open_store(world: &MpiWorld, path: &str) -> Result<Store> {
+    let node = std::env::var("TERRACE_NODE").unwrap_or_else(|_| world.node().to_string());
+    let store = match path.is_empty() {
+        true => Err(Error::Refused("name this node's store: TERRACE_STORE, or --store of terrace dump".into())),
+        false => Store::open(path.replace("{node}", &node).as_ref()).map_err(Into::into),
+    };
+    agree(world, store)
+}
 
 /// The ranks of a private communicator.
 pub struct MpiWorld {
     communicator: SimpleCommunicator,
     nodes: Vec<u32>,
+    has_threads: bool,
 }
 
 impl MpiWorld {
@@ -24,14 +54,21 @@ impl MpiWorld {
         let shared = communicator.split_shared(communicator.rank());
         let mut first = [communicator.rank()];
         mpi::traits::Root::broadcast_into(&shared.process_at_rank(0), &mut first[..]);
-        let mut world = MpiWorld { communicator, nodes: Vec::new() };
+        let mut world = MpiWorld { communicator, nodes: Vec::new(), has_threads: false };
         let name = std::env::var("TERRACE_NODE").unwrap_or_else(|_| format!("\0{}", first[0]));
         let mut numbers: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
         for name in world.all_gather(name.as_bytes())? {
             let next = numbers.len() as u32;
             world.nodes.push(*numbers.entry(name).or_insert(next));
         }
+        let lacks_threads = mpi::environment::threading_support() != Threading::Multiple;
+        world.has_threads = world.most(u64::from(lacks_threads))? == 0;
         Ok(world)
+    }
+
+    /// Returns whether MPI lets several threads of each rank call it.
+    pub(crate) fn has_threads(&self) -> bool {
+        self.has_threads
     }
 
     fn rank_of(&self, rank: u32) -> mpi::topology::Process<'_> {
@@ -103,6 +140,9 @@ impl World for MpiWorld {
     }
 
     fn window<'b>(&'b self, bytes: usize) -> Result<Box<dyn Window<'b> + 'b>> {
-        Ok(Box::new(MpiWindow::open(&self.communicator, bytes)?))
+        Ok(match self.has_threads {
+            true => Box::new(MessageWindow::open(&self.communicator, bytes)),
+            false => Box::new(MpiWindow::open(&self.communicator, bytes)?),
+        })
     }
 }

@@ -1,7 +1,8 @@
-//! The header, and real MPI ranks of `terrace-dump`, of a program in C, and of one in Python.
+//! The headers, and real MPI ranks of `terrace-dump` and of programs in C, C++, Fortran and Python.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ fn here(path: &str) -> PathBuf {
 #[test]
 fn the_header_says_what_the_library_has() {
     let config = cbindgen::Config::from_file(here("cbindgen.toml")).unwrap();
-    let sources = ["failure", "door"].map(|name| here(&format!("src/{name}.rs")));
+    let sources = ["failure", "once", "door", "background"].map(|name| here(&format!("src/{name}.rs")));
     let made = sources.iter().fold(cbindgen::Builder::new().with_config(config), |made, path| made.with_src(path));
     let mut header = Vec::new();
     made.generate().unwrap().write(&mut header);
@@ -57,13 +58,21 @@ impl Nodes {
 
     /// Runs a program on this many ranks, two on each node.
     fn mpirun(&self, ranks: u32, program: &[String]) -> Output {
+        self.mpirun_over(ranks, program, &[])
+    }
+
+    /// Runs a program with parameters of OpenMPI.
+    fn mpirun_over(&self, ranks: u32, program: &[String], parameters: &[(&str, &str)]) -> Output {
         let mut run = Command::new("timeout");
         run.args(["120", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]);
         // The node of a rank follows from its number.
         let node = "export TERRACE_NODE=$((OMPI_COMM_WORLD_RANK / 2)); exec \"$@\"";
+        for (name, value) in parameters {
+            run.args(["--mca", name, value]);
+        }
         run.args(["sh", "-c", node, "sh"]).args(program);
         run.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONPATH", here("python"));
-        run.env("TERRACE_DUMP_LIBRARY", library()).output().unwrap()
+        run.env("TERRACE_DUMP_LIBRARY", library()).env("TERRACE_STORE", self.file("{node}/store")).output().unwrap()
     }
 
     /// Runs `terrace-dump` with other arguments on the third rank.
@@ -186,16 +195,32 @@ fn ranks_with_different_requests_all_report_it() {
     assert_eq!(left.count(), 0);
 }
 
+/// Compiles an example. Returns the program.
+fn compile(nodes: &Nodes, example: &str) -> String {
+    let (program, dir) = (nodes.file("program"), nodes.0.path().display());
+    symlink(library(), nodes.file("libterrace_dump.so")).unwrap();
+    let (compiler, flags) = match example.rsplit('.').next() {
+        Some("f90") => ("mpifort", format!("-J{dir} -Wall -Werror {}", here("include/terrace_dumps.f90").display())),
+        // OpenMPI's own classes for C++, which MPI no longer has, cause warnings.
+        Some("cpp") => ("mpicxx", "-std=c++17 -DOMPI_SKIP_MPICXX -Wall -Wextra -Werror -pedantic".to_owned()),
+        _ => ("mpicc", "-std=c99 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Werror -pedantic".to_owned()),
+    };
+    let mut compile = Command::new(compiler);
+    compile.args(flags.split(' ')).args(["-o", &program]).arg(here(&format!("examples/{example}")));
+    compile
+        .arg("-I")
+        .arg(here("include"))
+        .arg(format!("-L{dir}"))
+        .arg(format!("-Wl,-rpath,{dir}"))
+        .arg("-lterrace_dump");
+    said(&compile.output().unwrap());
+    program
+}
+
 #[test]
 fn a_c_program_continues_after_a_rank_was_killed() {
     let nodes = Nodes::new(2);
-    symlink(library(), nodes.file("libterrace_dump.so")).unwrap();
-    let (program, store) = (nodes.file("program"), nodes.file("%s/store"));
-    let mut compile = Command::new("mpicc");
-    compile.args(["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o", &program]);
-    compile.arg(here("examples/checkpoint.c")).arg("-I").arg(here("include")).arg("-L").arg(nodes.0.path());
-    compile.args(["-lterrace_dump", &format!("-Wl,-rpath,{}", nodes.0.path().display())]);
-    said(&compile.output().unwrap());
+    let (program, store) = (compile(&nodes, "checkpoint.c"), nodes.file("{node}/store"));
     let run = |arguments: &[&str]| {
         let all: Vec<String> =
             [&[&program[..], &store], arguments].concat().iter().map(|&text| text.to_owned()).collect();
@@ -217,25 +242,129 @@ fn a_c_program_continues_after_a_rank_was_killed() {
 }
 
 #[test]
-fn a_python_program_continues_from_its_checkpoint() {
-    let python = "/usr/bin/python3".to_owned();
-    let there = Command::new(&python).args(["-c", "import mpi4py"]).output().is_ok_and(|tried| tried.status.success());
-    if !there {
-        eprintln!("skipped: mpi4py is not installed for {python} (`make mpi`)");
-        return;
+fn one_call_dumps_a_buffer_of_each_rank() {
+    let nodes = Nodes::new(2);
+    let program = compile(&nodes, "output.c");
+    assert_eq!(said(&nodes.mpirun(4, &[program])), "without a buffer it is refused\n");
+    nodes.lose(0);
+    nodes.make(0);
+    let to = nodes.file("out.{rank}");
+    assert_eq!(said(&nodes.terrace_dump(4, &["restore", "output", &to])), "output version 0: 4 files restored\n");
+    for rank in 0..4 {
+        assert_eq!(fs::read(nodes.file(&format!("out.{rank}"))).unwrap(), [b'a' + rank; 100_000]);
     }
+}
+
+#[test]
+fn a_fortran_program_continues_from_its_checkpoint() {
+    let nodes = Nodes::new(2);
+    let program = compile(&nodes, "checkpoint.f90");
+    let run = |steps: &str| said(&nodes.mpirun(4, &[program.clone(), nodes.file("{node}/store"), steps.into()]));
+    let begun = run("2");
+    assert!(
+        begun.starts_with("begins: there is no dump \"fortran\"") && begun.ends_with("step 2 is version 1\n"),
+        "{begun}"
+    );
+    assert_eq!(run("3"), "goes on after step 2\nstep 3 is version 2\n");
+}
+
+/// OpenMPI 4 has no one-sided communication over TCP for programs with threads, and ended those that dumped.
+#[test]
+fn a_cpp_program_continues_while_it_is_dumped_over_tcp() {
+    let nodes = Nodes::new(2);
+    let program = compile(&nodes, "overlap.cpp");
+    let ethernet = [("btl", "self,tcp"), ("osc", "^sm,ucx")];
+    let run = |ranks, steps: &str| {
+        said(&nodes.mpirun_over(ranks, &[program.clone(), nodes.file("{node}/store"), steps.into()], &ethernet))
+    };
+    assert_eq!(run(4, "3"), "begins after step 0\nversion 2, ended: 1\ninvalid: 1\n");
+    assert_eq!(run(3, "4"), "goes on after step 3\nversion 3, ended: 1\ninvalid: 1\n");
+}
+
+#[test]
+fn cpp_and_fortran_have_every_function_of_the_header() {
+    let read = |file: &str| fs::read_to_string(here(file)).unwrap();
+    let names = |text: &str| -> BTreeSet<String> {
+        let code: String = text.lines().filter(|line| !line.trim_start().starts_with(['!', '/'])).collect();
+        let before = code.split('(').map(|text| text.rsplit([' ', '*']).next().unwrap_or_default().to_owned());
+        before.filter(|name| name.starts_with("terrace_dump")).collect()
+    };
+    let (header, module) = (names(&read("include/terrace_dump.h")), names(&read("include/terrace_dumps.f90")));
+    let missing: Vec<_> = header.difference(&module).collect();
+    assert!(header.len() > 9 && missing.is_empty(), "{missing:?}");
+    let class = names(&read("include/terrace_dump.hpp"));
+    let missing: Vec<_> = header.difference(&class).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Runs a program that is killed while a checkpoint is dumped: earlier or later in it.
+#[test]
+fn ranks_continue_while_they_are_dumped_and_may_be_killed() {
+    let nodes = Nodes::new(2);
+    let program = compile(&nodes, "overlap.c");
+    let run = |arguments: &[String]| {
+        nodes.mpirun(4, &[&[program.clone(), nodes.file("{node}/store")][..], arguments].concat())
+    };
+    let words = said(&run(&["2".into()]));
+    let expected = "step 2 is version 1; ended: 1\nrefused: the ranks are asked for different things: dump is ";
+    assert!(words.starts_with(expected), "{words}");
+    for (round, microseconds) in (1..).zip([0, 30_000, 100_000, 400_000]) {
+        let (before, dies) = (2 * round, 2 * round + 2);
+        let killed = run(&[(dies + 1).to_string(), dies.to_string(), microseconds.to_string()]);
+        assert!(!killed.status.success() && killed.status.code() != Some(124), "{}", killed.status);
+        nodes.lose(round % 2);
+        nodes.make(round % 2);
+        let words = said(&run(&[dies.to_string()]));
+        let step = words.strip_prefix("goes on after step ").and_then(|words| words.split('\n').next()?.parse().ok());
+        // The checkpoint of the step before had ended when this one began.
+        assert!(step.is_some_and(|step: u32| (before + 1..=dies).contains(&step)), "after {microseconds} us: {words}");
+    }
+}
+
+/// Only as many ranks as made a checkpoint could restart from it.
+#[test]
+fn other_numbers_of_ranks_go_on_in_c_and_python() {
+    let nodes = Nodes::new(3);
+    let (program, store) = (compile(&nodes, "resize.c"), nodes.file("{node}/store"));
+    let run = |ranks| said(&nodes.mpirun(ranks, &[program.clone(), store.clone()]));
+    assert_eq!(run(4), "");
+    assert_eq!(run(3), "3 ranks go on after step 1\n");
+    nodes.lose(0);
+    nodes.make(0);
+    assert_eq!(run(6), "6 ranks go on after step 2\n");
+    let Some(python) = python() else { return };
+    let python = [python, here("examples/resize.py").display().to_string(), store.clone()];
+    assert_eq!(said(&nodes.mpirun(5, &python)), "5 ranks go on after step 3\n");
+    assert_eq!(run(6), "6 ranks go on after step 4\n");
+}
+
+/// Returns the Python that has mpi4py.
+fn python() -> Option<String> {
+    let python = "/usr/bin/python3".to_owned();
+    let tried = Command::new(&python).args(["-c", "import mpi4py"]).output();
+    if tried.is_ok_and(|tried| tried.status.success()) {
+        return Some(python);
+    }
+    skip("MPI programs in Python", &Missing::new("mpi", "mpi4py is not installed for /usr/bin/python3 (`make mpi`)"));
+    None
+}
+
+#[test]
+fn a_python_program_continues_from_its_checkpoint() {
+    let Some(python) = python() else { return };
     let nodes = Nodes::new(2);
     let program = here("examples/checkpoint.py").display().to_string();
-    let run =
-        |steps: &str| said(&nodes.mpirun(4, &[python.clone(), program.clone(), nodes.file("%s/store"), steps.into()]));
-    assert_eq!(run("2"), "begins\nstep 2 is version 1\n");
-    assert_eq!(run("3"), "goes on after step 2\nstep 3 is version 2\n");
+    let run = |steps: &str| {
+        said(&nodes.mpirun(4, &[python.clone(), program.clone(), nodes.file("{node}/store"), steps.into()]))
+    };
+    assert_eq!(run("2"), "begins\nstep 2 is version 1, ended: (True, 1)\n");
+    assert_eq!(run("3"), "goes on after step 2\nstep 3 is version 2, ended: (True, 2)\n");
     // A masked array was dumped without its mask and without an error. The check needs only the attribute that
     // distinguishes one.
     let masked = "import sys\nfrom mpi4py import MPI\nfrom terrace_dump import Checkpoints\n\
         class Masked(bytearray):\n    mask = filled = None\n\
-        with Checkpoints(MPI.COMM_WORLD, sys.argv[1] % (MPI.COMM_WORLD.rank // 2)) as checkpoints:\n    \
+        with Checkpoints(MPI.COMM_WORLD, sys.argv[1]) as checkpoints:\n    \
         try:\n        checkpoints.protect(0, Masked(9))\n    except TypeError as error:\n        print(error)\n";
-    let refused = said(&nodes.mpirun(4, &[python.clone(), "-c".into(), masked.into(), nodes.file("%s/store")]));
+    let refused = said(&nodes.mpirun(4, &[python.clone(), "-c".into(), masked.into(), nodes.file("{node}/store")]));
     assert_eq!(refused.matches("protect its .data and its .mask").count(), 4, "{refused}");
 }

@@ -3,6 +3,8 @@
 use crate::chunk::Hash;
 use crate::confirm::decode_hashes;
 use crate::manifest::{Complete, Held, Index, Manifest, Place, decode, encode};
+use crate::regions::Split;
+use crate::regions::shape::{decode_head, encode_head};
 
 /// Valid records of each kind.
 pub fn sample_records() -> Vec<Vec<u8>> {
@@ -17,7 +19,8 @@ pub fn sample_records() -> Vec<Vec<u8>> {
     let place = |number: u32| Place { pack: number % 2, offset: 1000 * number, length: 1000 };
     let chunks = (0..4).map(|number| (Hash::of(&[number as u8]), place(number))).collect();
     let index = Index { packs: vec!["a/pack-0".into(), "a/pack-1".into()], chunks };
-    [encode(&manifest), encode(&complete), encode(&index)].into_iter().flatten().collect()
+    let head = encode_head([(1, Split::Own), (7, Split::Same), (9, Split::Part { start: 4096 })].into_iter());
+    [encode(&manifest), encode(&complete), encode(&index), head].into_iter().flatten().collect()
 }
 
 /// Decodes the bytes as a record of each kind, and checks the result as a restore does. Returns whether any record is
@@ -30,5 +33,6 @@ pub fn parse_records(bytes: &[u8]) -> bool {
     });
     let complete = decode::<Complete>("a dump's record", bytes);
     let hashes = decode_hashes(bytes);
-    manifest.is_ok() || index.is_ok() || complete.is_ok() || hashes.is_ok()
+    let head = decode_head(bytes);
+    manifest.is_ok() || index.is_ok() || complete.is_ok() || hashes.is_ok() || head.is_ok()
 }

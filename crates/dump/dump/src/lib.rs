@@ -2,7 +2,7 @@
 //!
 //! All ranks of a [`transport::World`] call [`dump()`], each with the store of its node; later, in another run with any number of ranks,
 //! they call [`restore()`], which needs all stores but any `replicas - 1`. [`regions`] does the same for regions of memory that have
-//! numbers; [`gc`] drops old versions. The steps are modules of their own: [`chunk`], [`votes`] and [`table`] by [`halving`],
+//! numbers, and [`background`] while the program continues; [`gc`] drops old versions. The steps are modules of their own: [`chunk`], [`votes`] and [`table`] by [`halving`],
 //! [`plan`], [`exchange`]; [`simulate`](simulate::simulate) runs them for thousands of ranks without moving anything.
 //!
 //! **Steps are pure where possible, and simulated for 10,000 ranks** (`tests/scale.rs`). What ranks know about a chunk is collected at
@@ -43,6 +43,7 @@
 //! ```
 
 mod ask;
+pub mod background;
 pub mod chunk;
 mod confirm;
 mod dump;

@@ -5,12 +5,15 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use common::{CHUNK_BYTES, buffers, slices};
 use terrace::{Config, Store};
 use terrace_dump::chunk::Chunking;
+use terrace_dump::regions::{Protected, Split, checkpoint, restart};
 use terrace_dump::transport::World;
 use terrace_dump::transport::threads::Threads;
 use terrace_dump::{Options, Wanted, dump, restore};
@@ -48,6 +51,88 @@ fn write(dir: &Path, archive: &Path) {
     pack(dir, archive);
 }
 
+const ARRAY_BYTES: usize = 1000;
+
+/// Protects a region that is the same on all ranks, and a part of an array that all share.
+fn regions<'b>(rank: u32, ranks: u32, step: &'b [u8], array: &'b [u8]) -> BTreeMap<u32, Protected<&'b [u8]>> {
+    let part = part_of(rank, ranks);
+    BTreeMap::from([
+        (1, Protected { split: Split::Same, bytes: step }),
+        (2, Protected { split: Split::Part { start: part.start as u64 }, bytes: &array[part] }),
+    ])
+}
+
+fn part_of(rank: u32, ranks: u32) -> Range<usize> {
+    let cut = |rank: u32| ARRAY_BYTES * rank as usize / ranks as usize;
+    cut(rank)..cut(rank + 1)
+}
+
+fn array() -> Vec<u8> {
+    (0..ARRAY_BYTES).map(|at| (at % 241) as u8).collect()
+}
+
+/// Makes a checkpoint of regions that four ranks on two nodes share, and one of a region that each has for itself.
+fn write_regions(dir: &Path, archive: &Path) {
+    let node = |node: &str| Store::init(&dir.join(node).join("store"), &config(&dir.join(node))).unwrap();
+    let stores = ["0", "1"].map(node);
+    let options = Options { replicas: 2, window: WINDOW_BYTES * 2, ..Options::default() };
+    let made = Threads::on(&NODE_OF_EACH_RANK).run(|world| {
+        let (store, array) = (&stores[world.node() as usize], array());
+        checkpoint(world, store, "shared", &regions(world.rank(), 4, b"a step", &array), &options)?;
+        let own = [world.rank() as u8; 300];
+        checkpoint(world, store, "own", &BTreeMap::from([(5, Protected::own(&own[..]))]), &options)
+    });
+    assert!(made.iter().all(Result::is_ok));
+    stores.into_iter().for_each(|store| store.close().unwrap());
+    pack(dir, archive);
+}
+
+#[test]
+fn golden_checkpoints_of_regions_are_restored_also_by_other_numbers_of_ranks() {
+    let archive = archive(env!("CARGO_MANIFEST_DIR"), "regions");
+    if is_wanted(&archive) {
+        write_regions(tempfile::tempdir().unwrap().path(), &archive);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let stores = unpacked(&archive, dir.path());
+    for nodes in [&NODE_OF_EACH_RANK[..], &[0, 1], &[0, 0, 0, 1, 1]] {
+        let size = nodes.len() as u32;
+        let restored = Threads::on(nodes).run(|world| {
+            let store = &stores[world.node() as usize];
+            let part = part_of(world.rank(), size);
+            let (mut step, mut bytes) = ([0; 6], vec![0; part.len()]);
+            let mut regions = BTreeMap::from([
+                (1, Protected { split: Split::Same, bytes: &mut step[..] }),
+                (2, Protected { split: Split::Part { start: part.start as u64 }, bytes: &mut bytes[..] }),
+            ]);
+            restart(world, store, "shared", None, &mut regions, WINDOW_BYTES)?;
+            assert!(&step == b"a step" && bytes == array()[part]);
+            let mut own = [0; 300];
+            let told = restart(
+                world,
+                store,
+                "own",
+                None,
+                &mut BTreeMap::from([(5, Protected::own(&mut own[..]))]),
+                WINDOW_BYTES,
+            );
+            assert_eq!((told.is_ok(), own), (size == 4, [if size == 4 { world.rank() as u8 } else { 0 }; 300]));
+            Ok::<_, terrace_dump::Error>(())
+        });
+        restored.into_iter().for_each(|restored| restored.unwrap());
+    }
+}
+
+/// Unpacks the stores of two nodes, and opens them.
+fn unpacked(archive: &Path, dir: &Path) -> [Store; 2] {
+    unpack(archive, dir);
+    ["0", "1"].map(|node| {
+        let node = dir.join(node);
+        fs::write(node.join("store/terrace.toml"), config(&node).to_toml()).unwrap();
+        Store::open(&node.join("store")).unwrap()
+    })
+}
+
 #[test]
 fn both_versions_of_a_golden_dump_are_restored_also_from_one_store() {
     let archive = archive(env!("CARGO_MANIFEST_DIR"), "dump");
@@ -55,12 +140,7 @@ fn both_versions_of_a_golden_dump_are_restored_also_from_one_store() {
         write(tempfile::tempdir().unwrap().path(), &archive);
     }
     let dir = tempfile::tempdir().unwrap();
-    unpack(&archive, dir.path());
-    let stores = ["0", "1"].map(|node| {
-        let node = dir.path().join(node);
-        fs::write(node.join("store/terrace.toml"), config(&node).to_toml()).unwrap();
-        Store::open(&node.join("store")).unwrap()
-    });
+    let stores = unpacked(&archive, dir.path());
     for (version, round) in [(Some(0), 0), (Some(1), 1), (None, 1)] {
         for nodes in [NODE_OF_EACH_RANK, [0; 4]] {
             let restored = Threads::on(&nodes).run(|world| {

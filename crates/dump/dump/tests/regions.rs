@@ -7,10 +7,14 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::Place;
-use terrace_dump::regions::{checkpoint, restart};
+use terrace_dump::regions::{Protected, Split, checkpoint, restart};
 use terrace_dump::transport::World;
 use terrace_dump::transport::threads::Threads;
 use terrace_dump::{Error, Options, Result};
+
+fn own<B>(bytes: B) -> Protected<B> {
+    Protected::own(bytes)
+}
 
 #[test]
 fn restored_regions_equal_dumped_regions() {
@@ -25,22 +29,90 @@ fn restored_regions_equal_dumped_regions() {
         for version in 0..2 {
             field[5000] = 100 + version;
             step[0] = version;
-            checkpoint(world, store, "run", &BTreeMap::from([(7, &field[..]), (1, &step[..])]), &options)?;
+            checkpoint(world, store, "run", &BTreeMap::from([(7, own(&field[..])), (1, own(&step[..]))]), &options)?;
         }
         field.fill(0);
-        let mut regions = BTreeMap::from([(7, &mut field[..]), (1, &mut step[..])]);
+        let mut regions = BTreeMap::from([(7, own(&mut field[..])), (1, own(&mut step[..]))]);
         assert_eq!(restart(world, store, "run", Some(0), &mut regions, window)?, 0);
         assert_eq!((field[5000], field[0], step[0]), (100, world.rank() as u8, 0));
-        let mut regions = BTreeMap::from([(7, &mut field[..]), (1, &mut step[..])]);
+        let mut regions = BTreeMap::from([(7, own(&mut field[..])), (1, own(&mut step[..]))]);
         assert_eq!(restart(world, store, "run", None, &mut regions, window)?, 1);
         assert_eq!((field[5000], step[0]), (101, 1));
         // One rank has another region, so no rank changes any region.
         let mut short = vec![9; 10_000 - usize::from(world.rank() == 1)];
-        let told =
-            restart(world, store, "run", None, &mut BTreeMap::from([(7, &mut short[..]), (1, &mut step[..])]), window);
+        let told = restart(
+            world,
+            store,
+            "run",
+            None,
+            &mut BTreeMap::from([(7, own(&mut short[..])), (1, own(&mut step[..]))]),
+            window,
+        );
         assert!(matches!(told, Err(Error::Refused(_) | Error::Elsewhere { rank: 1, .. })));
         assert!(short.iter().all(|byte| *byte == 9));
         Ok(())
     });
     done.into_iter().for_each(|done| done.unwrap());
+}
+
+const ARRAY_BYTES: usize = 100_003;
+
+/// Makes the array that all ranks share.
+fn array() -> Vec<u8> {
+    (0..ARRAY_BYTES).map(|at| (at / 251 + at % 251) as u8).collect()
+}
+
+/// Returns the first byte of a rank's part, and its length, if there are this many ranks.
+fn part_of(rank: u32, ranks: u32) -> (usize, usize) {
+    let cut = |rank: u32| ARRAY_BYTES * rank as usize / ranks as usize;
+    (cut(rank), cut(rank + 1) - cut(rank))
+}
+
+/// Only as many ranks as dumped could restart.
+#[test]
+fn other_numbers_of_ranks_restart_with_other_parts() {
+    let mut place = Place::new();
+    let stores = place.stores(4);
+    let nodes = [0, 0, 1, 1, 2, 3];
+    let options = Options { replicas: 2, ..Options::default() };
+    let done = Threads::on(&nodes).run(|world| {
+        let (start, length) = part_of(world.rank(), world.size());
+        let (array, step) = (array(), [7; 8]);
+        let part = Protected { split: Split::Part { start: start as u64 }, bytes: &array[start..start + length] };
+        let step = Protected { split: Split::Same, bytes: &step[..] };
+        checkpoint(world, &stores[world.node() as usize], "run", &BTreeMap::from([(1, part), (2, step)]), &options)
+    });
+    assert!(done.iter().all(Result::is_ok));
+    // The store of node 2 is lost, and its rank's part with it.
+    let left = [&stores[0], &stores[1], &stores[3]];
+    for nodes in [&[0, 1, 2][..], &[0, 0, 1, 1, 2, 2], &[0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2]] {
+        let size = nodes.len() as u32;
+        let done: Vec<Result<()>> = Threads::on(nodes).run(|world| {
+            let (start, length) = part_of(world.rank(), size);
+            let (mut part, mut step) = (vec![0; length], [0; 8]);
+            let mut regions = BTreeMap::from([
+                (1, Protected { split: Split::Part { start: start as u64 }, bytes: &mut part[..] }),
+                (2, Protected { split: Split::Same, bytes: &mut step[..] }),
+            ]);
+            // A small window causes several rounds.
+            restart(world, left[world.node() as usize], "run", None, &mut regions, 20_000)?;
+            assert!(part == array()[start..start + length] && step == [7; 8], "rank {} of {size}", world.rank());
+            Ok(())
+        });
+        done.into_iter().for_each(|done| done.unwrap());
+    }
+    // One rank protects bytes that nobody dumped, so no rank's memory changes.
+    let told = Threads::on(&[0, 1, 2]).run(|world| {
+        let (mut part, mut step) = (vec![9; 1000], [9; 8]);
+        let start = if world.rank() == 1 { ARRAY_BYTES as u64 - 999 } else { 0 };
+        let mut regions = BTreeMap::from([
+            (1, Protected { split: Split::Part { start }, bytes: &mut part[..] }),
+            (2, Protected { split: Split::Same, bytes: &mut step[..] }),
+        ]);
+        let told = restart(world, left[world.node() as usize], "run", None, &mut regions, 1 << 16);
+        assert!(part == [9; 1000] && step == [9; 8]);
+        told.map_err(|error| error.to_string())
+    });
+    let words = "rank 1 protects bytes 99004..100004 of region 1, and the checkpoint has none at 100003";
+    assert!(told.iter().all(|told| told.as_ref().is_err_and(|told| told.contains(words))), "{told:?}");
 }

@@ -1,0 +1,94 @@
+//! Checkpoints for C that are made while the program continues.
+
+// Only C calls these functions, where `unsafe` has no meaning.
+#![allow(clippy::not_unsafe_ptr_arg_deref)]
+// The functions have names that C can call.
+#![allow(unsafe_code)]
+
+use std::ffi::c_char;
+
+use terrace_dump::transport::agree;
+use terrace_dump::{Error, Options, Result, regions};
+
+use crate::door::{Checkpoints, give, number, string, there};
+use crate::failure::{DumpStatus, guard};
+
+/// The greatest number of checkpoints that may be under way at once.
+const MAX_CHECKPOINTS_UNDER_WAY: u32 = 16;
+
+/// Sets how many checkpoints that `terrace_dump_begin` has begun may be under way at once, 1 to 16; by default 1. Each
+/// takes memory for a copy of the protected regions. It must be the same on all ranks.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dump_set_limit(checkpoints: *mut Checkpoints, limit: u32) -> DumpStatus {
+    guard(|| {
+        if !(1..=MAX_CHECKPOINTS_UNDER_WAY).contains(&limit) {
+            return Err(Error::Refused(format!(
+                "{limit} checkpoints at once; choose 1 to {MAX_CHECKPOINTS_UNDER_WAY}"
+            )));
+        }
+        there(checkpoints)?.limit = limit as usize;
+        Ok(())
+    })
+}
+
+/// Begins a checkpoint, and returns once the protected regions are copied: the program may change them while a thread
+/// dumps the copy as `terrace_dump_checkpoint` does. While too many checkpoints are under way, it first waits for the
+/// oldest one. `terrace_dump_wait` tells whether it succeeded; if not, the ones before are still there. MPI must have been
+/// initialized with MPI_THREAD_MULTIPLE. All ranks begin the same checkpoints in the same order.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dump_begin(checkpoints: *mut Checkpoints, name: *const c_char, version: i64) -> DumpStatus {
+    guard(|| {
+        let checkpoints = there(checkpoints)?;
+        let helper = checkpoints.helper.as_ref().ok_or_else(|| {
+            let reason = "MPI lets only one thread of the program call it; initialize it by MPI_Init_thread with \
+                          MPI_THREAD_MULTIPLE, or use terrace_dump_checkpoint";
+            Error::Refused(reason.into())
+        })?;
+        // Before the copy: otherwise there would be one copy more than the limit.
+        helper.wait_for_room(checkpoints.limit);
+        let copy = || -> Result<_> {
+            Ok((string(name, "the name")?.to_owned(), number(version)?, regions::copy(&checkpoints.slices())?))
+        };
+        let copied = copy();
+        let (world, store, options) = (checkpoints.world.clone(), checkpoints.store.clone(), checkpoints.options);
+        helper.begin(checkpoints.limit, move || {
+            // A rank that could not copy says so here, where all ranks meet.
+            let (name, version, copy) = agree(&**world, copied)?;
+            let options = Options { version, ..options };
+            Ok(regions::checkpoint(&**world, &store, &name, &regions::borrow(&copy), &options)?.version)
+        });
+        Ok(())
+    })
+}
+
+/// Waits until all checkpoints that have begun have ended. `made` gets the newest version that was made, or -1; it may be
+/// null. If one failed, the call returns its failure, and a second wait tells of the others. Collective.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dump_wait(checkpoints: *mut Checkpoints, made: *mut i64) -> DumpStatus {
+    guard(|| there(checkpoints)?.tell_newest(made))
+}
+
+/// Returns at once. `ended` gets whether all checkpoints that have begun have ended on this rank; if so, the call is
+/// `terrace_dump_wait`. Another rank may get another answer at the same time.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dump_test(checkpoints: *mut Checkpoints, ended: *mut bool, made: *mut i64) -> DumpStatus {
+    guard(|| {
+        let checkpoints = there(checkpoints)?;
+        let idle = checkpoints.helper.as_ref().is_none_or(|helper| helper.is_idle());
+        give(ended, idle);
+        give(made, -1);
+        if idle { checkpoints.tell_newest(made) } else { Ok(()) }
+    })
+}
+
+impl Checkpoints {
+    /// Waits for all checkpoints, and gives the caller the newest version, or -1.
+    fn tell_newest(&self, made: *mut i64) -> Result<()> {
+        let newest = match &self.helper {
+            Some(helper) => helper.wait()?,
+            None => None,
+        };
+        give(made, newest.map_or(-1, i64::from));
+        Ok(())
+    }
+}
