@@ -1,5 +1,7 @@
 //! Converts the engine's errors to Python exceptions; `_errors.py` has their classes.
 
+use std::fmt::Display;
+
 use engine::Error;
 use engine::files::FileError;
 use pyo3::exceptions::PyOSError;
@@ -8,9 +10,31 @@ use serde_json::{Value, json};
 
 use crate::object::python;
 
+/// The name of an exception's class, and its attributes.
+type Exception = (&'static str, Value);
+
 /// Returns the exception for an error of the engine.
 pub fn raised(error: Error) -> PyErr {
-    let (class, facts) = match &error {
+    made(of_engine(&error), &error)
+}
+
+/// Returns the exception for an error of a dataset.
+pub fn raised_by_dataset(error: datasets::Error) -> PyErr {
+    made(of_dataset(&error), &error)
+}
+
+/// Returns the exception for an error of a stream.
+pub fn raised_by_stream(error: stream::Error) -> PyErr {
+    made(of_stream(&error), &error)
+}
+
+/// Returns the exception for an error of a dump.
+pub fn raised_by_dump(error: dump::Error) -> PyErr {
+    made(of_dump(&error), &error)
+}
+
+fn of_engine(error: &Error) -> Exception {
+    match error {
         Error::NotFound { key } => ("NotFoundError", json!({"key": key, "errno": 2})),
         Error::BadKey { key, .. } | Error::KeyTooLong { key, .. } | Error::Reserved { key } => {
             ("BadKeyError", json!({"key": key}))
@@ -29,16 +53,53 @@ pub fn raised(error: Error) -> PyErr {
         Error::Catalog(_) | Error::Damaged { .. } | Error::LogDamaged(_) => ("CatalogError", json!({})),
         // The engine may add errors later.
         _ => ("FailedError", json!({})),
-    };
-    Python::attach(|py| made(py, class, &error.to_string(), &facts).unwrap_or_else(|failed| failed))
+    }
 }
 
-fn made(py: Python<'_>, class: &str, words: &str, facts: &Value) -> PyResult<PyErr> {
-    let exception = py.import("terrace._errors")?.getattr(class)?.call1((words,))?;
-    for (name, value) in facts.as_object().into_iter().flatten() {
-        exception.setattr(name.as_str(), python(py, value)?)?;
+fn of_dataset(error: &datasets::Error) -> Exception {
+    use datasets::Error;
+    match error {
+        Error::Store(error) => of_engine(error),
+        Error::NotFound(name) => ("NotFoundError", json!({"key": name, "errno": 2})),
+        Error::NoView { dataset, .. } => ("NotFoundError", json!({"key": dataset, "errno": 2})),
+        Error::BadName { name, .. } => ("BadKeyError", json!({"key": name})),
+        Error::Exists(name) | Error::Busy(name) => ("ConflictError", json!({"key": name})),
+        Error::Declaration(_) | Error::ReadOnly(_) | Error::Beyond { .. } => ("RefusedError", json!({})),
+        _ => ("DatasetError", json!({})),
     }
-    Ok(PyErr::from_value(exception))
+}
+
+fn of_stream(error: &stream::Error) -> Exception {
+    use stream::Error;
+    match error {
+        Error::Engine(error) => of_engine(error),
+        Error::Shared(error) => of_stream(error),
+        Error::BadName(_) | Error::BadDestination { .. } | Error::TooLong { .. } => ("RefusedError", json!({})),
+        Error::BadProducer(_) | Error::TooFar { .. } => ("RefusedError", json!({})),
+        Error::Io { cause, .. } => ("FailedError", json!({"errno": cause.raw_os_error()})),
+        _ => ("StreamError", json!({})),
+    }
+}
+
+fn of_dump(error: &dump::Error) -> Exception {
+    use dump::Error;
+    match error {
+        Error::Store(error) => of_engine(error),
+        Error::NotFound { name, .. } => ("NotFoundError", json!({"key": name, "errno": 2})),
+        Error::Refused(_) => ("RefusedError", json!({})),
+        _ => ("DumpError", json!({})),
+    }
+}
+
+fn made((class, facts): Exception, error: &dyn Display) -> PyErr {
+    let attempt = |py: Python<'_>| -> PyResult<PyErr> {
+        let exception = py.import("terrace._errors")?.getattr(class)?.call1((error.to_string(),))?;
+        for (name, value) in facts.as_object().into_iter().flatten() {
+            exception.setattr(name.as_str(), python(py, value)?)?;
+        }
+        Ok(PyErr::from_value(exception))
+    };
+    Python::attach(|py| attempt(py).unwrap_or_else(|failed| failed))
 }
 
 /// Returns the exception for an error of files: an `OSError` of the class for its error number.

@@ -1,7 +1,6 @@
 //! Objects as files, for the fsspec file system.
 
 use std::ffi::OsString;
-use std::mem;
 
 use engine::files::{FileError, FileResult, Owner, Stat as Known};
 use pyo3::exceptions::PyValueError;
@@ -11,6 +10,7 @@ use rustix_futex_sync::RwLock;
 
 use crate::bytes::{Source, Target};
 use crate::failure::refused;
+use crate::forked::OfStore;
 use crate::key::{Key, shown};
 use crate::object::{kind, known};
 use crate::store::Store;
@@ -21,10 +21,7 @@ const NAMES_PER_PAGE: usize = 1000;
 
 /// The files of a store.
 #[pyclass(frozen, module = "terrace")]
-pub struct Files {
-    store: Py<Store>,
-    files: RwLock<engine::Files>,
-}
+pub struct Files(OfStore<engine::Files>);
 
 /// An open file.
 #[pyclass(frozen, module = "terrace")]
@@ -69,17 +66,8 @@ impl From<Known> for Stat {
 }
 
 impl Files {
-    /// Returns the engine's files; opens them again in a forked process.
     fn engine(&self, py: Python<'_>) -> PyResult<engine::Files> {
-        let known = self.files.read().clone();
-        if !known.store().catalog().inherited() {
-            return Ok(known);
-        }
-        // Dropping the inherited files would wait for threads that do not exist in this process.
-        mem::forget(known);
-        let opened = opened(py, self.store.get())?;
-        mem::forget(mem::replace(&mut *self.files.write(), opened.clone()));
-        Ok(opened)
+        self.0.get(py, |store| opened(py, store))
     }
 
     fn call<T: Send>(&self, py: Python<'_>, call: impl Send + FnOnce(&engine::Files) -> FileResult<T>) -> PyResult<T> {
@@ -101,8 +89,7 @@ fn owner(files: &engine::Files) -> FileResult<Owner> {
 impl Files {
     #[new]
     fn new(py: Python<'_>, store: Bound<'_, Store>) -> PyResult<Files> {
-        let files = RwLock::new(opened(py, store.get())?);
-        Ok(Files { store: store.unbind(), files })
+        OfStore::new(store, |store| opened(py, store)).map(Files)
     }
 
     fn stat(&self, py: Python<'_>, path: Key) -> PyResult<Stat> {

@@ -3,8 +3,11 @@
 
 mod beside;
 mod bytes;
+mod dataset;
+mod dump;
 mod failure;
 mod files;
+mod forked;
 mod key;
 mod object;
 mod options;
@@ -12,6 +15,8 @@ mod pipe;
 mod receipt;
 mod room;
 mod store;
+mod stream;
+mod view;
 mod waiting;
 
 use pyo3::prelude::*;
@@ -25,5 +30,9 @@ fn _terrace(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<files::Files>()?;
     module.add_class::<files::File>()?;
     module.add_class::<files::Stat>()?;
+    module.add_class::<dataset::Dataset>()?;
+    module.add_class::<view::View>()?;
+    module.add_class::<stream::Stream>()?;
+    module.add_class::<dump::Dumps>()?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

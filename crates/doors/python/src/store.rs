@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use datasets::Datasets;
 use engine::sparse::{Dense, SparseReader};
 use engine::{Ack, Attributes, Config, Error, PutOptions, Question, element_of};
 use pyo3::exceptions::PyValueError;
@@ -45,7 +46,8 @@ fn wait_interruptibly(
 #[pyclass(frozen, subclass, module = "terrace")]
 pub struct Store {
     dir: PathBuf,
-    store: RwLock<Option<engine::Store>>,
+    /// The store as its datasets have it, whose users share what is open.
+    open: RwLock<Option<Datasets>>,
     application: PutOptions,
     keywords: Py<PyDict>,
 }
@@ -53,15 +55,20 @@ pub struct Store {
 impl Store {
     /// Returns the engine's store; opens it again in a forked process.
     pub fn engine(&self, py: Python<'_>) -> PyResult<engine::Store> {
-        let known = self.store.read().clone();
+        self.datasets(py).map(|datasets| datasets.store().clone())
+    }
+
+    /// Returns the store's datasets; opens the store again in a forked process.
+    pub fn datasets(&self, py: Python<'_>) -> PyResult<Datasets> {
+        let known = self.open.read().clone();
         match known {
             None => Err(PyValueError::new_err("the store is closed; open it again")),
-            Some(store) if store.catalog().inherited() => {
-                let opened = py.detach(|| engine::Store::open(&self.dir)).map_err(raised)?;
-                *self.store.write() = Some(opened.clone());
+            Some(known) if known.store().catalog().inherited() => {
+                let opened = Datasets::new(&py.detach(|| engine::Store::open(&self.dir)).map_err(raised)?);
+                *self.open.write() = Some(opened.clone());
                 Ok(opened)
             }
-            Some(store) => Ok(store),
+            Some(known) => Ok(known),
         }
     }
 
@@ -84,7 +91,7 @@ impl Store {
         let keywords = application.map_or_else(|| Ok(PyDict::new(py)), |given| given.copy())?.unbind();
         let application = options(application)?;
         let store = py.detach(|| engine::Store::open(&directory)).map_err(raised)?;
-        Ok(Store { dir: store.dir().to_owned(), store: RwLock::new(Some(store)), application, keywords })
+        Ok(Store { dir: store.dir().to_owned(), open: RwLock::new(Some(Datasets::new(&store))), application, keywords })
     }
 
     #[staticmethod]
@@ -119,8 +126,8 @@ impl Store {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let open = self.store.write().take();
-        open.map_or(Ok(()), |store| waited(py, move || store.close())?.map_err(raised))
+        let open = self.open.write().take();
+        open.map_or(Ok(()), |datasets| waited(py, move || datasets.store().clone().close())?.map_err(raised))
     }
 
     #[pyo3(signature = (key, data, *, attributes=None, progress=None, **keywords))]
@@ -245,6 +252,15 @@ impl Store {
         Ok(found.map_err(raised)?.iter().map(|(key, object)| Object::of(key, object)).collect())
     }
 
+    fn set_attributes(&self, py: Python<'_>, key: Key, attributes: BTreeMap<String, String>) -> PyResult<()> {
+        let store = self.engine(py)?;
+        py.detach(|| {
+            let known = store.stat(&key.0)?.attributes;
+            store.set_attributes(&key.0, Attributes { user: attributes, ..known })
+        })
+        .map_err(raised)
+    }
+
     fn delete(&self, py: Python<'_>, key: Key) -> PyResult<()> {
         let store = self.engine(py)?;
         py.detach(|| store.remove(&key.0)).map_err(raised)
@@ -279,6 +295,17 @@ impl Store {
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let store = self.engine(py)?;
         python(py, &py.detach(|| store.status()).map_err(raised)?)
+    }
+
+    /// Returns how safe the data is, datasets included.
+    fn health<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let datasets = self.datasets(py)?;
+        let health = py.detach(|| {
+            let mut health = datasets.store().health()?;
+            health.add(datasets.findings());
+            Ok::<_, engine::Error>(health)
+        });
+        python(py, &health.map_err(raised)?)
     }
 
     /// Explains how the store would place a block of bytes under a key: as a dictionary and as text.

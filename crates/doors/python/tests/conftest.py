@@ -8,6 +8,7 @@ import pytest
 from fsspec import AbstractFileSystem, filesystem
 
 import terrace
+from moto_server import MOTO, Server
 
 CONFIG = """
 [store]
@@ -55,3 +56,13 @@ def data() -> Path:
     if not (named := os.environ.get("TERRACE_DATA")):
         pytest.skip("TERRACE_DATA names no real files")
     return Path(named)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    if not MOTO.exists():
+        assert "s3" not in os.environ.get("TERRACE_TEST_REQUIRE", ""), "`make servers` installs moto"
+        pytest.skip("there is no moto_server; `make servers` installs it")
+    started = Server(tmp_path / "log")
+    yield started
+    started.stop()

@@ -1,24 +1,44 @@
-"""The guide's examples, run in order."""
+"""The guides' examples, run in order."""
 
 import re
 import shutil
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-GUIDE = Path(__file__).parents[4] / "docs/guide/python.md"
+from moto_server import Server
+
+GUIDES = Path(__file__).parents[4] / "docs/guide"
+
+
+def run(name: str, endpoint: str = "") -> dict[str, Any]:
+    """Runs the examples of a guide in the current directory. Returns the names that they define."""
+    text = (GUIDES / name).read_text().replace("http://127.0.0.1:5000", endpoint)
+    known: dict[str, Any] = {}
+    for example in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        line = text.count("\n", 0, example.start(1))
+        exec(compile("\n" * line + example[1], str(GUIDES / name), "exec"), known)
+    return known
+
+
+def clear(store: Path) -> None:
+    """Removes the tiers of a store, because the RAM tier that was found is elsewhere."""
+    for tier in tomllib.loads((store / "terrace.toml").read_text())["tier"]:
+        for target in tier["targets"]:
+            shutil.rmtree(target["path"])
 
 
 def test_the_guides_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text = GUIDE.read_text()
-    known: dict[str, object] = {}
-    for example in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        line = text.count("\n", 0, example.start(1))
-        exec(compile("\n" * line + example[1], str(GUIDE), "exec"), known)
-    known["store"].close()  # type: ignore[attr-defined]
-    # The RAM tier that was found lies elsewhere.
-    for tier in tomllib.loads((tmp_path / "my-store/terrace.toml").read_text())["tier"]:
-        for target in tier["targets"]:
-            shutil.rmtree(target["path"])
+    run("python.md")["store"].close()
+    clear(tmp_path / "my-store")
+
+
+def test_the_tour_of_xarray_runs(server: Server, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(data / "nc/ostia_monthly.nc", "sst.nc")
+    known = run("xarray.md", server.endpoint)
+    known["store"].close()
+    clear(tmp_path / "store")

@@ -5,7 +5,8 @@ from typing import Any, assert_type
 import numpy
 from numpy.typing import NDArray
 
-from terrace import Explanation, NotFoundError, Object, Receipt, Store
+from terrace import Explanation, NotFoundError, Object, Receipt, Store, Variable
+from terrace.aio import AsyncStore
 
 
 def right(store: Store) -> None:
@@ -18,6 +19,9 @@ def right(store: Store) -> None:
     assert_type([found.key for found in store.ls()], list[str])
     assert_type(store.stat("a"), Object)
     assert_type(store.explain("a"), Explanation)
+    assert_type(store.dataset("a")["view"].variables["x"], Variable)
+    assert_type(store.stream("a", ack="durable").producer("b").send("c", b"bytes", offset=3), int)
+    assert_type(store.dumps.restore("a"), tuple[int, dict[int, list[bytes]]])
     with Store("directory", replicas=2) as opened:
         assert_type(opened, Store)
     try:
@@ -32,3 +36,10 @@ def wrong(store: Store) -> None:
     store.put("a", b"", max_speed=True)  # type: ignore[call-arg]
     store.read_into("a", b"read-only", "0")  # type: ignore[arg-type]
     store.stat("a").length = 3  # type: ignore[misc]
+    store.stream("a", ack="soon")  # type: ignore[arg-type]
+
+
+async def awaited(store: AsyncStore) -> None:
+    assert_type(await store.put("a", b"bytes", min_storage=True), Receipt)
+    assert_type([found.key async for found in store.ls()], list[str])
+    await store.put("a", b"", max_speed=True)  # type: ignore[call-arg]

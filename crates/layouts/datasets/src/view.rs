@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use terrace_views::layout::Described;
+
 use crate::dataset::Dataset;
 use crate::declared::UpdateTime;
 use crate::{Error, Result};
@@ -52,6 +54,15 @@ impl View {
         let (loaded, _) = self.dataset.shared.load()?;
         let number = loaded.view(&self.name)?;
         Ok(loaded.declared.model.views.get(number).is_some_and(|view| view.style.read_only))
+    }
+
+    /// Describes the view's variables as arrays, for the current array lengths. Returns `None` if they are in tiles, in blocks or along a
+    /// curve.
+    pub fn describe(&self) -> Result<Option<Vec<Described>>> {
+        let (loaded, _) = self.dataset.shared.load()?;
+        let number = loaded.view(&self.name)?;
+        let found = loaded.views.get(number).zip(loaded.declared.model.views.get(number));
+        Ok(found.and_then(|(layout, view)| layout.describe(view, 0)))
     }
 
     /// Fills `out` with the bytes from `offset` on and returns the number of bytes read, which is smaller than `out`

@@ -25,7 +25,7 @@ dataset {
 view all {
     var steps = steps
     var points = points
-    var grid = grid
+    var grid [y, x] = grid[y, x]
 }
 view columns big rowminor tiled(7) {
     var id [] { id } = points
@@ -34,7 +34,7 @@ view columns big rowminor tiled(7) {
 }
 view rows aligned {
     var points [] { id, position, alive } = points
-    var grid = grid
+    var grid [y, x] = grid[y, x]
 }
 replica main complete { view all }
 replica rows { view rows }
@@ -65,6 +65,8 @@ assert (g['points/id'][:] == numpy.arange(700)).all() and g['points/position'][1
 assert g['points/wave'][7] == 7 - 1j and not g['points/alive'][2]
 assert g['grid'].shape == (30, 50) and g['grid'][29, 49] == 29 * 50 + 49
 assert bytes(g['points/name'][5])[2:5] == b'abc'
+names = lambda array: array.metadata.dimension_names
+assert names(g['grid']) == ('y', 'x') and names(g['steps']) in (None, ()) and names(g['points/id']) is None
 ";
 
 const REFERENCES_CHECK: &str = "
@@ -75,11 +77,12 @@ def load(name):
     def fix(t):
         return [(f[0], fix(f[1])) + tuple(map(tuple, f[2:])) for f in t] if isinstance(t, list) else t
     dtype = numpy.dtype(fix(meta['dtype']))
-    chunks = [v for k, v in sorted(refs.items()) if k.startswith(name + '/') and not k.endswith('.zarray')]
+    chunks = [v for k, v in sorted(refs.items()) if k.startswith(name + '/') and '/.z' not in k]
     raw = b''.join(numpy.fromfile(p, 'u1', n, offset=o).tobytes() for p, o, n in chunks)
     return numpy.frombuffer(raw, dtype).reshape(meta['shape'])
 assert (load('points')['id'] == numpy.arange(700)).all() and load('points')['position'][10][2] == 10.5
 assert load('grid')[29, 49] == 29 * 50 + 49
+assert json.loads(refs['grid/.zattrs']) == {'_ARRAY_DIMENSIONS': ['y', 'x']} and 'points/.zattrs' not in refs
 try:
     import fsspec, zarr
 except ImportError:

@@ -98,10 +98,14 @@ fn a_zarr_group_has_a_view_for_each_array() {
     write("zarr.json", r#"{"zarr_format": 3, "node_type": "group"}"#);
     write("E/zarr.json", r#"{"zarr_format": 3, "node_type": "group"}"#);
     write("E/x/zarr.json", &array("[8, 6]", "[4, 2]", "little"));
-    write("E_x/zarr.json", &array("[5]", "[5]", "big"));
+    write(
+        "E_x/zarr.json",
+        &array("[5]", "[5]", "big").replace("\"node_type\"", "\"dimension_names\": [\"E_x\"], \"node_type\""),
+    );
     write("text/zarr.json", r#"{"zarr_format": 3, "node_type": "array", "shape": [2], "data_type": "string"}"#);
     write("old/.zgroup", r#"{"zarr_format": 2}"#);
     write("old/y/.zarray", r#"{"zarr_format": 2, "shape": [3], "chunks": [3], "dtype": "<i2", "order": "C"}"#);
+    write("old/y/.zattrs", r#"{"_ARRAY_DIMENSIONS": ["time of day"], "units": "K"}"#);
     write("notes/readme", "not of Zarr");
     let found = import(folder.path(), None, 0).unwrap();
     for line in ["var E_x [8, 6]float32", "var E_x_2 [5]float32", "var old_y [3]int16"] {
@@ -110,6 +114,11 @@ fn a_zarr_group_has_a_view_for_each_array() {
     for view in ["view E_x packed tiled(4, 2) {", "view E_x_2 packed big {", "view old_y packed {"] {
         assert!(found.declaration.contains(view), "{view} in {}", found.declaration);
     }
+    for line in ["var E_x = E_x", "var E_x_2 [E_x] = E_x_2[E_x]", "var old_y [time_of_day] = old_y[time_of_day]"] {
+        assert!(found.declaration.contains(line), "{line} in {}", found.declaration);
+    }
+    let alone = import(&folder.path().join("old/y"), None, 0).unwrap().declaration;
+    assert!(alone.contains("var y [time_of_day] = y[time_of_day]"), "{alone}");
     assert_eq!(found.left_out.len(), 1);
     assert!(found.left_out[0].starts_with("/text: "), "{:?}", found.left_out);
     write("only/zarr.json", r#"{"zarr_format": 3, "node_type": "group"}"#);
@@ -165,6 +174,9 @@ fn classic_netcdf_files_are_views_byte_for_byte() {
     assert_eq!(layout.files, [208 + 5 * 12]);
     let time = layout.leaves.iter().find(|leaf| leaf.path == "record.time").unwrap();
     assert!(time.offset == 212 && time.big && time.loops[0].digits[0].stride == 12, "{text}");
+    for line in ["var fixed [x] = fixed[x]", "var record [t] = record[t]", "var _header = _header"] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
 }
 
 /// `hdf5/make.py` wrote these files, in the oldest form of the format and in the newest.
@@ -267,11 +279,22 @@ fn real_hdf5_files() {
             &["electricField_r [61, 1, 521]complex128", "magneticField_theta [61, 1, 521]complex128"],
         ),
         ("h5/e3sm_map_f_case_16p.h5", &["var D3_lengths [62352]int32", "var D3_raw_offsets [62352]int32"]),
-        ("nc/A1B_north_america.nc", &["var air_temperature [240, 37, 49]float32", "var time [240]float64"]),
+        (
+            "nc/A1B_north_america.nc",
+            &[
+                "var air_temperature [240, 37, 49]float32",
+                "var time [240]float64",
+                "var air_temperature [time, latitude, longitude] = air_temperature[time, latitude, longitude]",
+                "var time [time] = time[time]",
+            ],
+        ),
         ("nc/cloud_top_height.nc", &["var HT [300, 500]int16", "var x [500]int16"]),
         ("nc/issue672.nc", &["var azi_angle_trip [3264, 82, 1]int16"]),
         ("nc/nemo_grid_T_201501.nc", &["var nav_lat [330, 360]float32"]),
-        ("nc/orca2_votemper.nc", &["var votemper [148, 180]float32"]),
+        (
+            "nc/orca2_votemper.nc",
+            &["var votemper [148, 180]float32", "var votemper [dim0, dim1] = votemper[dim0, dim1]"],
+        ),
         ("nc/ostia_monthly.nc", &["var surface_temperature [54, 18, 432]float32"]),
     ] {
         let imported = import(&data.join(name), None, 1).unwrap();

@@ -1,22 +1,28 @@
 """Terrace keeps replicas of data on every tier of storage: RAM, NVMe, disks, a parallel file system."""
 
+from terrace._dataset import Dataset, Variable, View
 from terrace._errors import (
     BadKeyError,
     CatalogError,
     ConfigError,
     ConflictError,
+    DatasetError,
+    DumpError,
     FailedError,
     NoSpaceError,
     NotFoundError,
+    RefusedError,
     ReplacedError,
     StillOwedError,
     StoreError,
+    StreamError,
     TerraceError,
     TooLargeError,
     UnreadableError,
 )
 from terrace._explain import Explanation
 from terrace._store import Store
+from terrace._stream import Producer, Stream
 from terrace._terrace import Object, Receipt, __version__
 
 __all__ = [
@@ -24,18 +30,27 @@ __all__ = [
     "CatalogError",
     "ConfigError",
     "ConflictError",
+    "Dataset",
+    "DatasetError",
+    "DumpError",
     "Explanation",
     "FailedError",
     "NoSpaceError",
     "NotFoundError",
     "Object",
+    "Producer",
     "Receipt",
+    "RefusedError",
     "ReplacedError",
     "StillOwedError",
     "Store",
     "StoreError",
+    "Stream",
+    "StreamError",
     "TerraceError",
     "TooLargeError",
     "UnreadableError",
+    "Variable",
+    "View",
     "__version__",
 ]

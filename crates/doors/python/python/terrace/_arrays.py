@@ -51,9 +51,7 @@ def laid_out(array: NDArray[Any]) -> tuple[memoryview, dict[str, str]]:
     """Returns the array's bytes, copied only if they are not contiguous, and attributes that describe them."""
     import numpy
 
-    if numpy.ma.is_masked(array):
-        advice = "put array.filled(VALUE), or array.data under one key and numpy.ma.getmaskarray(array) under another"
-        raise TypeError(f"a masked array would lose its mask; {advice}")
+    refuse_masked(array)
     if array.dtype.hasobject:
         raise TypeError(f"arrays of {array.dtype} hold Python objects, not bytes; convert them first")
     fortran = array.flags.f_contiguous and not array.flags.c_contiguous
@@ -64,6 +62,15 @@ def laid_out(array: NDArray[Any]) -> tuple[memoryview, dict[str, str]]:
         ORDER: "F" if fortran else "C",
     }
     return view(flat.reshape(-1)), attributes
+
+
+def refuse_masked(array: object) -> None:
+    """Refuses an array with masked elements."""
+    import numpy
+
+    if numpy.ma.is_masked(array):
+        advice = "put array.filled(VALUE), or array.data under one key and numpy.ma.getmaskarray(array) under another"
+        raise TypeError(f"a masked array would lose its mask; {advice}")
 
 
 def empty(stat: Object) -> NDArray[Any]:

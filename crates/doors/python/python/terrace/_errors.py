@@ -6,7 +6,7 @@ class TerraceError(Exception):
 
 
 class NotFoundError(TerraceError, FileNotFoundError):
-    """No object has this key."""
+    """No object has this key, or no dataset or dump this name."""
 
     key: str
 
@@ -65,6 +65,22 @@ class StoreError(TerraceError):
 
 class CatalogError(TerraceError):
     """The catalog or the log failed, or is damaged."""
+
+
+class RefusedError(TerraceError, ValueError):
+    """A dataset, a stream or a dump does not allow this."""
+
+
+class DatasetError(TerraceError):
+    """A dataset has lost bytes, or cannot be stored or opened."""
+
+
+class StreamError(TerraceError):
+    """A stream cannot be read, written or delivered."""
+
+
+class DumpError(TerraceError):
+    """A dump cannot be made or restored."""
 
 
 class FailedError(TerraceError, OSError):

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from terrace import _arrays, _terrace
+from terrace._dataset import Dataset
 from terrace._explain import Explanation
+from terrace._stream import Stream
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from numpy.typing import NDArray
 
-    from terrace._terrace import Buffer, Key, Object, Options, Progress, Receipt
+    from terrace._terrace import Ack, Buffer, Key, Object, Options, Progress, Receipt
 
 PAGE = 1000
 OWN = b".terrace"
@@ -111,6 +113,36 @@ class Store(_terrace.Store):
             data = _arrays.laid_out(data)[0]
         block = self.read(key, 0, self.block) if data is None else memoryview(data).cast("B")[: self.block]
         return Explanation(*self.plan(key, block, list(what_if), **options))
+
+    def dataset(self, name: str) -> Dataset:
+        """Opens a dataset, whose views are arrays: `store.dataset("particles")["fields"]["x"][10:20]`."""
+        return Dataset(self, name)
+
+    def add_dataset(self, name: str, declaration: str) -> Dataset:
+        """Adds a dataset, filled with zeros. `declaration` is a text in the language of datasets."""
+        Dataset.add(self, name, declaration)
+        return Dataset(self, name)
+
+    def remove_dataset(self, name: str) -> None:
+        """Removes a dataset with all its replicas."""
+        Dataset.remove(self, name)
+
+    def datasets(self) -> list[str]:
+        """Returns the names of all datasets."""
+        return Dataset.list(self)
+
+    def stream(self, name: str, ack: Ack = "placed") -> Stream:
+        """Opens a stream; the first request makes it. `ack` says when a request counts as accepted."""
+        return Stream(self, name, ack)
+
+    def streams(self) -> list[str]:
+        """Returns the names of all streams."""
+        return Stream.list(self)
+
+    @property
+    def dumps(self) -> _terrace.Dumps:
+        """The dumps in this store."""
+        return _terrace.Dumps(self)
 
     def __contains__(self, key: Key) -> bool:
         return self.find(key) is not None

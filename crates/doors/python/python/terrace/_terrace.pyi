@@ -1,6 +1,7 @@
 """The native half of the package, which calls the engine."""
 
-from collections.abc import Callable
+import builtins
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack
@@ -149,6 +150,8 @@ class Store:
     def find(self, key: Key) -> Object | None:
         """Returns an object's attributes, or `None` if no object has the key."""
     def page(self, prefix: Key, after: Key | None, limit: int) -> list[Object]: ...
+    def set_attributes(self, key: Key, attributes: dict[str, str]) -> None:
+        """Replaces the attributes that `put` takes."""
     def delete(self, key: Key) -> None: ...
     def rename(self, key: Key, to: Key) -> None:
         """Gives an object another key, and replaces an object of that key. No bytes move."""
@@ -162,6 +165,8 @@ class Store:
         """Returns the position and the encoding of each extent, as `terrace locate --json` prints them."""
     def status(self) -> dict[str, Any]:
         """Returns the state of the store, as `terrace status --json` prints it."""
+    def health(self) -> dict[str, Any]:
+        """Returns how safe the data is, as `terrace health --json` prints it."""
     def plan(
         self, key: Key, data: Buffer, what_if: list[str] = ..., **keywords: Unpack[Options]
     ) -> tuple[dict[str, Any], str]: ...
@@ -217,3 +222,86 @@ class File:
     def flush(self) -> None: ...
     def sync(self) -> None: ...
     def close(self) -> None: ...
+
+class Dataset:
+    def __new__(cls, store: Store, name: str) -> Self: ...
+    @staticmethod
+    def add(store: Store, name: str, declaration: str) -> None: ...
+    @staticmethod
+    def list(store: Store) -> builtins.list[str]: ...
+    @staticmethod
+    def remove(store: Store, name: str) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def declaration(self) -> str:
+        """The declaration, in the language of datasets."""
+    @property
+    def views(self) -> builtins.list[str]:
+        """The names of the views, in the order of the declaration."""
+    @property
+    def replicas(self) -> builtins.list[tuple[str, builtins.list[str], bool]]:
+        """For each replica: its name, the keys of its files, and whether it lacks bytes."""
+    @property
+    def modified(self) -> int:
+        """When a replica last changed, in nanoseconds since 1970."""
+    def explain(self) -> dict[str, Any]:
+        """Describes all views and replicas and the places of their bytes, as `terrace dataset explain --json` does."""
+    def edit(self, declaration: str) -> None:
+        """Replaces the views and replicas. The dataset section cannot change."""
+    def settle(self) -> None:
+        """Brings all replicas up to date, including asynchronous ones."""
+    def repair(self, accept_loss: bool = False) -> dict[str, int]:
+        """Rebuilds damaged, deleted and pending bytes of the replicas from other replicas."""
+
+class View:
+    def __new__(cls, store: Store, dataset: str, name: str) -> Self: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def length(self) -> int:
+        """The length in bytes."""
+    @property
+    def read_only(self) -> bool: ...
+    def describe(self) -> list[dict[str, Any]] | None: ...
+    def read_into(self, offset: int, out: WriteableBuffer | NDArray[Any]) -> int:
+        """Fills a buffer from byte `offset` on, with the bytes of one moment. Returns the number of bytes read."""
+    def write_at(self, offset: int, data: Buffer) -> None:
+        """Writes bytes at an offset. All views show them at once."""
+    def export(self, format: Literal["hdf5", "zarr", "references"], path: str | PathLike[str]) -> None:
+        """Exports the view to a new file or, for Zarr, to a new folder."""
+    def close(self) -> None:
+        """Updates the replicas that wait until a view is closed."""
+
+class Stream:
+    def __new__(cls, store: Store, name: str, level: Ack) -> Self: ...
+    @staticmethod
+    def list(store: Store) -> builtins.list[str]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_running(self) -> bool:
+        """Whether a process delivers the stream now."""
+    def append(
+        self, requests: Sequence[tuple[Key, int | None, Buffer]], producer: Key | None = None, sequence: int = 1
+    ) -> int:
+        """Appends all or none of the requests: destination, offset (`None` appends), bytes. With a producer, they are
+        its requests from number `sequence` on. Returns the number of those that are new."""
+    def next_of(self, producer: Key) -> int: ...
+    def count_backlog(self) -> tuple[int, int, float | None]: ...
+    def done(self) -> dict[str, int]:
+        """Returns the numbers of requests, files and bytes that were delivered in all runs."""
+    def deliver(self, directory: str | PathLike[str]) -> int:
+        """Delivers the requests to files in a directory, and returns their number once there are no more."""
+
+class Dumps:
+    def __new__(cls, store: Store) -> Self: ...
+    def list(self) -> dict[str, builtins.list[int]]:
+        """Returns the complete versions of each dump, oldest first."""
+    def make(self, name: str, buffers: Sequence[Buffer]) -> int:
+        """Dumps buffers as the only rank. Returns the version."""
+    def restore(self, name: str, version: int | None = None) -> tuple[int, dict[int, builtins.list[bytes]]]:
+        """Restores the newest version of a dump, or this one: the buffers of each rank. Returns the version with
+        them."""
+    def keep(self, name: str, newest: int) -> builtins.list[int]:
+        """Drops all but the newest versions of a dump. Returns those dropped."""

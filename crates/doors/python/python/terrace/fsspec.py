@@ -9,27 +9,39 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
-from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+from fsspec.implementations.chained import ChainedFileSystem
+from fsspec.spec import AbstractBufferedFile
 
 from terrace import _terrace, zarr
 from terrace._errors import ConflictError
 from terrace._file import Mode, RawFile, buffered
 from terrace._store import Store
 from terrace._transaction import COPIED, deferred
+from terrace.cache import TerraceCache
 
 BUFFER = 64 << 10
 
 
-class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
+class TerraceFileSystem(ChainedFileSystem):  # type: ignore[misc]
     """A store's objects as files.
 
     `store` is the store's directory; the default is `TERRACE_STORE`. `options` are the keywords of `terrace.Store`:
     `fsspec.filesystem("terrace", store="/scratch/store", options={"min_storage": True})`.
+
+    With `target_protocol` or `fs`, as in the URL `terrace::s3://bucket/key`, it is a `terrace.cache.TerraceCache` of
+    another file system instead.
     """
 
     protocol = "terrace"
     root_marker = ""
     local_file = False
+    _strip_tokenize_options = ("fo",)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        # fsspec has one class for a protocol, whether or not it is the front of a chain.
+        if kwargs.get("target_protocol") or kwargs.get("fs"):
+            return TerraceCache(*args, **kwargs)
+        return super().__new__(cls)
 
     def __init__(
         self, store: str | os.PathLike[str] | None = None, options: dict[str, Any] | None = None, **kwargs: Any
@@ -46,7 +58,8 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
-        return os.fspath(path).removeprefix("terrace://").removeprefix("terrace::").strip("/")
+        # The path of a URL without one is `None` for fsspec, if its class can be the front of a chain.
+        return os.fspath(path or "").removeprefix("terrace://").removeprefix("terrace::").strip("/")
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         path = self._strip_protocol(path)

@@ -1,4 +1,4 @@
-//! A world of threads in one process, for tests and simulations. Ranks can be made to die.
+//! A world of threads in one process: for programs of one rank, for tests and simulations. Ranks can be made to die.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -28,7 +28,7 @@ const OWN_FOLDERS: [&str; 6] = ["catalog", "dumps", "keepers", "leases", "preloa
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 /// Files, except those that identify the store.
-const OWN_FILES: [&str; 21] = [
+const OWN_FILES: [&str; 22] = [
     RESERVE_FILE,
     "boot",
     REACH_FILE,
@@ -39,6 +39,7 @@ const OWN_FILES: [&str; 21] = [
     "lost",
     "copies",
     "appends",
+    "cache.lock",
     "open-files",
     "rules",
     "rules.lock",

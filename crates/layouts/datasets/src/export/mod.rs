@@ -75,6 +75,11 @@ impl View {
     }
 }
 
+/// Returns whether all of this number of dimensions have a name.
+fn are_names(dimensions: &[String], count: usize) -> bool {
+    dimensions.len() == count && dimensions.iter().all(|name| !name.is_empty())
+}
+
 fn export_error(path: &Path, error: io::Error) -> Error {
     Error::Refused(format!("making {}: {error}", path.display()))
 }

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use terrace::NewFile;
 use terrace_views::layout::{Described, Element};
-use terrace_views::model::Primitive;
 
-use super::export_error;
+use super::{are_names, export_error};
 use crate::loaded::Loaded;
 use crate::stored::StoredFile;
 use crate::view::View;
@@ -104,6 +103,10 @@ fn build_references(variables: &[Described], path: &Path, start: u64) -> Result<
             "order": "C",
         });
         refs.insert(format!("{}/.zarray", variable.name), json!(metadata.to_string()));
+        if are_names(&variable.dimensions, variable.lengths.len()) {
+            let attributes = json!({"_ARRAY_DIMENSIONS": variable.dimensions});
+            refs.insert(format!("{}/.zattrs", variable.name), json!(attributes.to_string()));
+        }
         let rest = ".0".repeat(variable.lengths.len().saturating_sub(1));
         for chunk in 0..count.div_ceil(rows) {
             let (offset, length) = (start + variable.offset + chunk * rows * row, rows * row);
@@ -116,7 +119,7 @@ fn build_references(variables: &[Described], path: &Path, start: u64) -> Result<
 /// Returns the NumPy type of an element.
 fn numpy_type(element: &Element) -> Result<Value> {
     Ok(match element {
-        Element::Primitive(primitive, big) => json!(numpy_type_name(*primitive, *big)),
+        Element::Primitive(primitive, big) => json!(primitive.numpy_name(*big)),
         Element::Struct(members, size) => {
             let (mut all, mut at) = (Vec::new(), 0);
             let pad = |from: u64, to: u64, all: &mut Vec<Value>| {
@@ -137,21 +140,4 @@ fn numpy_type(element: &Element) -> Result<Value> {
         }
         Element::Array(..) => return Err(Error::Refused("an array of arrays cannot be referred to".to_owned())),
     })
-}
-
-fn numpy_type_name(primitive: Primitive, big: bool) -> String {
-    let letter = match primitive {
-        Primitive::Int8 | Primitive::Int16 | Primitive::Int32 | Primitive::Int64 => 'i',
-        Primitive::Uint8 | Primitive::Uint16 | Primitive::Uint32 | Primitive::Uint64 => 'u',
-        Primitive::Bool => 'b',
-        Primitive::Float16 | Primitive::Float32 | Primitive::Float64 => 'f',
-        Primitive::Complex64 | Primitive::Complex128 => 'c',
-        Primitive::String(_) => 'V',
-    };
-    let order = match (primitive.size(), letter, big) {
-        (1, ..) | (_, 'V', _) => '|',
-        (_, _, true) => '>',
-        (_, _, false) => '<',
-    };
-    format!("{order}{letter}{}", primitive.size())
 }

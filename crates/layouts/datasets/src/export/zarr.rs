@@ -8,7 +8,7 @@ use terrace::NewFolder;
 use terrace_views::layout::Placed;
 use terrace_views::model::Primitive;
 
-use super::{EXPORT_STEP_BYTES, export_error};
+use super::{EXPORT_STEP_BYTES, are_names, export_error};
 use crate::Result;
 use crate::loaded::Projection;
 use crate::view::View;
@@ -18,6 +18,7 @@ impl View {
         let (loaded, _) = self.dataset().shared.load()?;
         let number = loaded.view(self.name())?;
         let layout = loaded.layout(Projection::Plain(number))?;
+        let variables = loaded.declared.model.views.get(number).map_or(&[][..], |view| &view.variables);
         let made = NewFolder::create_new(to).map_err(|error| export_error(to, error))?;
         let length = layout.leaves.iter().map(bytes_of).fold(0, u64::saturating_add);
         if let Some(room) = made.room().filter(|room| *room < length) {
@@ -39,12 +40,13 @@ impl View {
                 }
             }
             fs::create_dir(&folder).map_err(|error| export_error(&folder, error))?;
-            self.write_array(leaf, placed, &folder)?;
+            let dimensions = variables.get(placed.variable).map(|variable| placed.index_names(variable).collect());
+            self.write_array(leaf, placed, dimensions.unwrap_or_default(), &folder)?;
         }
         made.finish().map_err(|error| export_error(to, error))
     }
 
-    fn write_array(&self, leaf: usize, placed: &Placed, folder: &Path) -> Result<()> {
+    fn write_array(&self, leaf: usize, placed: &Placed, dimensions: Vec<String>, folder: &Path) -> Result<()> {
         let (kind, inner) = data_type(placed.primitive);
         let mut shape: Vec<u64> = placed.loops.iter().map(|walk| walk.length).collect();
         shape.extend(inner);
@@ -56,7 +58,7 @@ impl View {
             Primitive::Float16 | Primitive::Float32 | Primitive::Float64 => json!(0.0),
             _ => json!(0),
         };
-        let metadata = json!({
+        let mut metadata = json!({
             "zarr_format": 3,
             "node_type": "array",
             "shape": shape,
@@ -67,6 +69,9 @@ impl View {
             "fill_value": zeros,
             "attributes": {},
         });
+        if let Some(metadata) = metadata.as_object_mut().filter(|_| are_names(&dimensions, shape.len())) {
+            metadata.insert("dimension_names".to_owned(), json!(dimensions));
+        }
         write_json(&folder.join("zarr.json"), &metadata)?;
         if shape.contains(&0) {
             return Ok(());

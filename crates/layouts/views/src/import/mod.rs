@@ -105,7 +105,7 @@ pub fn import(path: &Path, format: Option<Format>, count: u64) -> Result<Importe
     let imported = match format {
         Format::Numpy if bytes.starts_with(npy::NPY_MAGIC) => npy::file(&bytes, &name).map(whole),
         Format::Numpy => npy::dtype(text()?, &name, count).map(whole),
-        Format::Zarr => zarr::metadata(text()?, &name).map(whole),
+        Format::Zarr => zarr::metadata(text()?, zarr::attributes(path), &name).map(whole),
         Format::C => c::header(text()?, count).map(whole),
         Format::Netcdf => netcdf::header(&bytes).map(whole),
         Format::Hdf5 => hdf5::file(path),
@@ -168,7 +168,18 @@ impl Names {
     }
 }
 
-/// Returns a declaration: a comment, the lines of the dataset, and one view with all its variables.
+/// Returns the line of a view that shows a whole variable. If its dimensions have different names, they are the indices.
+pub(crate) fn shown(variable: &str, dimensions: &[String]) -> String {
+    let dimensions: Vec<String> = dimensions.iter().map(|name| identifier(name)).collect();
+    let distinct: HashSet<&String> = dimensions.iter().collect();
+    if dimensions.is_empty() || distinct.len() < dimensions.len() {
+        return format!("var {variable} = {variable}");
+    }
+    let indices = dimensions.join(", ");
+    format!("var {variable} [{indices}] = {variable}[{indices}]")
+}
+
+/// Returns a declaration: a comment, the lines of the dataset, and one view with lines that show its variables.
 pub(crate) fn declaration(comment: &str, lines: &[String], flags: &str, variables: &[String]) -> String {
     let mut text = format!("// {comment}\ndataset {{\n");
     for line in lines {
@@ -176,7 +187,7 @@ pub(crate) fn declaration(comment: &str, lines: &[String], flags: &str, variable
     }
     text.push_str(&format!("}}\n\nview file{flags} {{\n"));
     for variable in variables {
-        text.push_str(&format!("    var {variable} = {variable}\n"));
+        text.push_str(&format!("    {variable}\n"));
     }
     text.push_str("}\n");
     text

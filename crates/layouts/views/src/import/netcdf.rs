@@ -1,6 +1,6 @@
 //! Classic NetCDF files: CDF-1, CDF-2 and CDF-5. The view is the file byte for byte, header and padding included.
 
-use super::{Error, bad, declaration, identifier, unsupported};
+use super::{Error, bad, declaration, identifier, shown, unsupported};
 
 struct Reader<'a> {
     rest: &'a [u8],
@@ -12,6 +12,8 @@ struct Variable {
     name: String,
     /// The lengths. A 0 at the front means one value per record.
     shape: Vec<u64>,
+    /// The names of the dimensions.
+    dimensions: Vec<String>,
     kind: &'static str,
     size: u64,
     begin: u64,
@@ -28,35 +30,33 @@ pub(super) fn header(bytes: &[u8]) -> Result<String, Error> {
     };
     let mut reader = Reader { rest, wide: version == 5 };
     let records = reader.count()?;
-    let dimensions = reader.list(10, |r| {
-        r.name()?;
-        r.count()
-    })?;
+    let dimensions = reader.list(10, |r| Ok((r.name()?, r.count()?)))?;
     reader.list(12, Reader::attribute)?;
     let mut variables = reader.list(11, |r| variable(r, &dimensions, version))?;
     variables.sort_by_key(|v| v.begin);
     lay(&variables, records)
 }
 
-fn variable(reader: &mut Reader, dimensions: &[u64], version: u8) -> Result<Variable, Error> {
+fn variable(reader: &mut Reader, dimensions: &[(String, u64)], version: u8) -> Result<Variable, Error> {
     let name = reader.name()?;
     let rank = reader.count()?;
     if rank > 64 {
         return bad("a variable has more than 64 dimensions");
     }
-    let mut shape = Vec::new();
+    let (mut shape, mut names) = (Vec::new(), Vec::new());
     for _ in 0..rank {
-        let Some(length) = usize::try_from(reader.count()?).ok().and_then(|i| dimensions.get(i)) else {
+        let Some((name, length)) = usize::try_from(reader.count()?).ok().and_then(|i| dimensions.get(i)) else {
             return bad("a variable names a dimension that is not there");
         };
         shape.push(*length);
+        names.push(name.clone());
     }
     reader.list(12, Reader::attribute)?;
     let (kind, size) = kind(reader.number(4)?)?;
     reader.count()?;
     let begin = reader.number(if version == 1 { 4 } else { 8 })?;
     let record = shape.first() == Some(&0);
-    Ok(Variable { name: identifier(&name), shape, kind, size, begin, record })
+    Ok(Variable { name: identifier(&name), shape, dimensions: names, kind, size, begin, record })
 }
 
 fn kind(code: u64) -> Result<(&'static str, u64), Error> {
@@ -90,11 +90,13 @@ fn lay(variables: &[Variable], records: u64) -> Result<String, Error> {
         }
         Ok(())
     };
-    let mut shown = Vec::new();
+    let mut all = Vec::new();
     for v in variables.iter().filter(|v| !v.record) {
         gap(&mut lines, at, v.begin)?;
         lines.push(format!("var {} {}{}", v.name, shape(&v.shape), v.kind));
-        shown.push((v.begin, v.name.clone()));
+        // An index needs a value.
+        let dimensions = if v.shape.contains(&0) { &[][..] } else { &v.dimensions };
+        all.push((v.begin, shown(&v.name, dimensions)));
         at = v.begin.saturating_add(bytes(v, &v.shape));
     }
     let recorded: Vec<&Variable> = variables.iter().filter(|v| v.record).collect();
@@ -111,10 +113,10 @@ fn lay(variables: &[Variable], records: u64) -> Result<String, Error> {
             }
         }
         lines.push(format!("var record [{records}]struct {{ {} }}", fields.join("; ")));
-        shown.push((first.begin, "record".to_owned()));
+        all.push((first.begin, shown("record", first.dimensions.get(..1).unwrap_or_default())));
     }
     let place = |name: &String| name.strip_prefix("_padding").and_then(|at| at.parse().ok()).unwrap_or(0);
-    let mut all: Vec<(u64, String)> = names.iter().map(|name| (place(name), name.clone())).chain(shown).collect();
+    let mut all: Vec<_> = names.iter().map(|name| (place(name), shown(name, &[]))).chain(all).collect();
     all.sort_by_key(|(at, _)| *at);
     let order: Vec<String> = all.into_iter().map(|(_, name)| name).collect();
     Ok(declaration("A classic NetCDF file, header included.", &lines, " packed big", &order))

@@ -1,7 +1,7 @@
 //! NumPy files and dtypes.
 
 use super::python::{Value, literal};
-use super::{Error, bad, declaration, identifier, unsupported};
+use super::{Error, bad, declaration, identifier, shown, unsupported};
 
 /// The header of a NumPy file.
 pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
@@ -28,7 +28,7 @@ pub(super) fn file(bytes: &[u8], name: &str) -> Result<String, Error> {
     let minor = header.get("fortran_order") == Some(&Value::Word("True".to_owned()));
     let lines = [format!("var header [{}]uint8", start + length), format!("var {name} {}{kind}", lengths(&shape))];
     let flags = format!(" packed{}{}", order.flag(), if minor { " rowminor" } else { "" });
-    Ok(declaration("A NumPy file, header included.", &lines, &flags, &["header".to_owned(), name.to_owned()]))
+    Ok(declaration("A NumPy file, header included.", &lines, &flags, &[shown("header", &[]), shown(name, &[])]))
 }
 
 /// Returns the declaration of `count` elements of a dtype.
@@ -36,7 +36,7 @@ pub(super) fn dtype(text: &str, name: &str, count: u64) -> Result<String, Error>
     let mut order = Order::default();
     let kind = kind(&literal(text)?, &mut order)?;
     let lines = [format!("const N = {count}"), format!("var {name} [N]{kind}")];
-    Ok(declaration("Elements of a NumPy dtype.", &lines, &format!(" packed{}", order.flag()), &[name.to_owned()]))
+    Ok(declaration("Elements of a NumPy dtype.", &lines, &format!(" packed{}", order.flag()), &[shown(name, &[])]))
 }
 
 /// Formats lengths as `[3, 4]`; empty without dimensions.

@@ -15,6 +15,8 @@ pub struct Described {
     pub size: u64,
     /// The lengths; empty for a single element.
     pub lengths: Vec<u64>,
+    /// The names of the dimensions, which are those of the indices; empty for those without.
+    pub dimensions: Vec<String>,
     /// The type of the elements.
     pub element: Element,
 }
@@ -57,7 +59,8 @@ impl Layout {
                 single => (Vec::new(), single),
             };
             let (name, offset, size) = (variable.name.clone(), extent.offset, extent.size);
-            Some(Described { name, offset, size, lengths, element })
+            let dimensions = own.first()?.index_names(variable).take(lengths.len()).collect();
+            Some(Described { name, offset, size, lengths, dimensions, element })
         };
         variables.map(one).collect()
     }

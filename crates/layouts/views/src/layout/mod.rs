@@ -12,7 +12,7 @@ pub use describe::{Described, Element};
 pub use place::{of_replica, of_view};
 pub(crate) use regular::{Part, is_regular, nests};
 
-use crate::model::{Affine, Misfit, Primitive};
+use crate::model::{Affine, Misfit, Primitive, ViewVariable};
 
 /// The offsets of all elements.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +76,12 @@ pub struct Walk {
 }
 
 impl Placed {
+    /// Returns the names of the indices of its view's variable, outermost first; empty for those without.
+    pub fn index_names<'a>(&'a self, variable: &'a ViewVariable) -> impl Iterator<Item = String> + 'a {
+        let name = |walk: &Walk| variable.loops.get(walk.number).map_or_else(String::new, |index| index.name.clone());
+        self.loops.iter().map(name)
+    }
+
     /// Returns the number of elements.
     pub fn count(&self) -> u64 {
         self.loops.iter().fold(1, |product, walk| product.saturating_mul(walk.length))

@@ -111,6 +111,24 @@ impl Primitive {
         Some(if signed && value >> (bits - 1) == 1 { value - (1 << bits) } else { value })
     }
 
+    /// Returns the name in NumPy's terms, such as `<f4`. Texts are bytes there.
+    pub fn numpy_name(self, big: bool) -> std::string::String {
+        let letter = match self {
+            Int8 | Int16 | Int32 | Int64 => 'i',
+            Uint8 | Uint16 | Uint32 | Uint64 => 'u',
+            Bool => 'b',
+            Float16 | Float32 | Float64 => 'f',
+            Complex64 | Complex128 => 'c',
+            String(_) => 'V',
+        };
+        let order = match (self.size(), letter, big) {
+            (1, ..) | (_, 'V', _) => '|',
+            (_, _, true) => '>',
+            (_, _, false) => '<',
+        };
+        format!("{order}{letter}{}", self.size())
+    }
+
     /// Returns the names of all types; `string` stands for any length.
     pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         PRIMITIVE_NAMES.iter().map(|(name, _)| *name).chain(["string16"])

@@ -4,7 +4,7 @@ mod words;
 
 use std::collections::HashMap;
 
-use super::{Error, bad, declaration, unsupported};
+use super::{Error, bad, declaration, shown, unsupported};
 use words::{Word, words};
 
 /// Returns a declaration of the structs in a header, with an array of the last one.
@@ -30,7 +30,7 @@ pub(super) fn header(text: &str, count: u64) -> Result<String, Error> {
     };
     reader.lines.push(format!("var data [{count}]{last}"));
     let flags = if packed { " packed" } else { " aligned" };
-    Ok(declaration("Structs of a C header.", &reader.lines, flags, &["data".to_owned()]))
+    Ok(declaration("Structs of a C header.", &reader.lines, flags, &[shown("data", &[])]))
 }
 
 /// A declared struct.

@@ -4,8 +4,9 @@
 //! bytes in the file, because they may be in compressed chunks.
 
 mod kinds;
+mod scales;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use hdf5_reader::group::Group;
@@ -13,7 +14,7 @@ use hdf5_reader::{Dataset, Hdf5File, OpenOptions};
 
 use kinds::{Order, kind, lengths};
 
-use super::{Error, Imported, Names, bad, unsupported};
+use super::{Error, Imported, Names, bad, shown, unsupported};
 
 /// Limits on the number of datasets and the depth of groups. No real file reaches them, and they end the traversal of
 /// damaged files with cycles.
@@ -30,7 +31,11 @@ pub(super) fn file(path: &Path) -> Result<Imported, Error> {
     let file = Hdf5File::open_with_options(path, options).map_err(damaged)?;
     let mut found = Found::default();
     found.group(&file.root_group().map_err(damaged)?, &mut Vec::new())?;
-    let Found { variables, left_out, .. } = found;
+    let Found { mut variables, scales, left_out, .. } = found;
+    for variable in &mut variables {
+        let names: Option<_> = variable.scales.iter().map(|scale| scales.get(scale).cloned()).collect();
+        variable.dimensions = names.unwrap_or_default();
+    }
     if variables.is_empty() {
         let why = left_out.first().map_or_else(String::new, |first| format!(": {first}"));
         return unsupported(format!("it holds no dataset that can be a variable{why}"));
@@ -48,6 +53,10 @@ struct Variable {
     kind: String,
     /// Whether its numbers are big-endian; `None` if it has only single bytes.
     big: Option<bool>,
+    /// The addresses of the scales of its dimensions; empty if one has none.
+    scales: Vec<u64>,
+    /// The names of these scales.
+    dimensions: Vec<String>,
 }
 
 /// The findings so far.
@@ -55,6 +64,8 @@ struct Variable {
 struct Found {
     variables: Vec<Variable>,
     names: Names,
+    /// The names of the datasets that may be scales, by their addresses.
+    scales: HashMap<u64, String>,
     left_out: Vec<String>,
     /// The visited addresses: a group or dataset may have several names, and contain itself.
     seen: HashSet<u64>,
@@ -63,7 +74,7 @@ struct Found {
 impl Found {
     fn group(&mut self, group: &Group, path: &mut Vec<String>) -> Result<(), Error> {
         if !self.seen.insert(group.address()) {
-            self.left_out.push(format!("{} is another name of a group that is in the declaration", shown(path)));
+            self.left_out.push(format!("{} is another name of a group that is in the declaration", show_path(path)));
             return Ok(());
         }
         if path.len() > MAX_GROUP_DEPTH {
@@ -78,7 +89,7 @@ impl Found {
             let dataset = group.dataset(path.last().map_or("", String::as_str));
             match dataset.map_err(|error| error.to_string()).and_then(|dataset| self.dataset(&dataset, path)) {
                 Ok(()) => {}
-                Err(why) => self.left_out.push(format!("{}: {why}", shown(path))),
+                Err(why) => self.left_out.push(format!("{}: {why}", show_path(path))),
             }
             path.pop();
             if self.seen.len() > MAX_DATASETS {
@@ -90,7 +101,7 @@ impl Found {
             path.push(name);
             match inner {
                 Ok(inner) => self.group(&inner, path)?,
-                Err(error) => self.left_out.push(format!("{}: {error}", shown(path))),
+                Err(error) => self.left_out.push(format!("{}: {error}", show_path(path))),
             }
             path.pop();
         }
@@ -99,6 +110,9 @@ impl Found {
 
     /// Adds a dataset, or notes why it is left out.
     fn dataset(&mut self, dataset: &Dataset, path: &[String]) -> Result<(), String> {
+        if let Some(name) = path.last().filter(|_| scales::is_scale(dataset)) {
+            self.scales.insert(dataset.address(), name.clone());
+        }
         let marked = dataset.attribute("NAME").and_then(|name| name.read_string());
         if marked.is_ok_and(|name| name.starts_with(VALUELESS_DIMENSION_NAME)) {
             return Ok(());
@@ -112,12 +126,13 @@ impl Found {
         let mut order = Order::default();
         let kind = kind(dataset.dtype(), &mut order)?;
         let name = self.names.of(path);
-        self.variables.push(Variable { name, kind: format!("{}{kind}", lengths(dataset.shape())), big: order.0 });
+        let (kind, scales) = (format!("{}{kind}", lengths(dataset.shape())), scales::of_dimensions(dataset));
+        self.variables.push(Variable { name, kind, big: order.0, scales, dimensions: Vec::new() });
         Ok(())
     }
 }
 
-fn shown(path: &[String]) -> String {
+fn show_path(path: &[String]) -> String {
     format!("/{}", path.join("/"))
 }
 
@@ -135,11 +150,10 @@ fn declaration(variables: &[Variable]) -> String {
     };
     for (view, flag, order) in views {
         text.push_str(&format!("\nview {view} packed{flag} {{\n"));
-        let shown = |variable: &&Variable| order.is_none_or(|order| variable.big.unwrap_or(false) == order);
-        variables
-            .iter()
-            .filter(shown)
-            .for_each(|Variable { name, .. }| text.push_str(&format!("    var {name} = {name}\n")));
+        let is_shown = |variable: &&Variable| order.is_none_or(|order| variable.big.unwrap_or(false) == order);
+        variables.iter().filter(is_shown).for_each(|Variable { name, dimensions, .. }| {
+            text.push_str(&format!("    {}\n", shown(name, dimensions)));
+        });
         text.push_str("}\n");
     }
     text

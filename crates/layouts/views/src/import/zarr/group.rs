@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-use super::super::{Error, Imported, MAX_METADATA_BYTES, Names, bad, unsupported};
-use super::{ARRAY_FILE_NAMES, Array, array, parsed};
+use super::super::{Error, Imported, MAX_METADATA_BYTES, Names, bad, shown, unsupported};
+use super::{ARRAY_FILE_NAMES, Array, array, attributes, parsed};
 
 /// A folder with this file is a group of version 2.
 const GROUP_FILE_NAME: &str = ".zgroup";
@@ -21,7 +21,7 @@ pub(in crate::import) fn is_group(folder: &Path) -> bool {
 }
 
 /// Reads a metadata file, if it exists.
-fn text(path: &Path) -> Option<String> {
+pub(super) fn text(path: &Path) -> Option<String> {
     let mut text = String::new();
     File::open(path).ok()?.take(MAX_METADATA_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
@@ -40,7 +40,7 @@ pub(in crate::import) fn group(folder: &Path) -> Result<Imported, Error> {
     arrays.iter().for_each(|(name, array)| text.push_str(&format!("    var {name} {}\n", array.kind)));
     text.push_str("}\n");
     for (name, array) in &arrays {
-        text.push_str(&format!("\nview {name}{} {{\n    var {name} = {name}\n}}\n", array.flags));
+        text.push_str(&format!("\nview {name}{} {{\n    {}\n}}\n", array.flags, shown(name, &array.dimensions)));
     }
     Ok(Imported { declaration: text, left_out })
 }
@@ -66,7 +66,7 @@ impl Arrays {
             if is_group(&folder) {
                 self.group(&folder, path)?;
             } else if let Some(text) = ARRAY_FILE_NAMES.iter().find_map(|name| text(&folder.join(name))) {
-                match parsed(&text).and_then(|json| array(&json)) {
+                match parsed(&text).and_then(|json| array(&json, attributes(&folder))) {
                     Ok(array) => self.arrays.push((self.names.of(path), array)),
                     Err(why) => self.left_out.push(format!("/{}: {why}", path.join("/"))),
                 }

@@ -2,38 +2,51 @@
 
 mod group;
 
+use std::path::Path;
+
 pub(super) use group::{group, is_group};
 use serde_json::Value as Json;
 
 use super::npy::{Order, kind, lengths};
 use super::python::Value;
-use super::{Error, bad, declaration, unsupported};
+use super::{Error, bad, declaration, shown, unsupported};
 
 /// A folder with one of these files is an array.
 pub(super) const ARRAY_FILE_NAMES: [&str; 2] = ["zarr.json", ".zarray"];
 
+/// The attributes of an array of version 2.
+const ATTRIBUTES_FILE_NAME: &str = ".zattrs";
+/// The attribute with the names of the dimensions, where the metadata has no place for them.
+const DIMENSIONS_ATTRIBUTE: &str = "_ARRAY_DIMENSIONS";
+
+/// Returns the text of the attributes in a folder of an array of version 2.
+pub(super) fn attributes(folder: &Path) -> Option<String> {
+    group::text(&folder.join(ATTRIBUTES_FILE_NAME))
+}
+
 /// Returns the declaration of an array. Its chunks are tiles.
-pub(super) fn metadata(text: &str, name: &str) -> Result<String, Error> {
+pub(super) fn metadata(text: &str, attributes: Option<String>, name: &str) -> Result<String, Error> {
     let name = match name.trim_matches('_') {
         "" | "zarr" | "zarray" => "data",
         _ => name,
     };
-    let Array { kind, flags } = array(&parsed(text)?)?;
-    let lines = [format!("var {name} {kind}")];
-    Ok(declaration("A Zarr array: its chunks, decoded, one after the other.", &lines, &flags, &[name.to_owned()]))
+    let Array { kind, flags, dimensions } = array(&parsed(text)?, attributes)?;
+    let (lines, shown) = ([format!("var {name} {kind}")], [shown(name, &dimensions)]);
+    Ok(declaration("A Zarr array: its chunks, decoded, one after the other.", &lines, &flags, &shown))
 }
 
-/// An array in the language: its type, and the flags of a view with its layout.
+/// An array in the language: its type, the flags of a view with its layout, and the names of its dimensions, if all have one.
 struct Array {
     kind: String,
     flags: String,
+    dimensions: Vec<String>,
 }
 
 fn parsed(text: &str) -> Result<Json, Error> {
     serde_json::from_str(text).map_err(|error| Error::Bad(format!("it is no JSON: {error}")))
 }
 
-fn array(json: &Json) -> Result<Array, Error> {
+fn array(json: &Json, attributes: Option<String>) -> Result<Array, Error> {
     let numbers = |json: &Json| json.as_array()?.iter().map(Json::as_i64).collect::<Option<Vec<i64>>>();
     let Some(shape) = json.get("shape").and_then(numbers) else {
         return bad("it has no shape, so it is no Zarr array");
@@ -44,7 +57,13 @@ fn array(json: &Json) -> Result<Array, Error> {
     let tiled =
         if chunks == shape { String::new() } else { format!(" tiled({})", lengths(&chunks).trim_matches(['[', ']'])) };
     let flags = format!(" packed{order}{}{tiled}", if minor { " rowminor" } else { "" });
-    Ok(Array { kind: format!("{}{kind}", lengths(&shape)), flags })
+    let attributes = attributes.and_then(|text| parsed(&text).ok());
+    let said = attributes.as_ref().and_then(|json| json.get(DIMENSIONS_ATTRIBUTE)).or(json.get("dimension_names"));
+    let names = said.and_then(|names| names.as_array()?.iter().map(|name| name.as_str().map(str::to_owned)).collect());
+    // An index needs a value.
+    let fits = |names: &Vec<String>| names.len() == shape.len() && !shape.contains(&0);
+    let dimensions = names.filter(fits).unwrap_or_default();
+    Ok(Array { kind: format!("{}{kind}", lengths(&shape)), flags, dimensions })
 }
 
 /// The type, its byte order, the chunks, and whether the first index is the fastest.

@@ -1,0 +1,202 @@
+"""The answers of an origin, a file system of fsspec, about its files: kept in a store, and asked for again by age."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from terrace._errors import FailedError, NoSpaceError, NotFoundError, UnreadableError
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+    from terrace._blocks import Blocks
+
+logger = logging.getLogger("terrace.cache")
+
+DIGESTS = ("ETag", "etag", "VersionId", "Content-MD5", "content_md5", "md5Hash", "sha256", "checksum")
+"""The facts that tell the versions of a file apart, in the file systems of fsspec; the first one counts."""
+TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
+"""The facts that tell them apart together with the length."""
+PLACES = {
+    "account_name",
+    "base_url",
+    "client_kwargs",
+    "endpoint_url",
+    "fo",
+    "host",
+    "port",
+    "target_options",
+    "target_protocol",
+}
+"""The options of a file system that say where its files are. The others, such as secrets, say who asks."""
+INFO, LISTING = "info", "listing"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of the origin about a path."""
+
+    path: str
+    asked: float
+    """When the origin was asked, in seconds since 1970."""
+    said: Any
+    """The information about a file, or the list of a directory's; `None` if there is none."""
+
+    @property
+    def identity(self) -> str | None:
+        """Words that are the same for as long as the file's content is the same; `None` if there is no file."""
+        return identify(self.said) if isinstance(self.said, dict) else None
+
+
+class Origin:
+    """What a file system says, by these rules.
+
+    An answer younger than `check_after` seconds is used without asking again. If the origin does not answer, an answer
+    younger than `keep_seconds` is used, and the origin is not asked again for `check_after` seconds.
+    """
+
+    def __init__(
+        self, fs: AbstractFileSystem, place: str, blocks: Blocks, check_after: float, keep_seconds: float | None
+    ) -> None:
+        self.fs, self.place, self.blocks = fs, place, blocks
+        self.check_after, self.keep_seconds = check_after, keep_seconds
+        self._is_away = False
+        self._away_until = 0.0
+        self._written: set[str] = set()
+
+    def file(self, path: str) -> str:
+        """Returns the hash of a file's place and path."""
+        return sha256(f"{self.place}\0{path}".encode()).hexdigest()[:32]
+
+    def info(self, path: str) -> Answer:
+        """Returns what the origin says about a file."""
+        return self._answer(INFO, path, lambda: plain(self.fs.info(path)))
+
+    def listing(self, path: str) -> Answer:
+        """Returns what the origin says about the files in a directory."""
+        return self._answer(LISTING, path, lambda: [plain(one) for one in self.fs.ls(path, detail=True)])
+
+    def look(self, path: str) -> Answer:
+        """Asks the origin about a file now."""
+        return self._ask(INFO, path, lambda: plain(self.fs.info(path)))
+
+    def note_writing(self, *paths: str) -> None:
+        """Notes that this process writes files: from now on, it asks about them each time."""
+        for path in paths:
+            while path not in self._written:
+                self._written.add(path)
+                path = self.fs._parent(path)
+
+    def known(self, kind: str, path: str) -> Answer | None:
+        """Returns the last answer, if it is still kept."""
+        try:
+            text = self.blocks.store.get(f"{self.blocks.folder}/{self.file(path)}/{kind}")
+        except (NotFoundError, UnreadableError):
+            return None
+        return decoded(text)
+
+    def _answer(self, kind: str, path: str, ask: Callable[[], Any]) -> Answer:
+        known, now = self.known(kind, path), time.time()
+        if known is None or path in self._written:
+            return self._ask(kind, path, ask)
+        # A clock that was set back makes an answer old, too.
+        if 0 <= now - known.asked < self.check_after:
+            return known
+        is_kept = self.keep_seconds is None or now - known.asked < self.keep_seconds
+        if is_kept and time.monotonic() < self._away_until:
+            return known
+        try:
+            return self._ask(kind, path, ask)
+        except FailedError as error:
+            if not is_kept:
+                raise
+            # Said once, however many files are read until it answers again.
+            logger.log(logging.DEBUG if self._is_away else logging.WARNING, "%s; what is cached is used", error)
+            self._is_away, self._away_until = True, time.monotonic() + self.check_after
+            return known
+
+    def _ask(self, kind: str, path: str, ask: Callable[[], Any]) -> Answer:
+        # Some file systems keep what they have listed, without a limit of time.
+        self.fs.invalidate_cache(path)
+        now = time.time()
+        said = None
+        try:
+            said = ask()
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except PermissionError:
+            raise
+        except Exception as error:  # Libraries of services raise exceptions of many classes.
+            raise FailedError(f"{self.place} does not answer about {path!r}: {error}") from error
+        self._is_away = False
+        answer = Answer(path, now, said)
+        self._keep(kind, answer)
+        return answer
+
+    def _keep(self, kind: str, answer: Answer) -> None:
+        file = self.file(answer.path)
+        if kind == INFO:
+            before = self.known(kind, answer.path)
+            if before is not None and before.identity not in (None, answer.identity):
+                logger.info("%s has changed at its origin: what is cached of it is removed", answer.path)
+                self.blocks.forget(file)
+        key = f"{self.blocks.folder}/{file}/{kind}"
+        try:
+            self.blocks.put_object(key, encoded(answer))
+        except NoSpaceError as error:
+            logger.warning("%s is not cached: %s", key, error)
+
+
+def identify(info: dict[str, Any]) -> str:
+    """Returns words that differ between the versions of a file, as far as its file system tells."""
+    size = f"{info.get('size')} bytes"
+    for name in DIGESTS:
+        if info.get(name):
+            return f"{name} {info[name]}, {size}"
+    for name in TIMES:
+        if info.get(name) is not None:
+            inode = f", inode {info['ino']}" if "ino" in info else ""
+            return f"{name} {info[name]}, {size}{inode}"
+    return size
+
+
+def describe_place(protocol: str, options: dict[str, Any]) -> str:
+    """Describes where the files of a file system are: the same for all who ask."""
+    own = {name: options[name] for name in PLACES if name in options}
+    if isinstance(own.get("client_kwargs"), dict):
+        own["client_kwargs"] = {name: own["client_kwargs"][name] for name in PLACES if name in own["client_kwargs"]}
+    if isinstance(own.get("target_options"), dict):
+        own["target_options"] = describe_place("", own["target_options"])
+    shown = ", ".join(f"{name}={value}" for name, value in sorted(own.items()) if value)
+    return f"{protocol} ({shown})" if shown else protocol
+
+
+def plain(info: dict[str, Any]) -> dict[str, Any]:
+    """Returns the facts that JSON can hold, and times; the others become words."""
+    simple = (str, int, float, bool, datetime, type(None))
+    return {name: value if isinstance(value, simple) else str(value) for name, value in info.items()}
+
+
+def encoded(answer: Answer) -> bytes:
+    """Encodes an answer."""
+    said = {"path": answer.path, "asked": answer.asked, "said": answer.said}
+    return json.dumps(said, default=lambda time: {"time": time.isoformat()}).encode()
+
+
+def decoded(text: bytes) -> Answer | None:
+    """Decodes an answer; `None` if it is damaged."""
+
+    def timed(value: dict[str, Any]) -> Any:
+        return datetime.fromisoformat(value["time"]) if value.keys() == {"time"} else value
+
+    try:
+        return Answer(**json.loads(text, object_hook=timed))
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,76 @@
+"""Views of datasets for xarray: `xarray.open_dataset("particles", engine="terrace", view="fields")`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import xarray
+from xarray.backends import BackendArray, BackendEntrypoint
+from xarray.core import indexing
+
+from terrace._dataset import Variable
+from terrace._store import Store
+
+
+class LazyVariable(BackendArray):
+    """A variable whose elements xarray reads when it needs them."""
+
+    def __init__(self, variable: Variable) -> None:
+        self.variable, self.shape, self.dtype = variable, variable.shape, variable.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        basic = indexing.IndexingSupport.BASIC
+        return indexing.explicit_indexing_adapter(key, self.shape, basic, self.variable.__getitem__)
+
+
+class TerraceBackend(BackendEntrypoint):
+    """Opens a view of a dataset. xarray's variables are those of the view."""
+
+    description = "Open views of Terrace's datasets"
+    open_dataset_parameters = ("filename_or_obj", "drop_variables", "view", "store", "dims")
+
+    def open_dataset(  # type: ignore[override]
+        self,
+        filename_or_obj: str | os.PathLike[str],
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        view: str | None = None,
+        store: str | os.PathLike[str] | Store | None = None,
+        dims: Mapping[str, Sequence[str]] | None = None,
+    ) -> xarray.Dataset:
+        """Opens a view of the dataset of this name.
+
+        `view` may be left out if the dataset has one view. `store` is a store, or its directory. `dims` names the
+        dimensions of variables. Otherwise, they are the indices of the view, and `x_0`, `x_1`, ... for a variable `x`
+        where these have no names, or the same names in arrays of different lengths.
+        """
+        opened = store if isinstance(store, Store) else Store(store)
+        dataset = opened.dataset(os.fspath(filename_or_obj))
+        if view is None:
+            if len(dataset) != 1:
+                raise ValueError(f"the dataset {dataset.name!r} has several views; name one: {', '.join(dataset)}")
+            view = next(iter(dataset))
+        dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
+        found = [one for one in dataset[view].variables.values() if one.name not in dropped]
+        named = named_dims(found) | dict(dims or {})
+        variables = {
+            one.name: xarray.Variable(named[one.name], indexing.LazilyIndexedArray(LazyVariable(one))) for one in found
+        }
+        return xarray.Dataset(variables, attrs={"dataset": dataset.name, "view": view})
+
+
+def named_dims(variables: list[Variable]) -> dict[str, Sequence[str]]:
+    """Returns the names of the dimensions of variables, such that each name has one length."""
+    lengths: dict[str, set[int]] = {}
+    for one in variables:
+        for dim, length in zip(one.dims, one.shape):
+            lengths.setdefault(dim, set()).add(length)
+    return {
+        one.name: [
+            dim if dim and len(lengths[dim]) == 1 and one.dims.count(dim) == 1 else f"{one.name}_{axis}"
+            for axis, dim in enumerate(one.dims)
+        ]
+        for one in variables
+    }

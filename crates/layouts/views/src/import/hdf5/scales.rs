@@ -1,0 +1,26 @@
+//! Dimension scales: datasets that describe a dimension of others, which has their name.
+
+use hdf5_reader::Dataset;
+
+/// Returns whether a dataset describes a dimension.
+pub fn is_scale(dataset: &Dataset) -> bool {
+    let class = dataset.attribute("CLASS").and_then(|class| class.read_string());
+    class.is_ok_and(|class| class == "DIMENSION_SCALE")
+}
+
+/// Returns the addresses of the scales of a dataset's dimensions; nothing if one has none. A scale describes itself.
+pub fn of_dimensions(dataset: &Dataset) -> Vec<u64> {
+    if dataset.ndim() == 1 && is_scale(dataset) {
+        return vec![dataset.address()];
+    }
+    let Ok(list) = dataset.attribute("DIMENSION_LIST") else { return Vec::new() };
+    // An element is a list of references to scales: its length, an address in the file, and a number.
+    let size = dataset.vlen_reference_size();
+    let first = |list: &[u8]| {
+        let references = dataset.resolve_vlen_reference_bytes(list, size.checked_sub(8)?).ok()?;
+        let reference = references.get(..size.checked_sub(8)?)?;
+        Some(reference.iter().rev().fold(0, |address, byte| address << 8 | u64::from(*byte)))
+    };
+    let scales: Option<Vec<u64>> = list.raw_data.chunks_exact(size).map(first).collect();
+    scales.filter(|scales| scales.len() == dataset.ndim()).unwrap_or_default()
+}
