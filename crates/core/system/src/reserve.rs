@@ -5,7 +5,7 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +27,36 @@ pub trait FullDisk: Sized {
 
     /// Creates the error for a disk that stays full. `reason` says which one, and what to do.
     fn no_space(reason: String) -> Self;
+}
+
+/// Returns whether an operation failed because there is no room for more bytes.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Makes a file at least this long, with blocks of its own, so that writing into it needs no more room. Its bytes stay.
+///
+/// # Errors
+/// If the disk has no room. The file is then as long as before.
+pub fn keep_room(path: &Path, bytes: u64) -> io::Result<()> {
+    let mut file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    let before = file.metadata()?.len();
+    if before >= bytes {
+        return Ok(());
+    }
+    let grown = match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+        // Some file systems cannot allocate blocks in advance. They allocate them when bytes are written.
+        Err(rustix::io::Errno::OPNOTSUPP) => file
+            .seek(SeekFrom::Start(before))
+            .and_then(|_| io::copy(&mut io::repeat(0).take(bytes - before), &mut file))
+            .and_then(|_| file.sync_data()),
+        grown => grown.map_err(io::Error::from),
+    };
+    if grown.is_err() {
+        // A file that is longer than its blocks would promise space that it does not have.
+        let _ = file.set_len(before);
+    }
+    grown
 }
 
 /// The reserve of one store.
@@ -73,27 +103,11 @@ impl Reserve {
         if length >= wanted {
             self.is_short.store(false, Ordering::Relaxed);
         } else if self.free() >= 2 * wanted {
-            match self.grow(length, wanted) {
+            match keep_room(&self.path(), wanted) {
                 Ok(()) => self.is_short.store(false, Ordering::Relaxed),
                 Err(error) => tracing::debug!(path = %self.path().display(), %error, "no room is kept"),
             }
         }
-    }
-
-    fn grow(&self, from: u64, to: u64) -> io::Result<()> {
-        let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(self.path())?;
-        let grown = match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, to) {
-            // Some file systems cannot allocate blocks in advance. They allocate them when bytes are written.
-            Err(rustix::io::Errno::OPNOTSUPP) => {
-                std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; (to - from) as usize], from)
-            }
-            grown => grown.map_err(io::Error::from),
-        };
-        if grown.is_err() {
-            // A file that is longer than its blocks would promise space that it does not have.
-            let _ = file.set_len(from);
-        }
-        grown
     }
 
     /// Frees a part of the reserve. Returns false if nothing is left.
@@ -148,8 +162,7 @@ impl Reserve {
     fn is_why(&self, error: &impl FullDisk) -> bool {
         let is_full = error.io_error().is_some_and(|cause| {
             // LMDB reports a short write on a full disk as EIO.
-            matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-                || cause.raw_os_error() == Some(libc::EIO)
+            is_full(cause) || cause.raw_os_error() == Some(libc::EIO)
         });
         is_full && self.free() < 2 * self.wanted()
     }

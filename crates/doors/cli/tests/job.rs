@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use terrace_testkit::{Missing, Random, skip, wait_until};
+use terrace_testkit::{Missing, Random, SmallDisk, skip, wait_until};
 
 const LOOPBACK_HOSTS: [&str; 5] = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"];
 
@@ -245,6 +245,13 @@ fn the_next_job_goes_on_on_other_hosts() {
     };
     has_all(&jobs, LOOPBACK_HOSTS[3]);
     has_all(&jobs, LOOPBACK_HOSTS[4]);
+    // What the first job's disks had is made on those of this one.
+    wait_until("each object has two replicas again", || {
+        (3..6).all(|n| {
+            let located = told(&jobs.run(LOOPBACK_HOSTS[3], &["locate", &format!("twice/{n}")]));
+            located.contains("shared") && LOOPBACK_HOSTS[3..].iter().any(|host| located.contains(&format!("{host}: ")))
+        })
+    });
     let config = fs::read_to_string(jobs.path(LOOPBACK_HOSTS[4]).join("store/terrace.toml")).unwrap();
     assert!(config.contains("prefix = \"twice\"") && !config.contains("127.0.0.1:"), "{config}");
     jobs.put(LOOPBACK_HOSTS[4], "later", &contents[0]);
@@ -404,4 +411,123 @@ fn a_host_that_dies_keeps_what_only_it_has() {
     assert!(jobs.get(LOOPBACK_HOSTS[0], "on the last") == bytes[1]);
     let located = told(&jobs.run(LOOPBACK_HOSTS[0], &["locate", "on the last"]));
     assert!(located.contains("archive") && !located.contains("shared"), "{located}");
+}
+
+/// Copies to a shared folder that became full left no room for the catalog: no object was named, and the next job had none.
+#[test]
+fn copies_that_fill_the_shared_folder_leave_room_for_the_catalog() {
+    let test = "a full shared folder";
+    let Some(mut jobs) = Jobs::begin(test) else { return };
+    let Some(disk) = SmallDisk::mount(test, &jobs.path("pfs/job"), "size=12m,mode=700") else { return };
+    jobs.start(&LOOPBACK_HOSTS[..2], &[]);
+    let contents: Vec<Vec<u8>> = (0..40).map(|n| Random::new(n).bytes(600_000)).collect();
+    fs::create_dir(jobs.path("in")).unwrap();
+    contents.iter().enumerate().for_each(|(n, bytes)| fs::write(jobs.path("in").join(n.to_string()), bytes).unwrap());
+    told(
+        &jobs.command(LOOPBACK_HOSTS[0], &["put", "--ack", "durable"]).arg(jobs.path("in")).arg("in").output().unwrap(),
+    );
+    let report = jobs.path("report.json");
+    let down = jobs.command(LOOPBACK_HOSTS[1], &["cluster", "down", "--report"]).arg(&report).output().unwrap();
+    let said = String::from_utf8_lossy(&down.stdout).into_owned();
+    assert!(down.status.code() == Some(1) && said.contains("objects not saved:\n  in/"), "{said}");
+    assert_eq!(jobs.wait(), [Some(1); 2]);
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    let named = report["unsafe"].as_array().unwrap();
+    assert!((20..40).contains(&named.len()) && report["failure"].is_null(), "{report}");
+    // The hosts' disks have what the report names.
+    disk.remount("size=100m");
+    jobs.start(&LOOPBACK_HOSTS[..2], &[]);
+    for (n, bytes) in contents.iter().enumerate() {
+        assert!(jobs.get(LOOPBACK_HOSTS[0], &format!("in/{n}")) == *bytes, "in/{n}");
+    }
+    told(&jobs.run(LOOPBACK_HOSTS[1], &["cluster", "down"]));
+    assert_eq!(jobs.wait(), [Some(0); 2]);
+    // Without those disks, the next job has all.
+    jobs.start(&LOOPBACK_HOSTS[2..3], &[]);
+    for (n, bytes) in contents.iter().enumerate() {
+        assert!(jobs.get(LOOPBACK_HOSTS[2], &format!("in/{n}")) == *bytes, "in/{n}");
+    }
+    jobs.running.clear();
+}
+
+#[test]
+fn a_catalog_that_finds_no_room_leaves_the_one_before_and_names_what_that_lacks() {
+    let test = "a shared folder without room for the catalog";
+    let Some(mut jobs) = Jobs::begin(test) else { return };
+    let Some(disk) = SmallDisk::mount(test, &jobs.path("pfs/job"), "size=12m,mode=700") else { return };
+    let bytes = Random::new(3).bytes(200_000);
+    jobs.start(&LOOPBACK_HOSTS[..1], &["--save-every", "1s"]);
+    jobs.put(LOOPBACK_HOSTS[0], "early", &bytes);
+    told(&jobs.run(LOOPBACK_HOSTS[0], &["stage", "early", "--tier", "shared"]));
+    let commit = told(&jobs.run(LOOPBACK_HOSTS[0], &["cluster", "status", "--json"]));
+    let commit: serde_json::Value = serde_json::from_str(&commit).unwrap();
+    let saved = jobs.path("pfs/job/saved.json");
+    let read = || serde_json::from_slice::<serde_json::Value>(&fs::read(&saved).unwrap()).unwrap();
+    wait_until("the catalog is saved", || read()["sequence"].as_u64() >= commit["commit"].as_u64());
+    let is_old = |said: &str| !said.contains("the catalog is not saved");
+    assert!(is_old(&jobs.said(LOOPBACK_HOSTS[0])), "{}", jobs.said(LOOPBACK_HOSTS[0]));
+    // Somebody takes the room that is kept.
+    let folder = jobs.path("pfs/job");
+    let take_room = || {
+        let entries = fs::read_dir(folder.join("saved")).unwrap().map(|entry| entry.unwrap().path());
+        let rooms = entries.filter(|path| path.extension().is_some_and(|extension| extension == "new"));
+        for room in rooms.chain([folder.join("room")]) {
+            // The job may have used it meanwhile.
+            let _ = fs::remove_file(room);
+        }
+        disk.fill_but(0);
+    };
+    wait_until("the folder is full, and the catalog is not saved", || {
+        take_room();
+        jobs.put(LOOPBACK_HOSTS[0], "late", &bytes);
+        !is_old(&jobs.said(LOOPBACK_HOSTS[0]))
+    });
+    let before = read();
+    let down = jobs.run(LOOPBACK_HOSTS[0], &["cluster", "down"]);
+    let _ = jobs.wait();
+    let said = format!("{}{}", String::from_utf8_lossy(&down.stdout), jobs.said(LOOPBACK_HOSTS[0]));
+    assert!(down.status.code() == Some(1) && said.contains("\n  late  200000 bytes"), "{said}");
+    assert!(!said.contains("  early"), "{said}");
+    assert_eq!(read(), before);
+    disk.make_room();
+    jobs.start(&LOOPBACK_HOSTS[1..2], &[]);
+    assert!(jobs.get(LOOPBACK_HOSTS[1], "early") == bytes);
+    // If the catalog before cannot be read either, all objects are named.
+    let before = jobs.path("pfs/job/saved").join(read()["file"].as_str().unwrap());
+    File::options().write(true).open(before).unwrap().set_len(100).unwrap();
+    take_room();
+    let down = jobs.run(LOOPBACK_HOSTS[1], &["cluster", "down"]);
+    let _ = jobs.wait();
+    let said = format!("{}{}", String::from_utf8_lossy(&down.stdout), jobs.said(LOOPBACK_HOSTS[1]));
+    assert!(down.status.code() == Some(1) && said.contains("\n  early  200000 bytes"), "{said}");
+    assert!(said.contains("all objects are named"), "{said}");
+    jobs.running.clear();
+}
+
+/// The second of two jobs that began at once said that a certificate was missing, which the first had removed.
+#[test]
+fn of_two_jobs_that_begin_at_once_one_says_that_another_uses_the_folder() {
+    let Some(mut jobs) = Jobs::begin("two jobs at once") else { return };
+    for hosts in [[0, 1], [2, 3]] {
+        jobs.hosts = hosts.map(|host| LOOPBACK_HOSTS[host]).to_vec();
+        for host in jobs.hosts.clone() {
+            let log = File::create(jobs.path(&format!("{host}.log"))).unwrap();
+            let mut up = jobs.up_command(host);
+            up.args(["--patience", "20s"]).stdout(log.try_clone().unwrap()).stderr(log);
+            jobs.running.push(Up(up.spawn().unwrap()));
+        }
+    }
+    let mut ended: Vec<&str> = Vec::new();
+    wait_until("the first host of a job has ended", || {
+        let ends = LOOPBACK_HOSTS.into_iter().zip(&mut jobs.running);
+        ended = ends.filter_map(|(host, up)| up.0.try_wait().unwrap().map(|_| host)).collect();
+        ended.contains(&LOOPBACK_HOSTS[0]) || ended.contains(&LOOPBACK_HOSTS[2])
+    });
+    for host in ended {
+        let said = jobs.said(host);
+        assert!(
+            said.contains("another job") || said.contains("uses the shared folder") || said.contains("in time"),
+            "{said}"
+        );
+    }
 }

@@ -41,7 +41,7 @@ pub use home::{Access, Cluster, Consistency, Trusted};
 pub use made::{NewFile, NewFolder, remove_unfinished_parts};
 pub use place::{Planned, PutOptions, element_of};
 pub use store::{Appended, Batch, Explained, Handle, HotRange, Measured, Question, Store, WhatIf};
-pub use store::{SavedCatalog, SharedNode, Unsaved};
+pub use store::{SavedCatalog, SavedEnd, SharedNode, Unsaved};
 pub use store::{Upload, UploadId, UploadPart};
 pub use terrace_catalog::{self as catalog, log};
 pub use terrace_codec::{Element, Encoding};
@@ -52,6 +52,8 @@ pub use terrace_plan::policy::{Asked, Budget, Requirement};
 pub use terrace_system::Locked;
 #[doc(hidden)]
 pub use terrace_system::lock::ByteLocks;
+#[doc(hidden)]
+pub use terrace_system::reserve::{is_full, keep_room};
 #[doc(hidden)]
 pub use terrace_system::{fail, real_path, replace, replace_durably};
 pub use terrace_tier as tier;

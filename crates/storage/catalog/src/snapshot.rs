@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -70,7 +70,8 @@ impl Catalog {
         change: impl for<'v> Fn(&[u8], &'v [u8]) -> Result<Option<Cow<'v, [u8]>>>,
     ) -> Result<T> {
         let context = || format!("writing {}", path.display());
-        let file = File::options().create(true).write(true).truncate(true).mode(0o600).open(path);
+        // A file that is there may keep room for this one, which a full disk would not give a second time.
+        let file = File::options().create(true).write(true).truncate(false).mode(0o600).open(path);
         let mut out = BufWriter::new(file.map_err(Error::io(context()))?);
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -87,7 +88,8 @@ impl Catalog {
             }
         }
         chunks.end().map_err(Error::io(context()))?;
-        let file = out.into_inner().map_err(|e| Error::io(context())(e.into_error()))?;
+        let mut file = out.into_inner().map_err(|e| Error::io(context())(e.into_error()))?;
+        file.stream_position().and_then(|length| file.set_len(length)).map_err(Error::io(context()))?;
         // The caller renames the file and then deletes the log that it replaces, so its bytes must be durable before that.
         file.sync_all().map_err(Error::io(context()))?;
         Ok(described)

@@ -1,13 +1,18 @@
 //! [`SnapshotFolder`]: snapshots of the catalog that nodes leave for each other.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use terrace_catalog::{Catalog, Followed};
 use terrace_order::OfferedSnapshot;
+use terrace_system::reserve::keep_room;
 
 use crate::error::{MemberError, Result};
+
+/// How the name of a snapshot ends that is being written.
+const UNFINISHED_EXTENSION: &str = "new";
 
 /// A folder that all nodes see, such as one of a parallel file system. A node that is behind what the log still has loads a snapshot
 /// from there.
@@ -49,7 +54,7 @@ impl SnapshotFolder {
         node: &str,
         write: impl FnOnce(&Path) -> terrace_catalog::Result<(String, Followed)>,
     ) -> Result<OfferedSnapshot> {
-        let new = self.0.join(format!("{node}.new"));
+        let new = self.unfinished(node);
         let (place, Followed { slot, chain, .. }) = write(&new)?;
         let path = self.0.join(&place);
         let put = || {
@@ -60,6 +65,33 @@ impl SnapshotFolder {
         };
         let length = put().map_err(|cause| MemberError::Snapshot { path: path.clone(), cause })?.len();
         Ok(OfferedSnapshot { slot, chain, length, place })
+    }
+
+    /// Keeps room for the next snapshot of each of these nodes, this many bytes, in the files into which they will be written. An older
+    /// snapshot gives its room to the last one; anything else in the folder but the snapshot `kept` is removed.
+    ///
+    /// # Errors
+    /// If the folder cannot be changed, or has no such room.
+    pub fn keep_room(&self, kept: &str, nodes: [&str; 2], bytes: u64) -> io::Result<()> {
+        let rooms = nodes.map(|node| self.unfinished(node));
+        let last = &rooms[1];
+        for entry in fs::read_dir(&self.0)? {
+            let path = entry?.path();
+            if path.file_name() == Some(OsStr::new(kept)) || rooms.contains(&path) {
+                continue;
+            }
+            // Another node may still write into an unfinished file of its own.
+            if path.extension() == Some(OsStr::new(UNFINISHED_EXTENSION)) || last.try_exists()? {
+                fs::remove_file(&path)?;
+            } else {
+                fs::rename(&path, last)?;
+            }
+        }
+        rooms.iter().try_for_each(|room| keep_room(room, bytes))
+    }
+
+    fn unfinished(&self, node: &str) -> PathBuf {
+        self.0.join(format!("{node}.{UNFINISHED_EXTENSION}"))
     }
 
     /// Removes all snapshots of a node but the one that it offers. A node that loads an older one meanwhile has it open.

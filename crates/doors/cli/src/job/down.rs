@@ -38,12 +38,13 @@ pub fn down(dir: &Path, asked: &Down, show: Show) -> Result<bool> {
     // It would hold up the end of the node.
     drop(store);
     let ended = wait(dir, &folder, job.plan)?;
+    // Before the file, for which there may be no room.
+    show.result(&ended, &ended.describe())?;
     if let Some(file) = &asked.report {
         let text = serde_json::to_vec_pretty(&ended)?;
         fs::write(file, text).with_context(|| format!("writing {}", path_name(file)))?;
     }
-    show.result(&ended, &ended.describe())?;
-    Ok(ended.unsaved.is_empty())
+    Ok(ended.is_safe())
 }
 
 /// Waits until the job has ended.
@@ -57,7 +58,7 @@ fn wait(dir: &Path, folder: &SharedFolder, plan: u64) -> Result<Ended> {
             return Ok(ended);
         }
         if has_ended {
-            bail!("`terrace cluster up` of this host has ended without a report; see what it says");
+            bail!("`terrace cluster up` of this host has ended without a report; see what it says on each host");
         }
         thread::sleep(POLL_INTERVAL);
     }

@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
-use terrace::{SharedNode, Store, Unsaved};
+use terrace::{SavedCatalog, SavedEnd, SharedNode, Store, Unsaved};
 use terrace_node::{Node, NodeError, Targets};
 
 use super::config::SHARED_TIER;
@@ -16,7 +16,7 @@ use super::folder::SharedFolder;
 use super::local::LocalFolder;
 use super::meeting::Plan;
 use super::record::{JobRecord, Phase, has_copied, note_copied};
-use super::saving::{SAVED_FOLDER, Saver, is_first_there, keep_only};
+use super::saving::{SAVED_FILE, SAVED_FOLDER, Saver, is_first_there, keep_only, read_saved};
 use crate::interrupt::say;
 use crate::output::{complain, count, note};
 
@@ -33,6 +33,9 @@ pub struct Ended {
     /// The objects that the next job will not have whole.
     #[serde(rename = "unsafe")]
     pub unsaved: Vec<Unsaved>,
+    /// Why the next job goes on from an older catalog, if it does: then all that was changed later is undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 impl Ended {
@@ -42,11 +45,23 @@ impl Ended {
         Ok(ended.filter(|ended| ended.plan == plan))
     }
 
+    /// Returns whether the next job has all.
+    pub fn is_safe(&self) -> bool {
+        self.unsaved.is_empty() && self.failure.is_none()
+    }
+
     /// Returns the words for people.
     pub fn describe(&self) -> String {
-        match self.unsaved.len() as u64 {
+        let objects = match self.unsaved.len() as u64 {
             0 => "all objects are saved".to_owned(),
             number => format!("{} not saved:{}", count(number, "object"), list(&self.unsaved)),
+        };
+        match &self.failure {
+            Some(failure) => format!(
+                "the catalog is not saved: {failure}; make room before the next job, which goes on from the catalog before, without what was \
+                 changed, renamed or removed since\n{objects}"
+            ),
+            None => objects,
         }
     }
 }
@@ -73,6 +88,7 @@ impl Ending<'_> {
     pub fn run(&mut self, store: Store, node: Node, targets: Targets, seconds: Option<u64>) -> Result<Ended> {
         say("the job ends: what only its hosts have is copied to the shared tier");
         let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        self.save_before_copies(&store)?;
         self.copy(&store, Some(self.host), until)?;
         note_copied(&store, self.plan.id, self.host)?;
         let is_last = self.wait_for_turn(&store)?;
@@ -91,9 +107,22 @@ impl Ending<'_> {
             return self.report(done);
         }
         if let Err(error) = done {
-            complain(&format!("the node of this host has not ended as it should: {error}"));
+            complain_of(&error);
         }
         self.wait_for_report()
+    }
+
+    /// Saves the catalog as it is when the job ends, or waits until the first host has done so. Copies may take all room; the catalog of the
+    /// next job is by then at least as new as this one.
+    fn save_before_copies(&mut self, store: &Store) -> Result<()> {
+        while JobRecord::read(store)?.is_some_and(|record| record.phase < Phase::Copies) {
+            if is_first_there(store, self.plan, self.host)? {
+                self.saver.save_now(store, self.folder);
+                return JobRecord::advance(store, Phase::Copies, None);
+            }
+            self.rest()?;
+        }
+        Ok(())
     }
 
     /// Copies what is only on a host's disk, or what is left on any. The catalog is saved meanwhile, so that a job that is killed in the
@@ -160,18 +189,24 @@ impl Ending<'_> {
 
     /// Saves the catalog, which nobody changes any more, and tells the other hosts.
     fn report(&self, ended: Result<(), NodeError>) -> Result<Ended> {
-        let saved = self.folder.path(SAVED_FOLDER);
-        let (catalog, unsaved) = SharedNode::save_ended(&self.local.store(), &saved)?;
-        keep_only(self.folder, &catalog)?;
+        let (place, before) = (self.folder.path(SAVED_FOLDER), read_saved(self.folder)?);
+        let name =
+            |catalog: &SavedCatalog| self.folder.write(SAVED_FILE, catalog).map_err(|error| format!("{error:#}"));
+        let SavedEnd { failure, unsaved } = SharedNode::save_ended(&self.local.store(), &place, &before, name)?;
+        // They take room that the report needs, and are of no other use.
+        if let Err(error) = keep_only(self.folder, &read_saved(self.folder)?) {
+            complain(&format!("{error:#}"));
+        }
         match ended {
             // A host that has died may have had bytes that it had not synced. What was nowhere else is named.
-            Err(error) if !unsaved.is_empty() => {
-                complain(&format!("the node of this host has not ended as it should: {error}"));
-            }
+            Err(error) if !unsaved.is_empty() => complain_of(&error),
             ended => ended?,
         }
-        let ended = Ended { plan: self.plan.id, unsaved };
-        self.folder.write(ENDED_FILE, &ended)?;
+        let ended = Ended { plan: self.plan.id, unsaved, failure };
+        let written = self.folder.write(ENDED_FILE, &ended);
+        // Nobody else can tell it then.
+        written
+            .with_context(|| format!("the job has ended, and this cannot be told to others: {}", ended.describe()))?;
         Ok(ended)
     }
 
@@ -198,6 +233,10 @@ impl Ending<'_> {
         thread::sleep(POLL_INTERVAL);
         Ok(())
     }
+}
+
+fn complain_of(error: &NodeError) {
+    complain(&format!("the node of this host has not ended as it should: {error}"));
 }
 
 /// From now on, only Ctrl-C ends this process at once: schedulers send SIGTERM more than once.

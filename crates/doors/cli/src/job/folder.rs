@@ -8,9 +8,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use terrace::replace_durably;
+use terrace::{is_full, keep_room, replace_durably};
 
 use crate::output::path_name;
+
+/// The file that takes the room which small files of the job need when the folder is full.
+const ROOM_FILE: &str = "room";
+const ROOM_BYTES: u64 = 64 << 10;
 
 /// A folder that all hosts of a job see, such as one of a parallel file system. It outlives the job.
 pub struct SharedFolder(PathBuf);
@@ -54,10 +58,22 @@ impl SharedFolder {
         self.write_bytes(name, &serde_json::to_vec_pretty(value)?)
     }
 
-    /// Writes bytes, whole and durably. The folder is private, and so are they.
+    /// Writes bytes, whole and durably. The folder is private, and so are they. If it is full, the room that is kept in it is used.
     pub fn write_bytes(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path(name);
-        replace_durably(&path, bytes).with_context(|| format!("writing {}", path_name(&path)))
+        let written = match replace_durably(&path, bytes) {
+            Err(error) if is_full(&error) && fs::remove_file(self.path(ROOM_FILE)).is_ok() => {
+                replace_durably(&path, bytes)
+            }
+            written => written,
+        };
+        written.with_context(|| format!("writing {}", path_name(&path)))
+    }
+
+    /// Keeps room for the small files of the job.
+    pub fn keep_room(&self) -> Result<()> {
+        let kept = keep_room(&self.path(ROOM_FILE), ROOM_BYTES);
+        kept.with_context(|| format!("keeping room in {}", path_name(&self.0)))
     }
 }
 

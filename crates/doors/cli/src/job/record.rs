@@ -20,8 +20,10 @@ const PLAN_ATTRIBUTE: &str = "plan";
 pub enum Phase {
     /// Its programs use the store.
     Runs,
-    /// Each host copies what only it has.
+    /// The catalog is saved before anything is copied.
     Ends,
+    /// Each host copies what only it has.
+    Copies,
     /// All hosts but the last leave the store.
     Leaves,
 }

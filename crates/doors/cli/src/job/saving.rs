@@ -50,17 +50,25 @@ impl Saver {
             return;
         }
         let done = self.look(folder).and_then(|()| self.save_if_due(store, folder, plan, host));
+        self.tell(done);
+    }
+
+    /// Saves the catalog now. An error is shown, unless the last try has failed, too.
+    pub fn save_now(&mut self, store: &Store, folder: &SharedFolder) {
+        let done = save(store, folder).and(keep_room(store, folder)).and_then(|()| self.look(folder));
+        self.tell(done);
+    }
+
+    fn tell(&mut self, done: Result<()>) {
         if let Some(error) = done.as_ref().err().filter(|_| !self.has_failed) {
-            complain(&format!(
-                "the catalog is not saved, and a killed job would lose more: {error:#}; this is tried again"
-            ));
+            complain(&format!("{error:#}; this is tried again"));
         }
         self.has_failed = done.is_err();
     }
 
     fn look(&mut self, folder: &SharedFolder) -> Result<()> {
         self.looked = Instant::now();
-        let saved: SavedCatalog = folder.read(SAVED_FILE)?.context("no catalog is saved")?;
+        let saved = read_saved(folder)?;
         self.saved = saved.sequence;
         // Relaxed: the file was durable before.
         self.limit.store(saved.sequence, Ordering::Relaxed);
@@ -72,20 +80,33 @@ impl Saver {
         if begun < self.next || store.catalog().tail()?.sequence == self.saved || !is_first_there(store, plan, host)? {
             return Ok(());
         }
-        save(store, folder)?;
+        let saved = save(store, folder).and(keep_room(store, folder));
         self.next = Instant::now() + self.interval.max(begun.elapsed() * MAX_SAVING_SHARE);
-        self.look(folder)
+        saved.and_then(|()| self.look(folder))
     }
 }
 
 /// Saves the catalog of a store that is open.
 pub fn save(store: &Store, folder: &SharedFolder) -> Result<()> {
-    keep_only(folder, &store.save_catalog(&folder.path(SAVED_FOLDER))?)
+    let save = || folder.write(SAVED_FILE, &store.save_catalog(&folder.path(SAVED_FOLDER))?);
+    save().context("the catalog is not saved, and a killed job would lose more")
 }
 
-/// Makes a saved catalog the one with which the next job goes on, and removes those before.
+/// Keeps room for the next catalog and its name, which nothing else in the folder takes. Catalogs that are not named give their room to it.
+pub fn keep_room(store: &Store, folder: &SharedFolder) -> Result<()> {
+    let small = folder.keep_room();
+    let kept =
+        read_saved(folder).and_then(|catalog| Ok(store.keep_room_for_catalog(&folder.path(SAVED_FOLDER), &catalog)?));
+    kept.and(small).context("the catalog is saved, but there may be no room for its next version")
+}
+
+/// Reads which catalog is the one with which the next job goes on.
+pub fn read_saved(folder: &SharedFolder) -> Result<SavedCatalog> {
+    folder.read(SAVED_FILE)?.context("no catalog is saved")
+}
+
+/// Removes all catalogs but this one.
 pub fn keep_only(folder: &SharedFolder, catalog: &SavedCatalog) -> Result<()> {
-    folder.write(SAVED_FILE, catalog)?;
     let path = folder.path(SAVED_FOLDER);
     let remove = || {
         for entry in fs::read_dir(&path)? {

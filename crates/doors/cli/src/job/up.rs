@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -28,7 +29,7 @@ use super::hosts::Hosts;
 use super::local::{LocalFolder, find_ports, remove_folder};
 use super::meeting::{Arrival, HeldTarget, PLAN_FILE, Plan, log_hosts, meet};
 use super::record::{JobRecord, Phase};
-use super::saving::{SAVED_FILE, SAVED_FOLDER, Saver, save};
+use super::saving::{SAVED_FILE, SAVED_FOLDER, Saver, keep_room, save};
 use crate::cluster;
 use crate::interrupt::{catch_signals, say};
 use crate::node;
@@ -72,50 +73,55 @@ struct Host<'a> {
 pub fn up(asked: &Up) -> Result<bool> {
     cluster::check_built()?;
     let mut host = Host::begin(asked)?;
-    let shared = if host.hosts.is_first() { host.make_store()? } else { host.join_store()? };
-    let address = listening_address(&host.hosts.own)?;
-    let listen = SocketAddr::new(address, host.plan.arrival(&host.hosts.own)?.target_port);
-    host.hold_target()?;
-    let targets = host.local.describe_target(&host.folder, listen, asked.capacity)?;
-    let targets = Targets::begin(&targets, Some(shared.numbers()))?;
-    let store = Store::open_on_node(&host.local.store(), &shared)?;
-    shared.serve(&store)?;
-    let mut options = terrace_node::Options::default();
-    options.scrub_interval = None;
-    let has_failed = Arc::new(AtomicBool::new(false));
-    let failed = has_failed.clone();
-    // Relaxed: the reason is returned by the node's end.
-    let failed = move || failed.store(true, Ordering::Relaxed);
-    host.open_for_others(&store)?;
-    let limit = shared.last_given_back();
-    let mut saver = Saver::begin(&host.folder, asked.save_every.0, limit)?;
-    let node = node::begin(store.clone(), Some(shared), Some(&targets), &options, failed)?;
-    host.wait_for_all(&store)?;
-    // Before, a signal ends the process at once, as a crash would.
-    let signals = catch_signals()?;
-    let place = host.local.store();
-    say(&format!(
-        "the store of {} can be used: export TERRACE_STORE={}",
-        count(host.plan.hosts.len() as u64, "host"),
-        path_name(&place)
-    ));
-    let ends = host.run(&store, &mut saver, signals, &has_failed)?;
-    let Some(record) = ends else {
-        drop(store);
-        node.end()?;
-        bail!("the node of this host has ended; see its messages");
-    };
-    let ended = host.ending(&mut saver).run(store, node, targets, record.seconds)?;
-    say(&ended.describe());
-    Ok(ended.unsaved.is_empty())
+    host.start_etcd().and_then(|()| host.serve()).map_err(|error| host.explain(error))
 }
 
 impl<'a> Host<'a> {
-    /// Meets the other hosts, and starts this one's member of etcd.
+    /// Runs this host's part, whose member of etcd runs. Returns false if an object is not safe at the end.
+    fn serve(&mut self) -> Result<bool> {
+        let shared = if self.hosts.is_first() { self.make_store()? } else { self.join_store()? };
+        let address = listening_address(&self.hosts.own)?;
+        let listen = SocketAddr::new(address, self.plan.arrival(&self.hosts.own)?.target_port);
+        self.hold_target()?;
+        let targets = self.local.describe_target(&self.folder, listen, self.asked.capacity)?;
+        let targets = Targets::begin(&targets, Some(shared.numbers()))?;
+        let store = Store::open_on_node(&self.local.store(), &shared)?;
+        shared.serve(&store)?;
+        let mut options = terrace_node::Options::default();
+        options.scrub_interval = None;
+        let has_failed = Arc::new(AtomicBool::new(false));
+        let failed = has_failed.clone();
+        // Relaxed: the reason is returned by the node's end.
+        let failed = move || failed.store(true, Ordering::Relaxed);
+        self.open_for_others(&store)?;
+        let limit = shared.last_given_back();
+        let mut saver = Saver::begin(&self.folder, self.asked.save_every.0, limit)?;
+        let node = node::begin(store.clone(), Some(shared), Some(&targets), &options, failed)?;
+        self.wait_for_all(&store)?;
+        // Before, a signal ends the process at once, as a crash would.
+        let signals = catch_signals()?;
+        let place = self.local.store();
+        say(&format!(
+            "the store of {} can be used: export TERRACE_STORE={}",
+            count(self.plan.hosts.len() as u64, "host"),
+            path_name(&place)
+        ));
+        let ends = self.run(&store, &mut saver, signals, &has_failed)?;
+        let Some(record) = ends else {
+            drop(store);
+            node.end()?;
+            bail!("the node of this host has ended; see its messages");
+        };
+        let ended = self.ending(&mut saver).run(store, node, targets, record.seconds)?;
+        say(&ended.describe());
+        Ok(ended.is_safe())
+    }
+
+    /// Meets the other hosts.
     fn begin(asked: &'a Up) -> Result<Host<'a>> {
         let hosts = Hosts::find(&asked.hosts)?;
-        let runs_etcd = log_hosts(&hosts.all).contains(&hosts.own);
-        let program = if runs_etcd { Some(find(asked.etcd.as_deref())?) } else { None };
+        // An error here is clearer than one after the others have come.
+        find_etcd(asked, &hosts)?;
         let folder = SharedFolder::open(&asked.shared)?;
         Store::check_place(&asked.local)?;
         let local = LocalFolder::open(&asked.local)?;
@@ -135,13 +141,29 @@ impl<'a> Host<'a> {
             check_unused(&folder, Some(plan.id))?;
         }
         local.begin()?;
-        let mut etcd = None;
-        if let Some(program) = program {
-            let files = HostFiles::of(&folder, &hosts.own);
-            etcd = Some(EtcdMember::start(&program, &plan, &hosts.own, &files, local.path())?);
-            note(&format!("etcd keeps the log of the store in {}", path_name(&local.path().join("etcd"))));
+        Ok(Host { asked, hosts, folder, local, plan, etcd: None, until })
+    }
+
+    /// Starts this host's member of etcd, if it has one.
+    fn start_etcd(&mut self) -> Result<()> {
+        if let Some(program) = find_etcd(self.asked, &self.hosts)? {
+            let (own, path) = (&self.hosts.own, self.local.path());
+            let files = HostFiles::of(&self.folder, own);
+            self.etcd = Some(EtcdMember::start(&program, &self.plan, own, &files, path)?);
+            note(&format!("etcd keeps the log of the store in {}", path_name(&path.join("etcd"))));
         }
-        Ok(Host { asked, hosts, folder, local, plan, etcd, until })
+        Ok(())
+    }
+
+    /// Returns the reason for an error: two jobs that begin at once replace each other's files, until one of them notices it.
+    fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        match self.folder.read::<Plan>(PLAN_FILE) {
+            Ok(Some(plan)) if plan.id != self.plan.id => error.context(format!(
+                "another job, on {}, uses the shared folder since this one began; start them one after the other",
+                plan.hosts.join(", ")
+            )),
+            _ => error,
+        }
     }
 
     /// This host's part in the store.
@@ -217,6 +239,9 @@ impl<'a> Host<'a> {
         JobRecord { plan, shared, phase: Phase::Runs, seconds: None }.publish(store)?;
         self.claim(None)?;
         save(store, &self.folder)?;
+        if let Err(error) = keep_room(store, &self.folder) {
+            complain(&format!("{error:#}"));
+        }
         self.claim(Some(store.id()))
     }
 
@@ -330,6 +355,12 @@ impl<'a> Host<'a> {
             patience: self.asked.patience.0,
         }
     }
+}
+
+/// Finds the program etcd. None if a host runs no member of it.
+fn find_etcd(asked: &Up, hosts: &Hosts) -> Result<Option<PathBuf>> {
+    let runs_one = log_hosts(&hosts.all).contains(&hosts.own);
+    runs_one.then(|| find(asked.etcd.as_deref())).transpose()
 }
 
 /// Removes the files of hosts of earlier jobs.

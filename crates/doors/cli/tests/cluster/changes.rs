@@ -62,7 +62,20 @@ fn changed_rules_reach_all_nodes() {
     let rules = |at: usize| fs::read_to_string(shared.path(NODE_NAMES[at]).join("terrace.toml")).unwrap();
     let edited = format!("{}\n[[rule]]\nprefix = 'three'\nreplicas = 3\n", rules(1));
     fs::write(shared.path("b/terrace.toml"), edited).unwrap();
-    wait_until("all nodes have the rule", || (0..3).all(|at| rules(at).contains("three")));
+    wait_until("all nodes have the rule", || (0..3).all(|at| rules(at).contains("\"three\"")));
+    let unused = |at: usize| shared.path(NODE_NAMES[at]).join("terrace.toml.unused");
+    assert!(!unused(1).exists(), "the rules of node b were taken, and it said that they were not");
+    // Of two that change them at once, only the one whose rules are not taken says so.
+    for at in [0, 1] {
+        let edited = format!("{}\n[[rule]]\nprefix = 'of {at}'\nreplicas = 2\n", rules(2));
+        fs::write(shared.path(NODE_NAMES[at]).join("terrace.toml"), edited).unwrap();
+    }
+    wait_until("all nodes have one of the rules", || {
+        rules(0) == rules(1) && rules(1) == rules(2) && rules(2).contains("\"of ")
+    });
+    for at in [0, 1] {
+        assert_eq!(unused(at).exists(), !rules(2).contains(&format!("\"of {at}\"")), "node {}", NODE_NAMES[at]);
+    }
     assert!(shared.put(2, "three/a", b"some bytes"));
     let located = told(&shared.run(0, &["locate", "three/a", "--json"]));
     assert_eq!(located.matches("\"node\":").count(), 3, "{located}");

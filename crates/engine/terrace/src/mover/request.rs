@@ -8,8 +8,9 @@ use terrace_plan::snapshot::TierSet;
 
 use super::drain::Departing;
 use super::evict::drop_replica;
+use super::room::HOPELESS_WAIT;
 use super::{MAX_WAIT, Mover};
-use crate::report::Moved;
+use crate::report::{Moved, TierState};
 use crate::{Error, Result};
 
 /// The approximate number of edits in a batch, and the bytes of replicas that a batch makes pending.
@@ -84,11 +85,23 @@ impl Mover {
         })
     }
 
-    /// Commits the edits that `plan` returns for each extent, and makes the replicas that they make pending. A batch holds
-    /// many objects, because each batch waits for one sync.
+    /// Like [`Mover::move_on`], for a request that moves nothing before or after.
     pub(super) fn move_each(
         &self,
         prefix: &[u8],
+        plan: impl FnMut(&[u8], &Object, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
+    ) -> Result<Moved> {
+        let mut late = None;
+        let moved = self.move_on(prefix, &mut late, plan)?;
+        late.map_or(Ok(moved), Err)
+    }
+
+    /// Commits the edits that `plan` returns for each extent, and makes the replicas that they make pending. A batch holds
+    /// many objects, because each batch waits for one sync. `late` becomes the reason why some are still pending.
+    pub(super) fn move_on(
+        &self,
+        prefix: &[u8],
+        late: &mut Option<Error>,
         mut plan: impl FnMut(&[u8], &Object, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
     ) -> Result<Moved> {
         let (mut moved, mut edits, mut shared) = (Moved::default(), Vec::new(), HashSet::new());
@@ -102,11 +115,11 @@ impl Mover {
             }
             // A plan does not see the room that the rest of its batch takes, so batches are limited.
             if edits.len() >= BATCH_EDITS || owed_bytes(&edits) >= BATCH_BYTES {
-                moved.kept += self.carry_out(std::mem::take(&mut edits))?;
+                moved.kept += self.carry_out(std::mem::take(&mut edits), late)?;
             }
             Ok::<_, Error>(true)
         })?;
-        moved.kept += self.carry_out(edits)?;
+        moved.kept += self.carry_out(edits, late)?;
         if !self.catalog.is_shared() {
             self.journal.mark_synced()?;
             self.reap(Duration::from_secs(30))?;
@@ -125,14 +138,29 @@ impl Mover {
     /// Commits a batch of moves, and makes their pending replicas. Returns the number of frames that were left as they are.
     /// No sync is needed before a replaced replica is dropped: its space is not freed before a sync mark covers the change,
     /// and recovery checks that the new replica exists.
-    fn carry_out(&self, edits: Vec<Edit>) -> Result<u64> {
+    fn carry_out(&self, edits: Vec<Edit>, late: &mut Option<Error>) -> Result<u64> {
         let owed: Vec<(Task, Owed)> = edits.iter().filter_map(owed_by).collect();
         let left = self.commit_moves(edits)?;
         let objects: BTreeSet<u64> = owed.iter().map(|(task, _)| task.object).collect();
         self.make_given(owed)?;
         for object in objects {
             if self.catalog.owed_count(Some(object))? > 0 {
-                self.finish(Some(object), MAX_WAIT, &mut |_| {})?;
+                let limit = match late {
+                    // What one has waited for in vain, such as room, the others lack, too. They are only tried: smaller ones may fit.
+                    Some(_) => Duration::ZERO,
+                    // Not all kinds of targets know how much fits. Nodes that share one do not free it for each other in a hurry.
+                    None if self.catalog.is_shared() && self.tier_owed_to(Some(object), TierState::Full)?.is_some() => {
+                        HOPELESS_WAIT
+                    }
+                    None => MAX_WAIT,
+                };
+                match self.finish(Some(object), limit, &mut |_| {}) {
+                    Err(Error::StillOwed { seconds, is_full, read_only, .. }) => {
+                        let owed = self.catalog.owed_count(None)?;
+                        late.get_or_insert(Error::StillOwed { owed, seconds, is_full, read_only });
+                    }
+                    done => done?,
+                }
             }
         }
         self.follow_all()?;

@@ -28,16 +28,13 @@ impl Mover {
     pub fn save(&self, tier: &str, node: Option<&str>, until: Option<Instant>) -> Result<Moved> {
         let there = self.catalog.members()?.into_iter().map(|(_, member)| member.node).collect();
         let saving = Saving { level: self.tiers.level(tier)?, node, there, until };
-        let mut all = Moved::default();
-        for key in self.most_read()? {
-            all.add(&self.move_each(&key, |key, object, extent, edits, moved| {
+        let (mut all, mut late) = (Moved::default(), None);
+        for prefix in self.most_read()?.into_iter().chain([Vec::new()]) {
+            all.add(&self.move_on(&prefix, &mut late, |key, object, extent, edits, moved| {
                 self.save_extent(&saving, key, object, extent, edits, moved)
             })?);
         }
-        all.add(&self.move_each(b"", |key, object, extent, edits, moved| {
-            self.save_extent(&saving, key, object, extent, edits, moved)
-        })?);
-        Ok(all)
+        late.map_or(Ok(all), Err)
     }
 
     /// Returns the keys of objects that are read, those with the hottest ranges first: they may be wanted most if the time is short.

@@ -57,7 +57,7 @@ impl Mover {
 
     /// Returns the name of a tier on which a replica of an object, or of any, is pending, if its target is in this state. Checks only
     /// the first batch.
-    fn tier_owed_to(&self, object: Option<u64>, state: TierState) -> Result<Option<String>> {
+    pub(super) fn tier_owed_to(&self, object: Option<u64>, state: TierState) -> Result<Option<String>> {
         let tasks = self.owed_next(object, None)?;
         let mut devices = tasks.iter().filter_map(|(task, _)| self.tiers.device(task.target).ok());
         let found = devices.find(|device| self.tiers.look(device) == state);

@@ -47,7 +47,7 @@ pub use explain::{Explained, Measured, Question, WhatIf};
 pub use handle::Handle;
 pub use hot::HotRange;
 pub(crate) use lease::Lease;
-pub use saved::{SavedCatalog, Unsaved};
+pub use saved::{SavedCatalog, SavedEnd, Unsaved};
 pub use shared_node::SharedNode;
 pub use uploads::{Upload, UploadId, UploadPart};
 

@@ -126,6 +126,8 @@ impl Store {
 pub(super) struct WrittenConfig {
     /// The version and the text that were written last.
     last: Option<(u64, String)>,
+    /// The user's file whose rules the log has taken, until it is written as the log has it.
+    taken: Option<Vec<u8>>,
 }
 
 impl WrittenConfig {
@@ -141,7 +143,8 @@ impl WrittenConfig {
         let found = fs::read(&file).ok();
         let is_new = self.last.as_ref().is_none_or(|(generation, _)| *generation != shared.generation);
         let is_other = |text: &str| found.as_ref().is_some_and(|found| found != text.as_bytes());
-        let is_edited = is_other(shared.text()) && self.last.as_ref().is_none_or(|(_, last)| is_other(last));
+        let is_edited =
+            is_other(shared.text()) && found != self.taken && self.last.as_ref().is_none_or(|(_, last)| is_other(last));
         if !is_new && found.is_some() && !is_edited {
             return Ok(());
         }
@@ -150,7 +153,11 @@ impl WrittenConfig {
                 if is_new { Err(Error::Config("the log has a newer one".into())) } else { take_rules(&found, &shared) };
             match taken {
                 // The next round writes it as the log has it.
-                Ok(config) => return shared.replace(catalog, &config, Change::default()),
+                Ok(config) => {
+                    shared.replace(catalog, &config, Change::default())?;
+                    self.taken = Some(found);
+                    return Ok(());
+                }
                 Err(error) => {
                     fs::write(dir.join(UNUSED_FILE), found)
                         .map_err(Error::io(format!("writing into {}", dir.display())))?;
@@ -159,6 +166,7 @@ impl WrittenConfig {
             }
         }
         home::write_file(&file, shared.text().as_bytes())?;
+        self.taken = None;
         self.last = Some((shared.generation, shared.text().to_owned()));
         Ok(())
     }
