@@ -149,7 +149,10 @@ impl Served {
 
     /// Writes objects and reads them back. Returns how many in a second, of each.
     fn measure(&self, runtime: &Runtime, bytes: &Buffer, objects: usize, clients: usize) -> Result<[f64; 2]> {
-        let put = async |name: String| Ok(drop(self.operator.write(&name, bytes.clone()).await?));
+        let put = async |name: String| {
+            self.operator.write(&name, bytes.clone()).await?;
+            Ok(())
+        };
         let get = async |name: String| {
             let read = self.operator.read(&name).await?;
             ensure!(read.len() == bytes.len(), "{name} came back with {} bytes", read.len());
