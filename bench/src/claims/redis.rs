@@ -27,7 +27,7 @@ struct Load {
     goal: f64,
 }
 
-const LOADS: [Load; 4] = [
+const REQUEST_LOADS: [Load; 4] = [
     Load { command: "SET", pipeline: 1, goal: 0.5 },
     Load { command: "GET", pipeline: 1, goal: 0.5 },
     Load { command: "SET", pipeline: 16, goal: 0.2 },
@@ -52,7 +52,7 @@ pub fn run() -> Result<Vec<Row>> {
     let (ours, theirs) = (Listening::terrace(&place)?, Listening::redis(&place)?);
     let mut rows = Vec::new();
     for bytes in VALUE_BYTES {
-        for load in &LOADS {
+        for load in &REQUEST_LOADS {
             let requests = Size::get().of(5_000, 50_000, 200_000) * load.pipeline.min(4);
             let mut pairs = Vec::new();
             for _ in 0..PAIR_COUNT {

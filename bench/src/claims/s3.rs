@@ -35,7 +35,7 @@ struct Sized {
     goal: f64,
 }
 
-const SIZES: [Sized; 4] = [
+const OBJECT_SIZES: [Sized; 4] = [
     Sized { words: "4 KiB", bytes: 4 << 10, objects: 1000, goal: 1.5 },
     Sized { words: "64 KiB", bytes: 64 << 10, objects: 500, goal: 1.5 },
     Sized { words: "1 MiB", bytes: 1 << 20, objects: 64, goal: 1.0 },
@@ -52,7 +52,7 @@ pub fn run() -> Result<Vec<Row>> {
     let runtime = Runtime::new()?;
     let (ours, theirs) = (Served::terrace(&place)?, Served::peer(&place, &peer)?);
     let mut rows = Vec::new();
-    for size in &SIZES {
+    for size in &OBJECT_SIZES {
         let (bytes, objects) = (Buffer::from(random_bytes(size.bytes, 7)), size.objects / Size::get().of(8, 1, 1));
         for clients in CLIENT_COUNTS {
             let mut rounds = Vec::new();
