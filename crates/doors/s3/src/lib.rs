@@ -27,6 +27,7 @@ mod reading;
 mod refusal;
 mod replaced;
 mod server;
+mod signed_headers;
 mod tags;
 mod tls;
 mod unsupported;

@@ -25,6 +25,7 @@ use crate::answers::Answers;
 use crate::bucket_folder::FolderNames;
 use crate::hosts::Hosts;
 use crate::keys::Keys;
+use crate::signed_headers::SignedHeaders;
 use crate::tls::Certificate;
 
 /// The longest body that is held in memory: of requests that are XML, such as the names of 1,000 objects to delete.
@@ -140,6 +141,7 @@ fn service(store: &Store, keys: Option<Keys>, domain: Option<&str>) -> Result<S3
     builder.set_host(Hosts { domain, is_open: keys.is_none() });
     if let Some(keys) = keys {
         builder.set_auth(keys);
+        builder.set_access(SignedHeaders);
     }
     Ok(builder.build())
 }

@@ -208,6 +208,15 @@ def presigned():
             raise AssertionError(wrong)
         except urllib.error.HTTPError as error:
             assert error.code == 403, error
+    # Who has the address of an upload must not copy what he cannot read.
+    signed = s3.generate_presigned_url("put_object", Params=dict(Bucket="runs", Key="drop"), ExpiresIn=60)
+    for header, value in [("x-amz-copy-source", "/runs/url"), ("x-amz-tagging", "a=b"), ("x-amz-meta-a", "b")]:
+        try:
+            urllib.request.urlopen(urllib.request.Request(signed, data=b"", method="PUT", headers={header: value}))
+            raise AssertionError(header)
+        except urllib.error.HTTPError as error:
+            assert error.code == 403 and header.encode() in error.read(), error
+    refused("404", s3.head_object, Bucket="runs", Key="drop")
     stranger = boto3.client("s3", endpoint_url=ENDPOINT, aws_access_key_id="nobody", aws_secret_access_key="0" * 16)
     refused("InvalidAccessKeyId", stranger.list_buckets)
     liar = boto3.client("s3", endpoint_url=ENDPOINT, aws_access_key_id="terrace", aws_secret_access_key="0" * 16)
