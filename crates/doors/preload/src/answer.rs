@@ -3,11 +3,16 @@
 use terrace_prefix::calls;
 
 use crate::errors::{CReturn, CallResult, ErrorNumber, error_number, refuse, set_error_number};
+use crate::forks;
 use crate::inside::Inside;
 
-/// Runs the engine for a call. The error number stays as it was if the call succeeds.
+/// Runs the engine for a call. The error number stays as it was if the call succeeds. Nothing runs in a process that the library has not seen
+/// being made: it has copies of buffered bytes, and of the places of its parent's next bytes.
 pub fn guard<T>(run: impl FnOnce() -> CallResult<T>) -> CallResult<T> {
     let _inside = Inside::enter();
+    if forks::is_unseen() {
+        return refuse(libc::EIO);
+    }
     let before = error_number();
     let done = calls::run(run).unwrap_or(refuse(libc::EIO));
     set_error_number(before);

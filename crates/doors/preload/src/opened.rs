@@ -10,7 +10,7 @@ use terrace::{Files, Store};
 
 use crate::answer::complain;
 use crate::errors::{CallResult, refuse};
-use crate::{asked, settings};
+use crate::{asked, forks, settings};
 
 /// Buffered bytes are written after this time, so that other processes see them.
 const MAX_BUFFERED_TIME: Duration = Duration::from_millis(100);
@@ -151,7 +151,8 @@ pub fn is_ending() -> bool {
 
 /// Writes all buffered bytes when the process ends. Later writes are not buffered.
 pub extern "C" fn end() {
-    if IS_ENDING.swap(true, Ordering::Relaxed) || if_open().is_none() {
+    // The parent of a process that was not seen has the bytes.
+    if IS_ENDING.swap(true, Ordering::Relaxed) || forks::is_unseen() || if_open().is_none() {
         return;
     }
     if crate::answer::guard(flush).is_err() {

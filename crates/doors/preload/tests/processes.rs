@@ -31,6 +31,40 @@ with multiprocessing.Pool(2) as pool:
     assert_eq!(printed, "parent\nspawned\nforked\nparent again\n");
 }
 
+/// The child had copies of what the parent had buffered, and wrote its bytes to the places of the parent's: files got each other's bytes, and
+/// all calls succeeded.
+#[test]
+fn a_child_that_was_not_made_by_fork_sees_errors() {
+    let place = Place::new();
+    let printed = place.python(
+        "
+import ctypes, os, signal
+open('/terrace/before', 'w').close()
+shared = os.open('/terrace/shared', os.O_RDWR | os.O_CREAT)
+os.write(shared, b'parent ')
+pid = ctypes.CDLL(None).syscall(56, signal.SIGCHLD, 0, 0, 0, 0)
+name = 'child' if pid == 0 else 'parent'
+if pid == 0:
+    os.dup2(1, 2)
+refused = 0
+for number in range(20):
+    for call in (lambda: os.write(shared, name.encode()), lambda: open(f'/terrace/{name}{number}', 'wb', 0).write(name.encode() * 999)):
+        try:
+            call()
+        except OSError as error:
+            refused += error.strerror == 'Input/output error'
+if pid == 0:
+    os._exit(refused)
+status = os.waitpid(pid, 0)[1]
+print(os.waitstatus_to_exitcode(status), refused, os.pread(shared, 999, 0) == b'parent ' + b'parent' * 20)
+print(all(open(f'/terrace/parent{number}').read() == 'parent' * 999 for number in range(20)), len(os.listdir('/terrace')))
+",
+    );
+    let (said, found) = printed.split_once('\n').unwrap();
+    assert!(said.starts_with("terrace: a process that was made by `clone`"), "{printed}");
+    assert_eq!(found, "40 0 True\nTrue 22\n");
+}
+
 /// The trap that other such libraries fall into: the descriptor is that of another file, which a call that is not intercepted reads.
 #[test]
 fn a_call_that_is_not_intercepted_fails() {
