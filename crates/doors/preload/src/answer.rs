@@ -1,16 +1,26 @@
 //! Turns results into the return values of C.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use terrace_prefix::calls;
 
 use crate::errors::{CReturn, CallResult, ErrorNumber, error_number, refuse, set_error_number};
-use crate::forks;
 use crate::inside::Inside;
+use crate::unseen::is_unseen;
+
+/// Whether a process that the library has not seen being made has said so.
+static IS_UNSEEN_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Runs the engine for a call. The error number stays as it was if the call succeeds. Nothing runs in a process that the library has not seen
 /// being made: it has copies of buffered bytes, and of the places of its parent's next bytes.
 pub fn guard<T>(run: impl FnOnce() -> CallResult<T>) -> CallResult<T> {
     let _inside = Inside::enter();
-    if forks::is_unseen() {
+    if is_unseen() {
+        if !IS_UNSEEN_TOLD.swap(true, Ordering::Relaxed) {
+            complain(
+                "a process that was made by `clone` and not by `fork` cannot use the store, and sees errors; let it execute a program first",
+            );
+        }
         return refuse(libc::EIO);
     }
     let before = error_number();

@@ -1,29 +1,12 @@
 //! Forks: the child gets all open files, and opens the store itself.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::answer::{complain, guard};
+use crate::answer::guard;
 use crate::errors::{error_number, set_error_number};
 use crate::inside::is_inside;
 use crate::note::Sharing;
-use crate::{folder, libraries, note, opened, settings, table, written};
-
-/// The forks up to this process that went through [`fork`]. Relaxed: it changes in a new process only, which has one thread.
-static SEEN_FORKS: AtomicU32 = AtomicU32::new(0);
-/// Whether a process that was not seen has said so.
-static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
-
-/// Returns whether this process was made without the library, by `clone`, `_Fork` or the system call itself. Says so once.
-pub fn is_unseen() -> bool {
-    let is_unseen = terrace_system::fork::count() != SEEN_FORKS.load(Ordering::Relaxed);
-    if is_unseen && !HAS_COMPLAINED.swap(true, Ordering::Relaxed) {
-        complain(
-            "a process that was made by `clone` and not by `fork` cannot use the store, and sees errors; let it execute a program first",
-        );
-    }
-    is_unseen
-}
+use crate::{folder, libraries, note, opened, settings, table, unseen, written};
 
 /// Forks by `run`, which returns 0 in the child. The child gets everything that was written, and all open files.
 pub fn fork(run: impl FnOnce() -> c_int) -> c_int {
@@ -43,7 +26,7 @@ pub fn fork(run: impl FnOnce() -> c_int) -> c_int {
     let child = run();
     if child == 0 {
         let number = error_number();
-        SEEN_FORKS.store(terrace_system::fork::count(), Ordering::Relaxed);
+        unseen::note_fork();
         table.renew();
         spare.forget();
         written.forget();

@@ -33,6 +33,7 @@ mod opened;
 mod paths;
 mod real;
 mod table;
+mod unseen;
 mod written;
 
 use terrace_prefix::settings;

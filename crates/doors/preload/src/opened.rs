@@ -10,7 +10,8 @@ use terrace::{Files, Store};
 
 use crate::answer::complain;
 use crate::errors::{CallResult, refuse};
-use crate::{asked, forks, settings};
+use crate::unseen::is_unseen;
+use crate::{asked, settings};
 
 /// Buffered bytes are written after this time, so that other processes see them.
 const MAX_BUFFERED_TIME: Duration = Duration::from_millis(100);
@@ -152,7 +153,7 @@ pub fn is_ending() -> bool {
 /// Writes all buffered bytes when the process ends. Later writes are not buffered.
 pub extern "C" fn end() {
     // The parent of a process that was not seen has the bytes.
-    if IS_ENDING.swap(true, Ordering::Relaxed) || forks::is_unseen() || if_open().is_none() {
+    if IS_ENDING.swap(true, Ordering::Relaxed) || is_unseen() || if_open().is_none() {
         return;
     }
     if crate::answer::guard(flush).is_err() {
