@@ -121,6 +121,27 @@ impl Drop for Mounted<'_> {
     }
 }
 
+/// `O_SYNC` and `O_DSYNC` were ignored: what a write had answered was in the memory of the server only.
+#[test]
+fn a_file_that_is_opened_to_sync_has_each_write() {
+    use std::os::unix::fs::OpenOptionsExt;
+    let Some(place) = Place::new() else { return };
+    for (name, flag) in [("sync", rustix::fs::OFlags::SYNC), ("dsync", rustix::fs::OFlags::DSYNC)] {
+        let mounted = place.mount();
+        let mut options = fs::File::options();
+        options.create(true).append(true).custom_flags(flag.bits() as i32);
+        let mut file = options.open(place.mount.join(name)).unwrap();
+        for line in ["one\n", "two\n"] {
+            file.write_all(line.as_bytes()).unwrap();
+        }
+        mounted.send(Signal::KILL);
+        drop((file, mounted));
+        assert!(Command::new("umount").arg("-l").arg(&place.mount).status().unwrap().success());
+        let kept = place.terrace().args(["cat", name]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&kept.stdout), "one\ntwo\n", "{name}");
+    }
+}
+
 #[test]
 fn signals_and_umount_end_it_and_nothing_is_lost() {
     let Some(place) = Place::new() else { return };

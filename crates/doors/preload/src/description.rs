@@ -14,7 +14,8 @@ use crate::note::{MAX_PATH_BYTES, NotePage};
 use crate::{asked, opened, written};
 
 /// The flags that a note keeps.
-const KEPT_FLAGS: c_int = libc::O_ACCMODE | libc::O_APPEND | libc::O_PATH | libc::O_NONBLOCK | libc::O_DIRECTORY;
+const KEPT_FLAGS: c_int =
+    libc::O_ACCMODE | libc::O_APPEND | libc::O_PATH | libc::O_NONBLOCK | libc::O_DIRECTORY | libc::O_SYNC;
 
 /// An open file or directory of the store.
 pub struct OpenDescription {

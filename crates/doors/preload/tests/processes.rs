@@ -31,6 +31,29 @@ with multiprocessing.Pool(2) as pool:
     assert_eq!(printed, "parent\nspawned\nforked\nparent again\n");
 }
 
+/// `O_SYNC` and `O_DSYNC` were ignored: what a write had answered was in the memory of the process only.
+#[test]
+fn a_file_that_is_opened_to_sync_has_each_write() {
+    let place = Place::new();
+    for (flag, write) in [
+        ("O_SYNC", "os.write(file, b'two')"),
+        ("O_DSYNC", "os.pwrite(file, b'two', 3)"),
+        ("O_DSYNC | os.O_APPEND", "os.writev(file, [b'two'])"),
+    ] {
+        let script = format!(
+            "
+import os, signal
+file = os.open('/terrace/f', os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.{flag})
+os.write(file, b'one')
+{write}
+os.kill(os.getpid(), signal.SIGKILL)
+"
+        );
+        assert!(!place.command("python3").args(["-c", &script]).output().unwrap().status.success());
+        assert_eq!(place.sh("cat /terrace/f"), "onetwo", "{flag}");
+    }
+}
+
 /// The child had copies of what the parent had buffered, and wrote its bytes to the places of the parent's: files got each other's bytes, and
 /// all calls succeeded.
 #[test]

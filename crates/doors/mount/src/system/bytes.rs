@@ -29,13 +29,14 @@ impl System {
     }
 
     /// Writes bytes and passes their number to `answer`, possibly before they reach the store. With `appends`, writes at the file's end,
-    /// whatever offset the kernel assumes.
+    /// whatever offset the kernel assumes. With `syncs`, the bytes are durable by then.
     pub fn write_bytes(
         &self,
         handle: FileHandle,
         offset: u64,
         bytes: &[u8],
         appends: bool,
+        syncs: bool,
         answer: impl FnOnce(Answer<usize>),
     ) {
         let open = match self.opened(handle) {
@@ -48,9 +49,13 @@ impl System {
             }
             answer(map_tree_errno(written));
         };
-        match appends {
-            true => open.append_behind(offset, bytes, told),
-            false => open.write_behind(offset, bytes, told),
+        match (appends, syncs) {
+            (true, false) => open.append_behind(offset, bytes, told),
+            (false, false) => open.write_behind(offset, bytes, told),
+            (appends, true) => {
+                let written = if appends { open.append(offset, bytes) } else { open.write_at(offset, bytes) };
+                told(written.and_then(|length| self.tree.sync(&open).map(|()| length)));
+            }
         }
     }
 }

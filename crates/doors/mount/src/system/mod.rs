@@ -250,7 +250,8 @@ impl Filesystem for System {
     ) {
         // Mapped pages have offsets, so a write from a mapping never appends, however the file was opened.
         let appends = flags.0 & libc::O_APPEND != 0 && !how.contains(WriteFlags::FUSE_WRITE_CACHE);
-        self.write_bytes(handle, offset, bytes, appends, |written| match written {
+        let syncs = flags.0 & libc::O_DSYNC != 0; // a part of `O_SYNC`
+        self.write_bytes(handle, offset, bytes, appends, syncs, |written| match written {
             Ok(length) => reply.written(length as u32),
             Err(error) => reply.error(error),
         });

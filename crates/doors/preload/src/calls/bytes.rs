@@ -33,7 +33,7 @@ pub fn write_on(open: &OpenDescription, bytes: &[u8]) -> CallResult<usize> {
     if open.flags() & libc::O_APPEND != 0 {
         append(file, bytes)?;
         open.set_offset(i64::try_from(file.stat()?.length).unwrap_or(i64::MAX));
-        return Ok(bytes.len());
+        return sync_if_asked(open, file).map(|()| bytes.len());
     }
     // Other processes that share the offset write behind these bytes.
     let offset = open.advance(bytes.len() as i64);
@@ -41,7 +41,16 @@ pub fn write_on(open: &OpenDescription, bytes: &[u8]) -> CallResult<usize> {
         open.advance(-(bytes.len() as i64));
         return Err(error);
     }
-    Ok(bytes.len())
+    sync_if_asked(open, file).map(|()| bytes.len())
+}
+
+/// Makes a file durable after a write if it was opened with `O_DSYNC`, which is a part of `O_SYNC`. Always a full sync: the bytes and the attributes of
+/// a file are in the same commits.
+fn sync_if_asked(open: &OpenDescription, file: &File) -> CallResult<()> {
+    if open.flags() & libc::O_DSYNC != 0 {
+        file.sync()?;
+    }
+    Ok(())
 }
 
 fn append(file: &File, bytes: &[u8]) -> CallResult<()> {
@@ -143,7 +152,7 @@ fn write_positioned(open: &OpenDescription, offset: u64, bytes: &[u8]) -> CallRe
         true => append(file, bytes)?,
         false => write_at(file, offset, bytes)?,
     }
-    Ok(bytes.len())
+    sync_if_asked(open, file).map(|()| bytes.len())
 }
 
 /// Takes a caller's list of buffers as a slice.
