@@ -207,15 +207,26 @@ fn every_byte_arrives_exactly_once_despite_kills() {
     assert_eq!(parked(&store), []);
     let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
     assert_eq!(stream.backlog().unwrap().requests, 0, "the log was not trimmed");
-    // The count of done requests restarted with each run, and a kill lost it.
-    assert_eq!(stream.done().unwrap().requests, until * PRODUCER_COUNT);
     let bytes = compare(&store, &dir.join("archive"), until);
+    assert_counts(&stream, until);
     println!("{killed} kills, {} requests, {bytes} bytes in all destinations: each once", until * PRODUCER_COUNT);
     println!("of them at fail points: {died_at:?}");
     assert!(
         kills < 6 * FAIL_POINTS.len() as u64 || died_at.len() == FAIL_POINTS.len(),
         "a fail point was never reached"
     );
+}
+
+/// Checks how many requests the ledger says were delivered to each destination.
+fn assert_counts(stream: &Stream, until: u64) {
+    let mut expected: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    for (producer, sequence) in (0..PRODUCER_COUNT).flat_map(|p| (1..=until).map(move |at| (p, at))) {
+        *expected.entry(request(producer, sequence).destination.to_vec()).or_default() += 1;
+    }
+    let marks = stream.ledger().all().unwrap();
+    let counted: BTreeMap<Vec<u8>, u64> = marks.iter().map(|(name, mark)| (name.clone(), mark.requests)).collect();
+    assert_eq!(counted, expected, "{marks:?}");
+    assert_eq!(stream.done().unwrap().requests, until * PRODUCER_COUNT);
 }
 
 fn runner_only(point: &str) -> bool {

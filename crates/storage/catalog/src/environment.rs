@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use heed::{CompactionOption, Env, EnvFlags, EnvOpenOptions, RwTxn, WithoutTls};
+use heed::{CompactionOption, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
 use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix_futex_sync::Mutex;
 use terrace_system::fork::{self, Held};
@@ -41,6 +41,8 @@ const MIN_SHRUNK_BYTES: u64 = 4 << 20;
 const MOSTLY_FREE: u64 = 4;
 /// A file of at most this many bytes is checked page by page when it is opened, which takes milliseconds.
 const MAX_WALKED_BYTES: u64 = 16 << 20;
+/// How often a read begins again because a newer commit has appeared, before it waits for that commit's process.
+const MAX_READ_ATTEMPTS: usize = 32;
 /// The longest wait for another thread of this process to close the environment.
 const MAX_CLOSING_TIME: Duration = Duration::from_secs(10);
 
@@ -96,6 +98,24 @@ impl Environment {
             }
             env.prepare_for_closing().wait();
         }
+    }
+
+    /// Begins to read the newest commit.
+    ///
+    /// LMDB publishes a commit in a meta page and then in a word of its lock file, which readers look at. A process that is killed
+    /// between the two leaves a commit that a reader would miss until the next commit begins, although the locks of that process are
+    /// free by then, and the process that takes one relies on what was committed under it.
+    pub fn read_txn(&self) -> heed::Result<RoTxn<'_, WithoutTls>> {
+        for _ in 0..MAX_READ_ATTEMPTS {
+            let txn = self.env.read_txn()?;
+            if txn.id() >= self.env.info().last_txn_id {
+                return Ok(txn);
+            }
+        }
+        // LMDB corrects the word when a process takes the write lock of one that has died. If the other one lives, this waits for
+        // its commit. It never waits for itself: no thread begins to read while it commits.
+        drop(self.env.write_txn()?);
+        self.env.read_txn()
     }
 }
 
