@@ -27,6 +27,8 @@ pub mod removal;
 mod segment;
 #[cfg(feature = "object")]
 mod service;
+#[cfg(feature = "object")]
+mod synced;
 mod used;
 
 #[cfg(feature = "object")]
@@ -137,6 +139,13 @@ pub trait Target: Send + Sync {
     /// As [`Target::ready`].
     fn look(&self) -> io::Result<()> {
         self.ready()
+    }
+
+    /// Notes on the target that it holds the frames of all commits up to `sequence`, after some were added. A target that lacks the last such
+    /// note is an older copy of itself, and [`Target::is_new`] once [`Target::ready`] has looked. Targets whose copies the store recognizes
+    /// by other notes do nothing.
+    fn note_synced(&self, _sequence: u64) -> io::Result<()> {
+        Ok(())
     }
 
     /// Notes, durably, that the catalog may list replicas that are not on the target: [`Target::is_new`] is true from then on. A target that

@@ -15,9 +15,12 @@ use terrace_format::frame::{Frame, Header, MAX_HEADER};
 
 use super::ledger::{self, Ledger, Listing, SLOT_BYTES, SLOTS_PER_SEGMENT};
 use super::service::{Client, MARKER_BLOB, Service, fetch, fetch_range, run};
+use super::synced::SyncedNote;
 use super::{EmptiedNote, Place, Space, Target, TargetFound, TargetOwner};
 
-/// The prefix of all blobs except the marker.
+/// The blob that says how far the target was synced.
+const SYNCED_BLOB: &str = "terrace-synced";
+/// The prefix of all blobs except the marker and the note above.
 const SEGMENTS_PREFIX: &str = "segments/";
 /// The most blobs that one call deletes.
 const DELETED_TOGETHER: usize = 1000;
@@ -50,6 +53,7 @@ pub struct ObjectTarget {
     /// check. The ledger's file lock is taken under it.
     checked: Mutex<Checked>,
     emptied: EmptiedNote,
+    synced: SyncedNote,
 }
 
 /// The result of the last check of the marker.
@@ -84,6 +88,7 @@ impl ObjectTarget {
             ledger: Ledger::open(&folder, owner.number, owner.ids.clone())?,
             checked: Mutex::default(),
             emptied: EmptiedNote::new(folder.join("emptied")),
+            synced: SyncedNote::new(folder.join("synced")),
         })
     }
 
@@ -95,6 +100,24 @@ impl ObjectTarget {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// Returns whether the target is an older copy of itself, such as a bucket that was restored from a backup.
+    fn is_older(&self) -> io::Result<bool> {
+        if self.synced.known().is_none() {
+            return Ok(false);
+        }
+        match fetch(&self.operator, SYNCED_BLOB.into()) {
+            Ok(theirs) => Ok(self.synced.is_newer_than(Some(&theirs))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(self.synced.is_newer_than(None)),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Lists the blobs into the ledger, if the service can.
+    fn list_again(&self) -> io::Result<()> {
+        let listing = if self.lists() { Some(self.list()?) } else { None };
+        self.ledger.renew(listing.as_ref())
     }
 
     fn was_made(&self) -> bool {
@@ -133,15 +156,22 @@ impl ObjectTarget {
         })?;
         match marker {
             Some(mark) if mark == self.mark.as_bytes() => {
-                if !self.ledger.is_current() {
-                    let listing = if self.lists() { Some(self.list()?) } else { None };
-                    self.ledger.renew(listing.as_ref())?;
+                if !self.emptied.exists() && self.is_older()? {
+                    tracing::warn!(
+                        target = %self.service,
+                        "this target is an older copy of itself, such as a restored backup; what it lacks will be made again from other replicas"
+                    );
+                    self.emptied.write()?;
+                    self.list_again()?;
+                } else if !self.ledger.is_current() {
+                    self.list_again()?;
                 }
             }
             Some(mark) => return Err(self.service.refuse(&mark)),
             None if self.was_made() => return Err(self.missing(&format!("it has no blob {MARKER_BLOB}"))),
             None => {
                 self.emptied.write()?;
+                self.synced.remove()?;
                 self.write(MARKER_BLOB.into(), self.mark.clone().into_bytes())?;
                 // Another store may have written its marker at the same time, so it is read back.
                 let mark = self.marker()?.unwrap_or_default();
@@ -260,7 +290,7 @@ impl ObjectTarget {
             self.delete(vec![SEGMENTS_PREFIX.to_owned()])?;
         }
         before_mark()?;
-        self.delete(vec![MARKER_BLOB.to_owned()])
+        self.delete(vec![SYNCED_BLOB.to_owned(), MARKER_BLOB.to_owned()])
     }
 
     /// Deletes the folder of an empty segment, if the service has real folders.
@@ -295,11 +325,26 @@ impl Target for ObjectTarget {
         self.ready()
     }
 
+    fn note_synced(&self, sequence: u64) -> io::Result<()> {
+        self.ready()?;
+        // What is known of the target comes last: if it is later than the target's own note, the target is an older copy.
+        self.write(SYNCED_BLOB.into(), SyncedNote::text(sequence).into_bytes())?;
+        self.synced.write(sequence)
+    }
+
+    fn note_new(&self) -> io::Result<()> {
+        self.emptied.write()
+    }
+
     fn is_new(&self) -> bool {
         self.emptied.exists()
     }
 
     fn forget_new(&self) -> io::Result<()> {
+        // From now on it is as it should be. Before the note is removed: otherwise the next look would find an older copy again.
+        if let Some(known) = self.synced.known() {
+            self.write(SYNCED_BLOB.into(), SyncedNote::text(known).into_bytes())?;
+        }
         self.emptied.remove()
     }
 

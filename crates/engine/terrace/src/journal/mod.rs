@@ -104,6 +104,7 @@ impl Journal {
         // The mark is a commit itself. If it is the last one, no new mark is needed.
         let synced = self.catalog.synced()?;
         if sequence > synced + 1 || synced == 0 && sequence > 0 {
+            self.note_synced(synced, sequence)?;
             self.catalog.commit(Edit::Synced { sequence }.into())?;
             // The mark itself, so that a recovery finds it. If it is lost, recovery only verifies more commits.
             let tail = self.catalog.tail()?;
@@ -125,6 +126,21 @@ impl Journal {
     fn dirty_segments(&self, device: &Device, synced: u64) -> Result<Vec<u64>> {
         let segments = self.catalog.segments(device.id)?;
         Ok(segments.into_iter().filter(|(_, live)| live.sequence > synced).map(|(id, _)| id).collect())
+    }
+
+    /// Notes on the targets of services that they hold the frames of all commits up to `sequence`, where commits after `synced` have added
+    /// some.
+    fn note_synced(&self, synced: u64, sequence: u64) -> Result<()> {
+        for device in self.tiers.devices.iter().filter(|device| !device.capabilities.log_copies) {
+            if self.dirty_segments(device, synced)?.is_empty() {
+                continue;
+            }
+            if let Err(error) = device.target.note_synced(sequence) {
+                // An older note asks for less, and stays true.
+                tracing::debug!(target = %device.path.display(), %error, "could not note on this target how far it is synced");
+            }
+        }
+        Ok(())
     }
 
     /// Notes in the store's directory, and on the persistent directory targets, that the log is durable up to a commit, and to the

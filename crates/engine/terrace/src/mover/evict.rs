@@ -53,6 +53,10 @@ impl Mover {
 
     /// Evicts `excess` bytes from a target, as far as lower tiers have room for the replicas.
     fn evict_from(&self, device: &Device, mut excess: u64) -> Result<()> {
+        for other in self.tiers.devices.iter().filter(|other| other.tier > device.tier) {
+            // Asked only so that an older copy is noticed. A target that is away still has what it had.
+            let _ = other.target.ready();
+        }
         let mut edits = Vec::new();
         for Leaving { key, offset, .. } in self.leaving(device, excess)? {
             let Some((object, extents)) = self.catalog.locate(&key, offset, offset + 1)? else { continue };
@@ -174,9 +178,9 @@ impl Mover {
         self.tiers.device(target).is_ok_and(takes)
     }
 
-    /// Returns whether a replica is on a persistent tier.
+    /// Returns whether a replica is on a persistent tier, and not on a target that may lack it.
     pub(super) fn outlives(&self, replica: &Replica) -> bool {
-        self.tiers.device(replica.target).is_ok_and(|d| self.tiers.tier(d).persistent)
+        self.tiers.device(replica.target).is_ok_and(|d| self.tiers.tier(d).persistent && !d.target.is_new())
     }
 }
 

@@ -16,12 +16,15 @@ impl Store {
     /// that the object needs to have as many replicas as it wants, is moved to another tier first. If no other failure
     /// domain has room, only the last persistent replica stays.
     pub fn evict(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
+        // What other targets lack cannot leave this tier.
+        self.engine.care.look_at_targets()?;
         self.engine.mover.evict_prefix(prefix, tier)
     }
 
     /// Moves everything off a tier, so that the tier can be removed. Extents keep their number of replicas as far as there
     /// are failure domains.
     pub fn drain(&self, tier: &str) -> Result<Moved> {
+        self.engine.care.look_at_targets()?; // as above
         self.engine.mover.drain(tier)
     }
 

@@ -78,6 +78,11 @@ macro_rules! delegate {
             self.inner.look()
         }
     };
+    (@one note_synced) => {
+        fn note_synced(&self, sequence: u64) -> std::io::Result<()> {
+            self.inner.note_synced(sequence)
+        }
+    };
     (@one note_new) => {
         fn note_new(&self) -> std::io::Result<()> {
             self.inner.note_new()
