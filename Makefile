@@ -126,6 +126,9 @@ mpi-test: mpi-installed ## dumps of real MPI ranks; clippy for what needs MPI
 	$(CARGO) clippy $(MPI) --all-targets -- -D warnings
 	timeout 600 $(CARGO) test $(MPI)
 
+# Tests that wait for servers and leases most of the time, so that more of them run at once than the machine has cores.
+WAITING := --test cluster --test services -- --test-threads=4
+
 IN_ETCD = --features terrace-cli/cluster,terrace-order/etcd,terrace-member/etcd,terrace-bench/cluster
 etcd-test: packages etcd ## stores that nodes share, whose log three members of etcd keep
 	timeout 600 $(CARGO) test --workspace $(IN_ETCD) --test etcd --test cluster --test cluster_access
@@ -135,6 +138,7 @@ test: export FEATURES = $(IN_ETCD)
 test: needed-by-tests servers tools etcd mpi-installed target/python/installed ## every test, the long ones at a tenth of their counts; the demo
 	$(CARGO) build --bins --examples $(FEATURES)
 	$(CARGO) test --workspace $(FEATURES)
+	$(CARGO) test --workspace $(FEATURES) $(WAITING)
 	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
 	$(MAKE) python-test
 	$(MAKE) mpi-test
@@ -213,6 +217,7 @@ soak: python-installed memcheck deny etcd target/servers/s3-tests/venv/installed
 	TERRACE_POWER=1000 $(CARGO) test -p terrace-stream --test power -- --nocapture
 	TERRACE_REMOVALS=1000 $(CARGO) test -p terrace-stream --test dropped -- --nocapture
 	TERRACE_RUNS=3000 $(CARGO) test -p terrace-order --test simulation -- --nocapture
+	TERRACE_SERVER_KILLS=20 $(CARGO) test --workspace $(IN_ETCD) --test services -- --nocapture
 	TERRACE_FAULTS=200 TERRACE_COUNTS=3000 TERRACE_NODE_KILLS=100 $(CARGO) test --workspace $(IN_ETCD) --test etcd --test cluster -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	$(PYTEST) -s tests/test_zarr_types.py

@@ -1,5 +1,6 @@
 //! Object targets on real servers: Redis, S3 (moto), WebDAV (wsgidav), SFTP (OpenSSH) and HDFS (Hadoop), which run the conformance suite,
-//! are damaged behind the store's back, and are killed while targets and stores use them.
+//! are damaged behind the store's back, and are killed while targets and stores use them. `TERRACE_SERVER_KILLS` is the number of kills of
+//! each.
 
 #![cfg(all(
     feature = "services-redis",
@@ -35,8 +36,6 @@ use terrace_testkit::{Redis, noise, skip, wait_until};
 
 /// How long the next write may take on a busy machine.
 const MAX_WAIT: Duration = Duration::from_secs(120);
-/// How often the server is killed.
-const KILL_COUNT: u64 = 2;
 /// Bytes of an object that is written while the server is killed.
 const KILLED_OBJECT_BYTES: usize = 400_000;
 /// Bytes of a blob that is written in several parts.
@@ -222,7 +221,8 @@ fn nothing_acknowledged_is_lost_where_the_server_is_killed(dir: &Path, server: &
     let store = new_store(dir, server, target);
     let mut acknowledged = 0;
     let object = |n| noise(KILLED_OBJECT_BYTES, n);
-    for kill in 0..KILL_COUNT {
+    let kills: u64 = std::env::var("TERRACE_SERVER_KILLS").map_or(1, |text| text.parse().unwrap());
+    for kill in 0..kills {
         let (report, receipts) = mpsc::channel();
         let written = AtomicU64::new(acknowledged);
         std::thread::scope(|scope| {
