@@ -200,6 +200,30 @@ fn what_nobody_can_take_is_not_waited_for() {
 }
 
 /// A failed write in the middle of a segment is taken back: what was before it stays, what comes next follows it.
+/// A replica that was owed to a full upper tier, or to a service, which does not tell how much room it has, was waited for 30 to 60 seconds.
+#[cfg(feature = "services-fs")]
+#[test]
+fn a_full_upper_tier_and_a_full_service_are_not_waited_for_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(small) = SmallDisk::mount("a full service is not waited for long", &dir.path().join("small"), "size=3m")
+    else {
+        return;
+    };
+    let service = format!(
+        "[[tier]]\nname = 'service'\nkind = 'object'\nservice = 'fs'\ntargets = ['{}']\n",
+        small.path().join("t").display()
+    );
+    let store = store_of(dir.path(), &[tier(dir.path(), "upper", &["upper"], "capacity = '2MiB'\n"), service]);
+    let both = PutOptions { ack: Some(Ack::Replicated), replicas: Some(2), ..PutOptions::default() };
+    store.put_bytes(b"k", &noise(1_000_000, 1), &both).unwrap();
+    small.fill_but(0);
+    let late = store.put_bytes(b"l", &noise(500_000, 2), &both).unwrap_err();
+    assert!(matches!(late, terrace::Error::StillOwed { seconds: 1, is_full: true, .. }), "{late}");
+    small.make_room();
+    store.sync().unwrap();
+    assert_eq!(store.status().unwrap().owed, 0);
+}
+
 #[test]
 fn a_segment_goes_on_after_a_write_that_failed() {
     let dir = tempfile::tempdir().unwrap();

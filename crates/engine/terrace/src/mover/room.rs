@@ -24,8 +24,10 @@ const FULL_STORE_TIME: Duration = Duration::from_secs(10);
 const PLACES_FREED_PER_COMMIT: usize = 1024;
 
 impl Mover {
-    /// Frees all space that can be freed now, and lets full targets be tried again.
-    pub(super) fn free_space_now(&self) -> Result<()> {
+    /// Frees all space that can be freed now, and lets full targets be tried again. Returns whether that changed nothing: then neither
+    /// eviction nor freeing dead space makes room now.
+    pub(super) fn free_space_now(&self) -> Result<bool> {
+        let before = self.catalog.tail()?.sequence;
         self.journal.mark_synced()?;
         self.reap(Duration::ZERO)?;
         if let Some(_lock) = self.locks.mover_at_once()? {
@@ -38,7 +40,7 @@ impl Mover {
                 device.try_again();
             }
         }
-        Ok(())
+        Ok(self.catalog.tail()?.sequence == before)
     }
 
     /// Frees dropped frames whose grace period has passed, if a power cut cannot undo the drop: a sync mark covers it, or it
@@ -112,9 +114,7 @@ impl MakeRoom for Mover {
     /// waited in vain. Otherwise each block of each writer would wait that long, and the threads of a mount with them.
     fn make_room(&self, bytes: usize, waiting_since: Instant) -> Result<()> {
         let elapsed = waiting_since.elapsed();
-        let before = self.catalog.tail()?.sequence;
-        self.free_space_now()?;
-        let is_still = self.catalog.tail()?.sequence == before;
+        let is_still = self.free_space_now()?;
         let limit = fail::limit("TERRACE_NO_SPACE_MILLISECONDS", MAX_SPACE_WAIT.as_millis() as u64);
         let mut limit = Duration::from_millis(limit);
         let is_full = |at: Instant| at.elapsed() < FULL_STORE_TIME;

@@ -16,6 +16,7 @@ impl Mover {
     /// Makes the pending replicas of an object, or of all, until none is pending or none was made for `limit`.
     pub fn finish(&self, object: Option<u64>, limit: Duration, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut moved = Instant::now();
+        let mut is_still = false;
         loop {
             let made = match object {
                 Some(_) => self.make_all(object, true)?,
@@ -36,14 +37,14 @@ impl Mover {
                 continue;
             }
             let limit = limit.min(Duration::from_millis(fail::limit("TERRACE_NO_SPACE_MILLISECONDS", u64::MAX)));
-            let limit = if self.is_hopeless(object)? { limit.min(room::HOPELESS_WAIT) } else { limit };
+            let limit = if self.is_hopeless(object, is_still)? { limit.min(room::HOPELESS_WAIT) } else { limit };
             if moved.elapsed() > limit {
                 let is_full = self.tier_owed_to(object, TierState::Full)?.is_some();
                 let read_only = self.tier_owed_to(object, TierState::ReadOnly)?;
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs(), is_full, read_only });
             }
             if self.tiers.devices.iter().any(|device| device.state() == TierState::Full) {
-                self.free_space_now()?;
+                is_still = self.free_space_now()?;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -74,8 +75,8 @@ impl Mover {
     }
 
     /// Returns whether all pending replicas of an object, or of all, are for targets that take no bytes and have no garbage
-    /// to free.
-    fn is_hopeless(&self, object: Option<u64>) -> Result<bool> {
+    /// to free. Eviction makes no room if the store `is_still`: a moment ago, an attempt to free space committed nothing.
+    fn is_hopeless(&self, object: Option<u64>, is_still: bool) -> Result<bool> {
         let mut after = None;
         loop {
             let tasks = self.owed_next(object, after)?;
@@ -85,7 +86,7 @@ impl Mover {
                 let device = self.tiers.device(task.target)?;
                 // A frame is encoded, so that it may be shorter than its bytes. Only a failed write shows that it does not fit.
                 let needed = if device.state() == TierState::Full { owed.raw_len.into() } else { 0 };
-                if !self.can_never_take(device, owed.raw_len.into(), needed, false)? {
+                if !self.can_never_take(device, owed.raw_len.into(), needed, is_still)? {
                     return Ok(false);
                 }
             }
@@ -106,7 +107,8 @@ impl Mover {
     }
 
     /// Returns whether a target never has a capacity of `least` bytes, or has less room than `needed` and neither eviction nor freeing dead
-    /// space can change that. Eviction can if something leaves its tier, which is not `is_still`, for a lower one.
+    /// space can change that. Eviction can if something leaves its tier, which is not `is_still`, for a lower one. A service does not tell
+    /// how much room it has: it has none if it was full a moment ago and all `is_still` since.
     fn can_never_take(&self, device: &Device, least: u64, needed: u64, is_still: bool) -> Result<bool> {
         match device.state() {
             TierState::ReadOnly => return Ok(true),
@@ -117,7 +119,7 @@ impl Mover {
         // Other programs use the rest of its file system, or the configuration allows no more.
         let is_too_small = space.capacity < least + Device::FRAMING_BYTES;
         let evicts_nothing = is_still || device.tier + 1 == self.tiers.tiers.len();
-        let has_no_room = device.free() < needed;
+        let has_no_room = device.free() < needed || is_still && device.state() == TierState::Full;
         Ok(is_too_small
             || evicts_nothing && has_no_room && self.catalog.dead(device.id, u64::MAX, u64::MAX, 1)?.is_empty())
     }
