@@ -40,6 +40,10 @@ const fn pco(element: Element, level: i8) -> Encoding {
     row(Transform::None, element, CodecId::Pco, level)
 }
 
+const fn fields(element: Element, level: i8) -> Encoding {
+    row(Transform::None, element, CodecId::Fields, level)
+}
+
 const UNTRANSFORMED_ENCODINGS: [Encoding; 9] = [
     Encoding::NONE,
     plain(CodecId::Lz4, 0),
@@ -118,6 +122,14 @@ pub const RARE_ENCODINGS: &[Encoding] = &[
     row(Transform::BitShuffle, Element::F32, CodecId::Zstd, 1),
     row(Transform::BitShuffle, Element::F64, CodecId::Zstd, 1),
     row(Transform::BitShuffle, Element::Record32, CodecId::Lz4, 0),
+    fields(Element::Bytes, 0),
+    fields(Element::I16, 0),
+    fields(Element::F32, 0),
+    fields(Element::F32, 4),
+    fields(Element::F64, 4),
+    fields(Element::Record32, 0),
+    fields(Element::Record32, 4),
+    fields(Element::Record32, 8),
     pco(Element::I32, 8),
     pco(Element::I64, 8),
     pco(Element::U16, 4),

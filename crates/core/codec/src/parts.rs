@@ -126,6 +126,9 @@ numbered! {
         QuickLz = 13 "quicklz",
         /// PPMd variant H with a model that grows with the block. The level is the order.
         PpmdFit = 14 "ppmdfit",
+        /// Records whose fields are stored apart, each with an encoding of its own. The element is the type of their words. At level
+        /// 0 each byte of a record is a field; at levels from 1 on, a word may be one, by pco of that level.
+        Fields = 15 "fields",
     }
 }
 

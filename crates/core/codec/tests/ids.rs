@@ -70,6 +70,14 @@ const GOLDEN_IDS: &[(&str, [u8; 4])] = &[
     ("bitshuffle4+zstd-1", [3, 4, 2, 1]),
     ("bitshuffle8+zstd-1", [3, 5, 2, 1]),
     ("bitshuffle32+lz4", [3, 6, 1, 0]),
+    ("fields", [0, 0, 15, 0]),
+    ("fields-i16", [0, 1, 15, 0]),
+    ("fields-f32", [0, 4, 15, 0]),
+    ("fields-f32-4", [0, 4, 15, 4]),
+    ("fields-f64-4", [0, 5, 15, 4]),
+    ("fields-r32", [0, 6, 15, 0]),
+    ("fields-r32-4", [0, 6, 15, 4]),
+    ("fields-r32-8", [0, 6, 15, 8]),
 ];
 
 #[test]

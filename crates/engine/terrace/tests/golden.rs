@@ -176,6 +176,49 @@ fn every_codec_of_a_golden_store_is_decoded() {
     unlike(&store);
 }
 
+/// Elements of records, with pco and without it.
+const FIELDS_NAMES: [&str; 4] = ["fields", "fields-f32", "fields-r32-4", "fields-f64-8"];
+
+/// Records of a counter, a sum, noise and a constant; the first one is cut.
+fn records() -> Vec<u8> {
+    let record = |(i, noise): (usize, u8)| {
+        let noise = 1.0 + f64::from(noise) / 256.0;
+        [(i as u64).to_le_bytes(), (i as f64 * 0.25).to_le_bytes(), noise.to_le_bytes(), 1.5f64.to_le_bytes()].concat()
+    };
+    let all: Vec<u8> = noise(9000, 7).into_iter().enumerate().flat_map(record).collect();
+    all[12..].to_vec()
+}
+
+fn fields_config(dir: &Path) -> String {
+    let rule = |name: &&str| format!("[[rule]]\nprefix = '{name}'\nencoding = '{name}'\n");
+    let rules: String = FIELDS_NAMES.iter().map(rule).collect();
+    format!("[store]\nreplicas = {{ default = 1 }}\n{}{rules}", common::tier(dir, "disk", &["a"], ""))
+}
+
+fn write_fields(dir: &Path, config: Config, archive: &Path) {
+    let store = Store::init(&dir.join("store"), &config).unwrap();
+    for name in FIELDS_NAMES {
+        store.put_bytes(name.as_bytes(), &records(), &replicated()).unwrap();
+    }
+    store.close().unwrap();
+    pack(dir, archive);
+}
+
+#[test]
+fn records_of_a_golden_store_are_joined() {
+    let Golden { dir: _dir, store } = golden("fields", fields_config, write_fields);
+    for name in FIELDS_NAMES {
+        assert!(store.get(name.as_bytes()).unwrap() == records(), "{name}");
+        // A range within a record, across the end of a sub-block.
+        let mut range = vec![0; 1001];
+        store.read_at(name.as_bytes(), (256 << 10) - 501, &mut range).unwrap();
+        assert!(range == records()[(256 << 10) - 501..][..1001], "a range of {name}");
+        let replica = &store.locate(name.as_bytes()).unwrap().extents[0].replicas[0];
+        assert_eq!(replica.encoding, name, "it is stored so");
+    }
+    unlike(&store);
+}
+
 fn plain_config(dir: &Path) -> String {
     let pfs = common::tier(dir, "pfs", &["a", "b"], "layout = 'plain'");
     format!("[store]\nreplicas = {{ default = 2 }}\n{}{pfs}", common::tier(dir, "ram", &["ram"], "persistent = false"))

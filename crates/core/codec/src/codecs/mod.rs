@@ -4,6 +4,7 @@
 mod brotli;
 mod bzip2;
 mod deflate;
+mod fields;
 mod huffman;
 mod lz4;
 mod lzma;
@@ -22,6 +23,7 @@ pub struct Contexts {
     zstd: zstd::Contexts,
     huffman: huffman::Context,
     deflate: deflate::Contexts,
+    fields: fields::Context,
     numbers: Vec<u64>,
 }
 
@@ -47,6 +49,7 @@ pub fn encode(encoding: Encoding, source: &[u8], out: &mut Vec<u8>, contexts: &m
         CodecId::Ppmd => ppmd::encode(source, level, ppmd::MAX_MODEL_BYTES, out)?,
         CodecId::QuickLz => quicklz::encode(source, level, out)?,
         CodecId::PpmdFit => ppmd::encode(source, level, ppmd::model_bytes(source.len()), out)?,
+        CodecId::Fields => contexts.fields.encode(encoding.element, source, level, out)?,
     }
     Ok(())
 }
@@ -85,6 +88,7 @@ pub fn decode(encoding: Encoding, stored: &[u8], target: &mut [u8], contexts: &m
         CodecId::Ppmd => ppmd::decode(stored, encoding.level, ppmd::MAX_MODEL_BYTES, target),
         CodecId::QuickLz => quicklz::decode(stored, target),
         CodecId::PpmdFit => ppmd::decode(stored, encoding.level, ppmd::model_bytes(target.len()), target),
+        CodecId::Fields => contexts.fields.decode(stored, target),
     }
 }
 
