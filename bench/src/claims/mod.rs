@@ -15,6 +15,7 @@ pub mod memory;
 pub mod mount;
 pub mod overhead;
 pub mod papers;
+pub mod parts;
 pub mod peers;
 pub mod preload;
 pub mod python;
@@ -108,6 +109,7 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         regret::run,
         regret::PAGE_ROWS,
     ),
+    limits("parts", "records by their fields: ratio and speeds, beside the best encoding without", parts::run, &[]),
     beside_papers("C8", "codecs behind one interface", c8::run, &[]),
     beside_papers("C9", "frames that describe themselves; the catalog from the tiers alone", c9::run, &[]),
     beside_papers(
