@@ -49,17 +49,21 @@ impl Layout {
     }
 }
 
-/// Yields pairs of bytes that are one record apart.
-fn pairs(bytes: &[u8], record: usize) -> impl Iterator<Item = (&u8, &u8)> {
-    let before = &bytes[..bytes.len().min(COMPARED_BYTES)];
-    before.iter().zip(bytes.get(record..).unwrap_or_default())
+/// Counts the bytes that repeat one record later.
+fn count_equal(bytes: &[u8], record: usize) -> usize {
+    // The count of a short chunk fits a byte, which lets the compiler use vectors.
+    const CHUNK_BYTES: usize = 128;
+    let before = bytes[..bytes.len().min(COMPARED_BYTES)].chunks(CHUNK_BYTES);
+    let behind = bytes.get(record..).unwrap_or_default().chunks(CHUNK_BYTES);
+    let equal = |(a, b): (&[u8], &[u8])| usize::from(a.iter().zip(b).map(|(a, b)| u8::from(a == b)).sum::<u8>());
+    before.zip(behind).map(equal).sum()
 }
 
 /// Returns the length of records at which most bytes repeat.
 fn find_record(bytes: &[u8], word: usize) -> usize {
     let (mut best, mut most) = (word, 0);
     for record in (word..=MAX_RECORD_BYTES).step_by(word) {
-        let equal = pairs(bytes, record).filter(|(a, b)| a == b).count();
+        let equal = count_equal(bytes, record);
         if equal > most + if record == word { 0 } else { COMPARED_BYTES / MIN_GAIN_DIVISOR } {
             (best, most) = (record, equal);
         }
@@ -70,7 +74,8 @@ fn find_record(bytes: &[u8], word: usize) -> usize {
 /// Returns the place of the first word: high bytes repeat more often than low ones, and are the last ones of a word.
 fn find_head(bytes: &[u8], record: usize, word: usize) -> usize {
     let mut equal = vec![0i64; word];
-    for (at, (a, b)) in pairs(bytes, record).enumerate() {
+    let pairs = bytes.iter().zip(bytes.get(record..).unwrap_or_default()).take(COMPARED_BYTES);
+    for (at, (a, b)) in pairs.enumerate() {
         equal[at % word] += i64::from(a == b);
     }
     let gain = |head: usize| equal[(head + word - 1) % word] - equal[head];
