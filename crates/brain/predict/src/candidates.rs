@@ -16,7 +16,7 @@ pub const LZ4_INDEX: usize = 1;
 pub struct Candidate {
     /// The encoding.
     pub encoding: Encoding,
-    /// The filter: lz4 with the same transform, or for pco with the delta transform of the same width. It is cheap, and
+    /// The filter: lz4 with the same transform, or for pco and fields with the delta transform of the same width. It is cheap, and
     /// predicts the candidate best.
     pub filter: usize,
     /// The stand-in: a faster encoding of the same family that predicts the candidate nearly as well.
@@ -45,13 +45,13 @@ pub static ALL_CANDIDATES: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
         let Encoding { transform, element, codec, level } = encoding;
         let width = element.width();
         let filter = match codec {
-            CodecId::Pco => find(Transform::Delta, width, CodecId::Lz4, 0),
+            CodecId::Pco | CodecId::Fields => find(Transform::Delta, width, CodecId::Lz4, 0),
             _ => find(transform, width, CodecId::Lz4, 0),
         };
         let stand_in = match codec {
             CodecId::Zstd if level > 1 => find(transform, width, CodecId::Zstd, 1),
             CodecId::Lzma | CodecId::PpmdFit => find(Transform::None, 1, CodecId::Zstd, 1),
-            CodecId::Pco if level > 4 => find(Transform::None, width, CodecId::Pco, 4),
+            CodecId::Pco | CodecId::Fields if level > 4 => find(Transform::None, width, CodecId::Pco, 4),
             _ => None,
         };
         Candidate { encoding, filter: filter.unwrap_or(LZ4_INDEX), stand_in }
@@ -82,6 +82,7 @@ mod tests {
             ("pco-f32", "delta4+lz4", Some("pco-f32-4")),
             ("pco-i16-4", "delta2+lz4", None),
             ("ppmdfit-6", "lz4", Some("zstd-1")),
+            ("fields-f64-8", "delta8+lz4", Some("pco-f64-4")),
             ("shuffle32+huffman", "shuffle32+lz4", None),
         ] {
             let candidate = &ALL_CANDIDATES[name(of)];

@@ -71,15 +71,17 @@ const TRANSFORMED_CODECS: [(Transform, CodecId, i8); 8] = [
 /// One element of each useful width; transforms depend only on the width.
 const TRANSFORMED_ELEMENTS: [Element; 4] = [Element::F32, Element::F64, Element::I16, Element::Record32];
 
-/// Pco treats all numbers as floats: this loses little on integers, whereas treating decimals stored as floats as
+/// Pco, alone and on fields, treats all numbers as floats: this loses little on integers, whereas treating decimals stored as floats as
 /// integers loses much.
-const NUMERIC_ENCODINGS: [Encoding; 6] = [
+const NUMERIC_ENCODINGS: [Encoding; 8] = [
     pco(Element::F32, 4),
     pco(Element::F64, 4),
     pco(Element::I16, 4),
     pco(Element::F32, 8),
     pco(Element::F64, 8),
     pco(Element::I16, 8),
+    fields(Element::F32, 8),
+    fields(Element::F64, 8),
 ];
 
 /// The candidate encodings; [`Encoding::NONE`] and lz4 come first.

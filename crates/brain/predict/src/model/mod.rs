@@ -15,7 +15,7 @@ pub use saved::{LoadError, profiled};
 
 use std::collections::BTreeMap;
 
-use terrace_codec::{CodecId, Element};
+use terrace_codec::{CodecId, Element, Encoding};
 
 use median::Median;
 use regression::{REGRESSION_INPUTS, Regression};
@@ -246,13 +246,14 @@ impl Entry {
 }
 
 /// Returns whether a candidate may be chosen. If anything was measured, a probe of the candidate, its stand-in or its filter is
-/// needed, and no filter of another width may be better. If nothing was measured, only untransformed encodings, and those other than
-/// pco on bytes of a known class, may be chosen.
+/// needed, and no filter of another width may be better. If nothing was measured, neither pco nor fields may be chosen, and a transform
+/// only on bytes of a known class.
 pub fn eligible(at: usize, evidence: &Evidence) -> bool {
     let told = !matches!(nearest_source(at, evidence).0, Source::Class(_));
-    let plain = ALL_CANDIDATES[at].encoding.element == Element::Bytes;
+    let Encoding { element, codec, .. } = ALL_CANDIDATES[at].encoding;
     let guess = evidence.is_empty()
-        && (plain || evidence.class != Class::Unknown && ALL_CANDIDATES[at].encoding.codec != CodecId::Pco);
+        && !matches!(codec, CodecId::Pco | CodecId::Fields)
+        && (element == Element::Bytes || evidence.class != Class::Unknown);
     at == NONE_INDEX || (told || guess) && fits(at, evidence)
 }
 
@@ -263,7 +264,7 @@ pub fn fits(at: usize, evidence: &Evidence) -> bool {
         return false;
     }
     // On decimals stored as floats, lz4 is best with a narrow width, which says nothing about pco. So pco is tried with either width.
-    if candidate.encoding.codec == CodecId::Pco && candidate.width() > 2 {
+    if matches!(candidate.encoding.codec, CodecId::Pco | CodecId::Fields) && candidate.width() > 2 {
         return true;
     }
     let stored = |at: usize| evidence.small[at].map_or(f64::INFINITY, |probe| probe.stored);
