@@ -1,4 +1,4 @@
-//! What parts become, in one process.
+//! Uploads in one process: their parts become an object or nothing.
 
 use std::fs;
 
