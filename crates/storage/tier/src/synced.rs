@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// What the store's directory knows of the note on a target. An older note there, or none, is that of an older copy of the target.
+/// The last note on a target, as the store's directory knows it. An older one there, or none, is that of an older copy of the target.
 pub struct SyncedNote(PathBuf);
 
 impl SyncedNote {
