@@ -205,7 +205,7 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         &[],
     ),
     beside_tools(
-        "s3",
+        "serve-s3",
         "`terrace serve s3` beside versitygw, objects of 4 KiB to 16 MiB, by one client and by 16, in pairs",
         s3::run,
         &[],

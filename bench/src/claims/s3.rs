@@ -79,7 +79,7 @@ fn share(verb: &str, size: &Sized, clients: usize, pairs: &[[f64; 2]]) -> Row {
         listed.join(", ")
     );
     let what = format!("{verb} {} by S3 with {clients} at a time, beside versitygw", size.words);
-    Row::new("s3", what, median(shares), "of its throughput").goal(size.goal, Better::Higher).details(details)
+    Row::new("serve-s3", what, median(shares), "of its throughput").goal(size.goal, Better::Higher).details(details)
 }
 
 /// A server, and a client of it.
