@@ -127,6 +127,7 @@ impl Served {
         // The client makes no buckets.
         let mut make = Command::new("curl");
         make.args(["--silent", "--fail-with-body", "--aws-sigv4", "aws:amz:us-east-1:s3", "--request", "PUT"]);
+        make.args(["--header", "x-amz-content-sha256: UNSIGNED-PAYLOAD"]);
         make.args(["--user", &format!("{KEY_NAME}:{KEY_SECRET}"), &format!("{endpoint}/{BUCKET_NAME}")]);
         let made = make.output().context("starting curl")?;
         ensure!(made.status.success(), "making a bucket: {}", String::from_utf8_lossy(&made.stdout));
