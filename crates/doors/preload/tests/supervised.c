@@ -45,6 +45,39 @@ int main(void) {
     MUST(truncate("/terrace/d/f", 8) == 0);
     fd = open("/terrace/d/f", O_RDONLY);
     MUST(read(fd, text, sizeof text) == 8 && memcmp(text, "WORDS\nmo", 8) == 0 && close(fd) == 0);
+    // Attributes changed through descriptors, of a file that is written, of one that is read, and of a directory.
+    fd = open("/terrace/d/a", O_CREAT | O_WRONLY, 0600);
+    MUST(write(fd, "one", 3) == 3 && fchmod(fd, 0755) == 0 && fstat(fd, &stat_of) == 0 && (stat_of.st_mode & 07777) == 0755);
+    struct timespec set[2] = {{5, 0}, {7, 900}};
+    MUST(stat("/terrace/d/a", &stat_of) == 0 && (stat_of.st_mode & 07777) == 0755 && utimensat(AT_FDCWD, "/terrace/d/a", set, 0) == 0);
+    MUST(fstat(fd, &stat_of) == 0 && stat_of.st_mtim.tv_sec == 7 && close(fd) == 0);
+    MUST(stat("/terrace/d/a", &stat_of) == 0 && stat_of.st_mtim.tv_sec == 7 && stat_of.st_mtim.tv_nsec == 900 && stat_of.st_atim.tv_sec == 5);
+    fd = open("/terrace/d/a", O_WRONLY);
+    MUST(futimens(fd, set) == 0 && write(fd, "t", 1) == 1 && close(fd) == 0);
+    MUST(stat("/terrace/d/a", &stat_of) == 0 && stat_of.st_mtim.tv_sec > 7 && stat_of.st_size == 3);
+    fd = open("/terrace/d/a", O_RDONLY);
+    MUST(fchmod(fd, 0640) == 0 && futimens(fd, set) == 0 && fstat(fd, &stat_of) == 0 && (stat_of.st_mode & 07777) == 0640);
+    MUST(fails(ftruncate(fd, 1), EINVAL) && stat("/terrace/d/a", &stat_of) == 0 && (stat_of.st_mode & 07777) == 0640);
+    MUST(stat_of.st_mtim.tv_sec == 7 && stat_of.st_size == 3 && fchown(fd, getuid(), getgid()) == 0);
+    // The kernel gives the number of a closed file to the next one.
+    other = open("/terrace/d/b", O_CREAT | O_WRONLY, 0600);
+    MUST(close(fd) == 0 && write(other, "x", 1) == 1 && close(other) == 0 && (other = open("/terrace/d/c", O_CREAT | O_WRONLY, 0600)) >= 0);
+    MUST(fchmod(other, 0777) == 0 && close(other) == 0 && stat("/terrace/d/c", &stat_of) == 0 && (stat_of.st_mode & 07777) == 0777);
+    MUST(stat("/terrace/d/b", &stat_of) == 0 && (stat_of.st_mode & 07777) == 0600 && unlink("/terrace/d/b") == 0 && unlink("/terrace/d/c") == 0);
+    fd = open("/terrace/d/a", O_RDONLY);
+    // A descriptor for reading is opened once more, for writing.
+    snprintf(text, sizeof text, "/proc/self/fd/%d", fd);
+    int again = open(text, O_RDWR);
+    MUST(again >= 0 && write(again, "TWO", 3) == 3 && close(again) == 0 && close(fd) == 0);
+    fd = open("/terrace/d/a", O_RDONLY);
+    MUST(read(fd, text, sizeof text) == 3 && memcmp(text, "TWO", 3) == 0 && close(fd) == 0);
+    fd = open("/terrace/d", O_RDONLY | O_DIRECTORY);
+    MUST(fchmod(fd, 0711) == 0 && close(fd) == 0 && stat("/terrace/d", &stat_of) == 0 && (stat_of.st_mode & 07777) == 0711);
+    // Cut to nothing and appended to, by one descriptor.
+    fd = open("/terrace/d/a", O_WRONLY | O_APPEND);
+    MUST(write(fd, "three", 5) == 5 && ftruncate(fd, 0) == 0 && write(fd, "four", 4) == 4 && ftruncate(fd, 3) == 0 && close(fd) == 0);
+    fd = open("/terrace/d/a", O_RDONLY);
+    MUST(read(fd, text, sizeof text) == 3 && memcmp(text, "fou", 3) == 0 && close(fd) == 0 && unlink("/terrace/d/a") == 0);
     // Names.
     MUST(rename("/terrace/d/f", "/terrace/d/g") == 0 && fails(stat("/terrace/d/f", &stat_of), ENOENT));
     MUST(fails(rename("/terrace/d/g", "elsewhere"), EXDEV) && fails(link("/terrace/d/g", "/terrace/l"), EPERM));

@@ -7,9 +7,12 @@ mod common;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::thread;
 
 use common::{Place, have, installed, run};
-use terrace_testkit::{Missing, skip};
+use terrace::Files;
+use terrace::files::Owner;
+use terrace_testkit::{Missing, skip, wait_until};
 
 const GO_PROGRAM: &str = r#"
 package main
@@ -142,6 +145,68 @@ fn files_closed_before_a_kill_are_there() {
     let script = "echo closed > /terrace/closed; kill -9 $$";
     assert_eq!(run_in(&place, &["busybox", "sh", "-c", script]).0, Some(128 + 9));
     assert_eq!(place.store().get(b"closed").unwrap(), b"closed\n");
+}
+
+#[test]
+fn two_runs_append_to_one_file() {
+    let test = "two_runs_append_to_one_file";
+    let Some((place, _)) = installed(test) else { return };
+    if !have(test, &["busybox"]) || !is_static(test, Path::new("/bin/busybox")) {
+        return;
+    }
+    let append = |name: &str| {
+        let script = format!("for i in $(busybox seq 100); do echo {name} $i >> /terrace/lines; done");
+        assert_eq!(run_in(&place, &["busybox", "sh", "-ec", &script]).0, Some(0));
+    };
+    thread::scope(|threads| {
+        threads.spawn(|| append("first"));
+        append("second");
+    });
+    let text = String::from_utf8(place.store().get(b"lines").unwrap()).unwrap();
+    for name in ["first", "second"] {
+        let own: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(name)).collect();
+        let wanted: Vec<String> = (1..=100).map(|number| format!(" {number}")).collect();
+        assert_eq!(own, wanted, "{name}");
+    }
+    assert_eq!(text.lines().count(), 200);
+}
+
+#[test]
+fn a_file_keeps_what_others_write_while_it_is_open() {
+    let test = "a_file_keeps_what_others_write_while_it_is_open";
+    let Some((place, _)) = installed(test) else { return };
+    if !have(test, &["busybox"]) || !is_static(test, Path::new("/bin/busybox")) {
+        return;
+    }
+    let owner = Owner { uid: 0, gid: 0 };
+    let files = Files::new(&place.store()).unwrap();
+    let (changed, appended) =
+        (files.create(b"changed", 0o644, owner, true).unwrap(), files.create(b"appended", 0o644, owner, true).unwrap());
+    changed.write_at(0, &[b'.'; 300]).unwrap();
+    appended.append(b"old\n").unwrap();
+    changed.flush().unwrap();
+    appended.flush().unwrap();
+    // The program writes, waits, and writes again before it closes. One of the two descriptors of a file is closed in between.
+    let script =
+        "exec 3<>/terrace/changed 4>>/terrace/appended; echo -n begin >&3; echo one >&4; echo two >>/terrace/appended
+        : > ready; until [ -e written ]; do busybox usleep 10000; done
+        echo -n more >&3; echo three >&4; exec 3>&- 4>&-; busybox head -n 1 /terrace/appended";
+    thread::scope(|threads| {
+        let run = threads.spawn(|| run_in(&place, &["busybox", "sh", "-ec", script]));
+        let ready = place.dir.path().join("ready");
+        wait_until("the program has written", || ready.exists());
+        changed.write_at(200, b"OTHERS").unwrap();
+        changed.append(b"END").unwrap();
+        appended.append(b"others\n").unwrap();
+        changed.flush().unwrap();
+        appended.flush().unwrap();
+        fs::write(place.dir.path().join("written"), "").unwrap();
+        assert_eq!(run.join().unwrap(), (Some(0), "old\n".to_owned()));
+    });
+    let store = place.store();
+    assert_eq!(String::from_utf8(store.get(b"appended").unwrap()).unwrap(), "old\none\ntwo\nothers\nthree\n");
+    let text = String::from_utf8(store.get(b"changed").unwrap()).unwrap();
+    assert_eq!(text, format!("beginmore{}OTHERS{}END", ".".repeat(191), ".".repeat(94)));
 }
 
 /// Whether a program is static: some systems have a busybox that is not.

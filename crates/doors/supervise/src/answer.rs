@@ -5,15 +5,17 @@ use std::ffi::c_int;
 use libc::mode_t;
 use terrace::files::Setting;
 use terrace::{Files, Kind};
-use terrace_posix::{to_stat, to_statx};
+use terrace_posix::{to_owner, to_stat, to_statx};
 use terrace_prefix::access::{caller as owner, may_access};
 
 use crate::calls::{CallTask, PathCall};
+use crate::descriptors::CallersFile;
+use crate::inode;
 use crate::listener::CallReply;
 use crate::listing::ShownDirectories;
 use crate::memory::Caller;
 use crate::paths::{FoundPath, StorePrefix};
-use crate::spool::Spools;
+use crate::spools::Spools;
 
 /// An answer, or the number of the kernel's error.
 type CallAnswer = Result<CallReply, c_int>;
@@ -36,7 +38,9 @@ pub struct CallAnswers {
 impl CallAnswers {
     /// CallAnswers a call. `is_waiting` says whether the memory that was read is still the caller's.
     pub fn answer(&mut self, caller: Caller, call: &PathCall, is_waiting: impl Fn() -> bool) -> CallReply {
-        let from = self.below(caller, call.dir, call.path);
+        // Before the call's file is looked for: a closed one may have had its number.
+        self.place_closed();
+        let from = self.meant(caller, call);
         let to = match call.task {
             CallTask::Rename { to_dir, to, .. } => self.below(caller, to_dir, to),
             _ => None,
@@ -44,7 +48,6 @@ impl CallAnswers {
         if from.is_none() && to.is_none() || !is_waiting() {
             return CallReply::Continue;
         }
-        self.place_closed();
         let answer = match (call.task, from, to) {
             (CallTask::Rename { flags, .. }, Some(from), Some(to)) => self.rename(&from, &to, flags as c_int),
             (CallTask::Rename { .. }, ..) => Err(libc::EXDEV),
@@ -56,11 +59,35 @@ impl CallAnswers {
         answer.unwrap_or_else(CallReply::Failure)
     }
 
-    /// Returns the path of the store that a caller's path means. None if it leads elsewhere, or cannot be read: the kernel finds the
-    /// mistake.
+    /// Returns the path of the store that a caller's path means. None as below.
     fn below(&self, caller: Caller, dir: c_int, address: u64) -> Option<Vec<u8>> {
         let path = caller.text(address).ok().filter(|path| !path.is_empty())?;
         self.prefix.below(caller, dir, &path, &self.listings)
+    }
+
+    /// Returns the path of the store that a call means. None if it means something else, or if the path cannot be read: the kernel
+    /// finds the mistake.
+    fn meant(&self, caller: Caller, call: &PathCall) -> Option<Vec<u8>> {
+        let sets = call.task.sets();
+        let path = match call.path {
+            0 => Vec::new(),
+            address => caller.text(address).ok()?,
+        };
+        match path.as_slice() {
+            b"" if sets && call.dir >= 0 => self.opened(CallersFile::new(caller, call.dir)),
+            b"" => None,
+            path => self.prefix.below(caller, call.dir, path, &self.listings).or_else(|| {
+                let means_file = call.follows && (sets || call.task.opens_to_write());
+                let named = if means_file { CallersFile::named(caller, call.dir, path) } else { None };
+                named.and_then(|file| self.opened(file))
+            }),
+        }
+    }
+
+    /// Returns the path of the store that a caller's open file has there.
+    fn opened(&self, file: CallersFile) -> Option<Vec<u8>> {
+        let path = self.spools.path_of(&file.metadata()?);
+        path.map(<[u8]>::to_vec).or_else(|| self.listings.shown(&file.link()?))
     }
 
     /// Places files that were closed.
@@ -70,7 +97,7 @@ impl CallAnswers {
         }
     }
 
-    fn find(&self, path: &[u8], follows: bool) -> Result<FoundPath, c_int> {
+    fn find(&mut self, path: &[u8], follows: bool) -> Result<FoundPath, c_int> {
         let mut found = self.prefix.resolve(&self.files, path, follows)?;
         if let Some(stat) = &mut found.stat {
             self.spools.show(&found.path, stat);
@@ -172,14 +199,21 @@ impl CallAnswers {
             }
             CallTask::SetLength { length } => {
                 let length = u64::try_from(length).map_err(|_| libc::EINVAL)?;
-                if !self.spools.set_length(&path, length)? {
-                    done(self.files.open(&path).and_then(|file| file.set_len(length)))?;
+                if call.path != 0 {
+                    self.spools.set_length(&self.files, &path, length)?;
+                } else {
+                    if CallersFile::new(caller, call.dir).is_writable() {
+                        self.spools.set_known_length(&self.files, &path, length)?;
+                    }
+                    // The kernel does the same with the spool, whose mode may forbid it to others, and finds the caller's mistakes.
+                    return Ok(CallReply::Continue);
                 }
             }
             CallTask::SetMode { mode } => {
-                self.set(&path, &Setting { mode: Some(mode as mode_t), ..Setting::default() })?
+                self.set(caller, call, &path, &Setting { mode: Some(mode as mode_t & 0o7777), ..Setting::default() })?;
             }
-            CallTask::SetTimes { times } => self.set(&path, &read_times(caller, times)?)?,
+            CallTask::SetOwner { user, group } => self.set(caller, call, &path, &to_owner(user, group))?,
+            CallTask::SetTimes { times } => self.set(caller, call, &path, &read_times(caller, times)?)?,
             CallTask::MakeHardLink => return Err(libc::EPERM),
             CallTask::Open { .. } | CallTask::OpenAs { .. } | CallTask::Rename { .. } => {
                 return Ok(CallReply::Continue);
@@ -188,8 +222,14 @@ impl CallAnswers {
         DONE_ANSWER
     }
 
-    fn set(&self, path: &[u8], setting: &Setting) -> Result<(), c_int> {
-        self.files.set(path, setting).map(drop).map_err(|error| error.errno())
+    /// Changes attributes of the object, and of the file that programs have open instead.
+    fn set(&mut self, caller: Caller, call: &PathCall, path: &[u8], setting: &Setting) -> Result<(), c_int> {
+        let stat = self.files.set(path, setting).map_err(|error| error.errno())?;
+        let is_done = self.spools.set(path, setting)?;
+        if !is_done && call.path == 0 && stat.kind == Kind::File {
+            inode::set(&CallersFile::new(caller, call.dir).name(), setting)?;
+        }
+        Ok(())
     }
 }
 

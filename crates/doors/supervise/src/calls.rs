@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_long, c_uint};
 use libc::seccomp_data;
 
 /// The calls that every architecture has.
-const USUAL_CALLS: [c_long; 17] = [
+const USUAL_CALLS: [c_long; 21] = [
     libc::SYS_openat,
     libc::SYS_openat2,
     libc::SYS_newfstatat,
@@ -23,10 +23,14 @@ const USUAL_CALLS: [c_long; 17] = [
     libc::SYS_fchmodat,
     libc::SYS_utimensat,
     libc::SYS_fchmodat2,
+    libc::SYS_fchownat,
+    libc::SYS_fchmod,
+    libc::SYS_fchown,
+    libc::SYS_ftruncate,
 ];
 /// Calls that only older architectures have.
 #[cfg(target_arch = "x86_64")]
-const OLDER_CALLS: [c_long; 13] = [
+const OLDER_CALLS: [c_long; 15] = [
     libc::SYS_open,
     libc::SYS_creat,
     libc::SYS_stat,
@@ -40,16 +44,18 @@ const OLDER_CALLS: [c_long; 13] = [
     libc::SYS_symlink,
     libc::SYS_link,
     libc::SYS_chmod,
+    libc::SYS_chown,
+    libc::SYS_lchown,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER_CALLS: [c_long; 0] = [];
 
-/// A call with a path. Numbers named after what they point to are addresses in the caller's memory.
+/// A call with a path, or one that changes the attributes of an open file. Numbers named after what they point to are addresses in the caller's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathCall {
     /// The descriptor of the directory from which a relative path leads on.
     pub dir: c_int,
-    /// The path.
+    /// The path. 0 if the call changes the file of the descriptor itself.
     pub path: u64,
     /// Whether a symbolic link at the path's end is followed.
     pub follows: bool,
@@ -86,8 +92,33 @@ pub enum CallTask {
     SetLength { length: i64 },
     /// Set the permissions.
     SetMode { mode: u32 },
+    /// Set the owner and the group. `u32::MAX` leaves one as it is.
+    SetOwner { user: u32, group: u32 },
     /// Set the times of access and modification.
     SetTimes { times: u64 },
+}
+
+impl CallTask {
+    /// Whether it changes attributes.
+    pub fn sets(self) -> bool {
+        matches!(
+            self,
+            CallTask::SetLength { .. }
+                | CallTask::SetMode { .. }
+                | CallTask::SetOwner { .. }
+                | CallTask::SetTimes { .. }
+        )
+    }
+
+    /// Whether a file that it opens may be written.
+    pub fn opens_to_write(self) -> bool {
+        match self {
+            CallTask::Open { flags, .. } => flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0,
+            // Its flags are in the caller's memory.
+            CallTask::OpenAs { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// The numbers of the calls.
@@ -123,6 +154,10 @@ pub fn decode(data: &seccomp_data) -> Option<PathCall> {
         libc::SYS_fchmodat => call(a, b, 0, CallTask::SetMode { mode: c as u32 }),
         libc::SYS_fchmodat2 => call(a, b, d, CallTask::SetMode { mode: c as u32 }),
         libc::SYS_utimensat => call(a, b, d, CallTask::SetTimes { times: c }),
+        libc::SYS_fchownat => call(a, b, e, CallTask::SetOwner { user: c as u32, group: d as u32 }),
+        libc::SYS_fchmod => call(a, 0, keep, CallTask::SetMode { mode: b as u32 }),
+        libc::SYS_fchown => call(a, 0, keep, CallTask::SetOwner { user: b as u32, group: c as u32 }),
+        libc::SYS_ftruncate => call(a, 0, keep, CallTask::SetLength { length: b as i64 }),
         number => return decode_older(number, data.args),
     })
 }
@@ -153,6 +188,8 @@ fn decode_older(number: c_long, [a, b, c, ..]: [u64; 6]) -> Option<PathCall> {
         libc::SYS_symlink => call(b, false, CallTask::MakeLink { to: a }),
         libc::SYS_link => call(b, false, CallTask::MakeHardLink),
         libc::SYS_chmod => call(a, true, CallTask::SetMode { mode: b as u32 }),
+        libc::SYS_chown => call(a, true, CallTask::SetOwner { user: b as u32, group: c as u32 }),
+        libc::SYS_lchown => call(a, false, CallTask::SetOwner { user: b as u32, group: c as u32 }),
         _ => return None,
     })
 }

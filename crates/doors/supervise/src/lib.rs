@@ -10,12 +10,15 @@
 
 mod answer;
 mod calls;
+mod descriptors;
 mod filter;
+mod inode;
 mod listener;
 mod listing;
 mod memory;
 mod paths;
 mod spool;
+mod spools;
 mod supervisor;
 
 pub use supervisor::{ServingSupervisor, Supervision};

@@ -1,14 +1,12 @@
 //! Decides whether a path leads below the prefix, and to which path of the store.
 
 use std::ffi::c_int;
-use std::fs;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 
 use terrace::Files;
 use terrace::files::Stat;
 use terrace_prefix::route::{self, LastLink, Route, behind_prefix};
 
+use crate::descriptors::CallersFile;
 use crate::listing::ShownDirectories;
 use crate::memory::Caller;
 
@@ -38,7 +36,7 @@ impl StorePrefix {
         if path.first() == Some(&b'/') {
             return self.behind(path);
         }
-        let base = current_of(caller, dir)?;
+        let base = CallersFile::new(caller, dir).link()?;
         match listings.shown(&base) {
             Some(directory) => {
                 let whole = [self.prefix.as_slice(), b"/", &directory, b"/", path].concat();
@@ -94,15 +92,6 @@ fn names<'a>(path: &'a [u8], floor: &[&[u8]]) -> Vec<&'a [u8]> {
         }
     }
     names
-}
-
-/// Returns the directory from which a relative path leads on.
-fn current_of(caller: Caller, dir: c_int) -> Option<Vec<u8>> {
-    let link = match dir {
-        libc::AT_FDCWD => format!("/proc/{}/cwd", caller.number()),
-        dir => format!("/proc/{}/fd/{dir}", caller.number()),
-    };
-    fs::read_link(link).ok().map(PathBuf::into_os_string).map(OsStringExt::into_vec)
 }
 
 #[cfg(test)]

@@ -1,208 +1,309 @@
-//! Open files: copies for reading, and *spools*, which programs write instead of the store's files.
+//! [`Spool`]: an ordinary file without a name that programs write instead of one of the store.
 //!
-//! Both are files without names. A spool is placed in the store at each close for writing; once nobody has it open for writing, it is
-//! given up. Until then, all who open the file get the spool.
+//! Programs write it without being asked, so a spool finds out what they wrote: it keeps the bytes as the store knew them, and compares. It
+//! places what differs and leaves the rest of the object as others have made it.
 
 // The kernel's leases have no safe wrapper.
 #![allow(unsafe_code)]
 
-use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::fs::File;
-use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek};
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
-use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
-use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, open};
+use rustix::fs::{Mode, OFlags, SeekFrom, ftruncate, open, seek};
+use rustix::io::Errno;
 use terrace::Files;
-use terrace::files::{FileError, Stat};
+use terrace::files::{File as StoreFile, FileError, FileResult, Setting, Stat};
 
-/// The number of bytes that are copied at once.
+use crate::inode;
+
+/// The number of bytes that are copied and compared at once.
 const COPY_BYTES: usize = 1 << 20;
+/// The number of bytes that are appended at once, so that nothing of others comes between them.
+const MAX_APPEND_BYTES: usize = 16 << 20;
+/// Fewer equal bytes than this between two that differ count as written: a program may write a byte that was there before.
+const MIN_EQUAL_BYTES: usize = 64;
 /// Flags of `open` that only say how a name is found or made.
 const NAME_FLAGS: c_int = libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_NOFOLLOW | libc::O_DIRECTORY;
-const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
 
 /// A file that is being written.
-struct Spool {
-    /// The path in the store. None once the file was removed there.
-    path: Option<Vec<u8>>,
+pub struct Spool {
+    /// The object's number. If its path gets another object, this one was removed.
+    object: u64,
     /// The bytes, opened to be read: a lease tells whether anybody has them open for writing.
     bytes: File,
+    /// Whether all who opened it for writing append, so that the bytes behind `known_length` are appended to the object.
+    appends: bool,
+    /// The length of the file as the store knows it.
+    known_length: u64,
+    /// The bytes as the store knows them. None while nobody can have changed them: those who have the file open can only append.
+    known: Option<File>,
+    /// Whether others have appended to the object, so that bytes appended to the spool have another offset there.
+    has_moved: bool,
+    /// The times that a program has set, and the spool's time of modification just after that.
+    times: Option<(Setting, i64)>,
 }
 
-/// The files that are being written, by the number of the watch that tells when they are closed.
-pub struct Spools {
-    /// The directory whose file system holds spools and copies.
-    folder: PathBuf,
-    watcher: OwnedFd,
-    spools: BTreeMap<c_int, Spool>,
+/// How a file is opened.
+#[derive(Clone, Copy)]
+struct OpeningFlags {
+    writes: bool,
+    appends: bool,
+    /// It can change no byte that is there: it appends, and cannot map the file.
+    only_appends: bool,
 }
 
-/// The number of the kernel's error.
-fn number(error: impl Into<io::Error>) -> c_int {
-    error.into().raw_os_error().unwrap_or(libc::EIO)
+impl From<c_int> for OpeningFlags {
+    fn from(flags: c_int) -> OpeningFlags {
+        let (access, appends) = (flags & libc::O_ACCMODE, flags & libc::O_APPEND != 0);
+        OpeningFlags { writes: access != libc::O_RDONLY, appends, only_appends: appends && access == libc::O_WRONLY }
+    }
 }
 
-impl Spools {
-    /// Spools and copies are made on the file system of this directory.
-    pub fn new(folder: PathBuf) -> io::Result<Spools> {
-        let watcher = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Spools { folder, watcher, spools: BTreeMap::new() })
+impl Spool {
+    /// Makes a spool of a copy of an object, for a program that opens it for writing. `folder` is on the file system for spools.
+    pub fn new(copy: &File, folder: &Path, object: u64, flags: c_int) -> Result<Spool, c_int> {
+        let bytes = File::from(again(copy, libc::O_RDONLY)?);
+        let known_length = bytes.metadata().map_err(inode::number)?.len();
+        let opening = OpeningFlags::from(flags);
+        let appends = opening.appends;
+        let mut spool = Spool { object, bytes, appends, known_length, known: None, has_moved: false, times: None };
+        if !opening.only_appends {
+            spool.keep_known(folder)?;
+        }
+        Ok(spool)
     }
 
-    /// The descriptor that is ready when a spool was closed.
-    pub fn watcher(&self) -> &OwnedFd {
-        &self.watcher
-    }
-
-    fn find(&self, path: &[u8]) -> Option<&Spool> {
-        self.spools.values().find(|spool| spool.path.as_deref() == Some(path))
-    }
-
-    /// Opens an existing file of the store.
-    ///
-    /// # Errors
-    /// Of this and the other methods: the number of the kernel's error.
-    pub fn open(&mut self, files: &Files, path: &[u8], stat: &Stat, flags: c_int) -> Result<OwnedFd, c_int> {
-        let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        let truncates = flags & libc::O_TRUNC != 0;
-        if let Some(spool) = self.find(path) {
-            let fd = again(&spool.bytes, flags)?;
-            if truncates {
-                rustix::fs::ftruncate(&again(&spool.bytes, libc::O_WRONLY)?, 0).map_err(number)?;
+    /// Opens the spool for one more program. None if what that writes cannot be told from what others append.
+    pub fn open(&mut self, files: &Files, path: &[u8], folder: &Path, flags: c_int) -> Result<Option<OwnedFd>, c_int> {
+        let opening = OpeningFlags::from(flags);
+        let changes_known = opening.writes && !opening.only_appends && self.known.is_none();
+        if opening.writes && self.appends && !opening.appends || changes_known {
+            self.place(files, path, true).map_err(|error| error.errno())?;
+            if self.has_moved && !opening.appends {
+                return Ok(None);
             }
-            return Ok(fd);
+            self.appends &= opening.appends;
+            if self.known.is_none() {
+                self.keep_known(folder)?;
+            }
         }
-        let copy = self.unnamed()?;
-        if !truncates {
-            fill(files, path, &copy)?;
-        }
-        if truncates && !writes {
-            files.open(path).and_then(|file| file.set_len(0)).map_err(|error| error.errno())?;
-        }
-        let fd = again(&copy, flags)?;
-        fchmod(&copy, Mode::from_raw_mode(stat.mode & 0o7777)).map_err(number)?;
-        if writes {
-            let bytes = File::from(again(&copy, libc::O_RDONLY)?);
-            // Before it is watched, so that this is not taken for a program's close.
-            drop(copy);
-            let name = format!("/proc/self/fd/{}", bytes.as_raw_fd());
-            let watch = inotify::add_watch(&self.watcher, name.as_str(), WatchFlags::CLOSE_WRITE).map_err(number)?;
-            self.spools.insert(watch, Spool { path: Some(path.to_vec()), bytes });
-        } else {
-            set_modified(&copy, stat.modified)?;
-        }
-        Ok(fd)
+        again(&self.bytes, flags).map(Some)
     }
 
-    /// Returns a new file without a name.
-    fn unnamed(&self) -> Result<File, c_int> {
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        open(&self.folder, flags, Mode::RUSR | Mode::WUSR).map(File::from).map_err(number)
+    /// Keeps the bytes as the store knows them.
+    fn keep_known(&mut self, folder: &Path) -> Result<(), c_int> {
+        let mut known = unnamed(folder)?;
+        let mut bytes = &self.bytes;
+        bytes.rewind().map_err(inode::number)?;
+        // The kernel copies, and on some file systems both share the blocks.
+        io::copy(&mut bytes.take(self.known_length), &mut known).map_err(inode::number)?;
+        self.known = Some(known);
+        Ok(())
     }
 
-    /// Corrects the attributes of a file that is being written.
-    pub fn show(&self, path: &[u8], stat: &mut Stat) {
-        if let Some(spool) = self.find(path)
-            && let Ok(metadata) = spool.bytes.metadata()
-        {
-            stat.length = metadata.len();
-            stat.modified = metadata.mtime() * NANOSECONDS_PER_SECOND + metadata.mtime_nsec();
+    /// Corrects attributes that the store has of the object.
+    pub fn show(&self, stat: &mut Stat) {
+        if let Ok(metadata) = self.bytes.metadata() {
+            (stat.length, stat.modified) = (metadata.len(), inode::modified(&metadata));
             stat.changed = stat.changed.max(stat.modified);
         }
     }
 
-    /// Sets the length of a file that is being written. False if it is not.
-    pub fn set_length(&self, path: &[u8], length: u64) -> Result<bool, c_int> {
-        let Some(spool) = self.find(path) else { return Ok(false) };
-        rustix::fs::ftruncate(&again(&spool.bytes, libc::O_WRONLY)?, length).map_err(number)?;
-        Ok(true)
-    }
-
-    /// Notes that a file was removed or replaced: what is written to it goes with it.
-    pub fn remove(&mut self, path: &[u8]) {
-        for spool in self.spools.values_mut().filter(|spool| spool.path.as_deref() == Some(path)) {
-            spool.path = None;
+    /// Changes attributes that programs have set of the object. Its times are set once more after the bytes are placed.
+    pub fn set(&mut self, setting: &Setting) -> Result<(), c_int> {
+        inode::set(&name_of(&self.bytes), setting)?;
+        if setting.accessed.is_some() || setting.modified.is_some() {
+            let before = self.times.take().map_or_else(Setting::default, |(before, _)| before);
+            let times = Setting {
+                accessed: setting.accessed.or(before.accessed),
+                modified: setting.modified.or(before.modified),
+                ..Setting::default()
+            };
+            self.times = Some((times, inode::modified(&self.bytes.metadata().map_err(inode::number)?)));
         }
+        Ok(())
     }
 
-    /// Notes that a file or a directory was renamed.
-    pub fn rename(&mut self, from: &[u8], to: &[u8]) {
-        self.remove(to);
-        for path in self.spools.values_mut().filter_map(|spool| spool.path.as_mut()) {
-            if let Some(rest) = path.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with(b"/")) {
-                *path = [to, rest].concat();
+    /// Cuts or extends the object, for a program that does so with the spool.
+    pub fn set_known_length(&mut self, files: &Files, path: &[u8], length: u64) -> FileResult<()> {
+        // Otherwise, bytes behind the new end would count as known.
+        self.place(files, path, true)?;
+        let Some(file) = self.object(files, path)? else { return Ok(()) };
+        file.set_len(length)?;
+        if let Some(known) = &self.known {
+            known.set_len(length).map_err(spooling)?;
+        }
+        self.known_length = length;
+        Ok(())
+    }
+
+    /// Cuts or extends the spool.
+    pub fn set_length(&self, length: u64) -> Result<(), c_int> {
+        ftruncate(again(&self.bytes, libc::O_WRONLY)?, length).map_err(inode::number)
+    }
+
+    /// Opens the object. None if it was removed or replaced.
+    fn object(&self, files: &Files, path: &[u8]) -> FileResult<Option<StoreFile>> {
+        match files.open(path) {
+            Ok(file) if file.id() == self.object => Ok(Some(file)),
+            // Another process has removed it, as it may while a program has a file open.
+            Ok(_) | Err(FileError::NotFound(_)) => {
+                let key = terrace::key::show(path);
+                tracing::warn!(
+                    key,
+                    "another process has removed or replaced a file while it was being written; what was written went with it"
+                );
+                Ok(None)
             }
+            Err(error) => Err(error),
         }
     }
 
-    /// Places the files that were closed since the last time.
-    ///
-    /// # Errors
-    /// The first error of the store. The files that could not be placed stay, and [`finish`](Self::finish) tries again.
-    pub fn place_closed(&mut self, files: &Files) -> Result<(), FileError> {
-        let mut closed: Vec<c_int> = Vec::new();
-        let mut room = [MaybeUninit::uninit(); 4096];
-        let mut events = Reader::new(self.watcher.as_fd(), &mut room);
-        // The end of the events is an error, too.
-        while let Ok(event) = events.next() {
-            closed.push(event.wd());
+    /// Writes what was written since the last time to the object. If nobody writes the spool any more, it need not remember that
+    /// (`stays`).
+    pub fn place(&mut self, files: &Files, path: &[u8], stays: bool) -> FileResult<()> {
+        let metadata = self.bytes.metadata().map_err(spooling)?;
+        let length = metadata.len();
+        let Some(file) = self.object(files, path)? else { return Ok(()) };
+        if length < self.known_length {
+            file.set_len(length)?;
+            self.known_length = length;
         }
-        closed.sort_unstable();
-        closed.dedup();
-        for watch in closed {
-            let Some(spool) = self.spools.get(&watch) else { continue };
-            // Nobody opens it between the two: programs wait for this thread when they open files.
-            let has_writers = has_writers(&spool.bytes);
-            place(files, spool)?;
-            if !has_writers {
-                self.give_up(watch);
+        if let Some(known) = &self.known {
+            self.place_changes(&file, known, stays)?;
+        }
+        match self.appends {
+            true => self.append(&file, length)?,
+            false => self.place_tail(&file, length, stays)?,
+        }
+        file.flush()?;
+        self.place_times(&file, &metadata)
+    }
+
+    /// Writes the bytes that differ from the known ones.
+    fn place_changes(&self, file: &StoreFile, known: &File, stays: bool) -> FileResult<()> {
+        let (mut new, mut old) = (vec![0; COPY_BYTES], vec![0; COPY_BYTES]);
+        for at in (0..self.known_length).step_by(COPY_BYTES) {
+            let part = (self.known_length - at).min(COPY_BYTES as u64) as usize;
+            // A program may cut the file meanwhile.
+            let length = read(&self.bytes, &mut new[..part], at)?;
+            let had = read(known, &mut old[..length], at)?;
+            old[had..length].fill(0);
+            for range in differences(&new[..length], &old[..length]) {
+                let (from, bytes) = (at + range.start as u64, &new[range]);
+                file.write_at(from, bytes)?;
+                if stays {
+                    known.write_all_at(bytes, from).map_err(spooling)?;
+                }
             }
         }
         Ok(())
     }
 
-    fn give_up(&mut self, watch: c_int) {
-        self.spools.remove(&watch);
-        // The watch goes with the file anyway.
-        let _ = inotify::remove_watch(&self.watcher, watch);
+    /// Writes the bytes behind the known ones at their offset, and leaves out holes.
+    fn place_tail(&mut self, file: &StoreFile, length: u64, stays: bool) -> FileResult<()> {
+        let mut room = vec![0; COPY_BYTES];
+        let mut at = self.known_length;
+        while let Some(data) = next_data(&self.bytes, at, length)? {
+            let part = (data.end - data.start).min(COPY_BYTES as u64) as usize;
+            let part = read(&self.bytes, &mut room[..part], data.start)?;
+            if part == 0 {
+                break;
+            }
+            file.write_at(data.start, &room[..part])?;
+            if let Some(known) = self.known.as_ref().filter(|_| stays) {
+                known.write_all_at(&room[..part], data.start).map_err(spooling)?;
+            }
+            at = data.start + part as u64;
+        }
+        if self.known_length < length {
+            file.extend(length)?;
+        }
+        if stays {
+            self.known_length = self.known_length.max(length);
+        }
+        Ok(())
     }
 
-    /// Places all files, whether they are closed or not.
-    pub fn finish(&mut self, files: &Files) -> Result<(), FileError> {
-        let placed = self.spools.values().map(|spool| place(files, spool));
-        // All are tried; the first error counts.
-        let failed = placed.filter_map(Result::err).fold(None, |first: Option<FileError>, next| first.or(Some(next)));
-        failed.map_or(Ok(()), Err)
+    /// Appends the bytes behind the known ones to the object.
+    fn append(&mut self, file: &StoreFile, length: u64) -> FileResult<()> {
+        let mut room = Vec::new();
+        while self.known_length < length {
+            room.resize((length - self.known_length).min(MAX_APPEND_BYTES as u64) as usize, 0);
+            let part = read(&self.bytes, &mut room, self.known_length)?;
+            if part == 0 {
+                break;
+            }
+            // Nothing is buffered before, so a commit decides the offset, and these bytes are appended once.
+            file.append(&room[..part])?;
+            file.flush()?;
+            if let Some(known) = &self.known {
+                known.write_all_at(&room[..part], self.known_length).map_err(spooling)?;
+            }
+            self.known_length += part as u64;
+        }
+        self.has_moved |= file.stat()?.length != self.known_length;
+        Ok(())
     }
+
+    /// Sets the times that a program has set, which the placed bytes have changed.
+    fn place_times(&mut self, file: &StoreFile, metadata: &Metadata) -> FileResult<()> {
+        if let Some((mut times, set)) = self.times.take() {
+            // What is written later changes the time, as in any file.
+            times.modified = times.modified.filter(|_| inode::modified(metadata) == set);
+            if times.modified.is_some() || times.accessed.is_some() {
+                file.set(&times)?;
+                self.times = Some((times, set));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether anybody has it open for writing. If the file system does not know, they may have.
+    pub fn has_writers(&self) -> bool {
+        let fd = self.bytes.as_raw_fd();
+        // The kernel grants a lease for reading only while nobody has the file open for writing. It is given back at once.
+        // SAFETY: both calls take numbers only.
+        unsafe {
+            let granted = libc::fcntl(fd, libc::F_SETLEASE, libc::F_RDLCK) == 0;
+            if granted {
+                libc::fcntl(fd, libc::F_SETLEASE, libc::F_UNLCK);
+            }
+            !granted
+        }
+    }
+}
+
+/// Returns a new file without a name.
+pub fn unnamed(folder: &Path) -> Result<File, c_int> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    open(folder, flags, Mode::RUSR | Mode::WUSR).map(File::from).map_err(inode::number)
+}
+
+/// Returns a name of an open file of this process.
+pub fn name_of(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// Opens a file without a name once more.
-fn again(file: &File, flags: c_int) -> Result<OwnedFd, c_int> {
-    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+pub fn again(file: &File, flags: c_int) -> Result<OwnedFd, c_int> {
     let flags = OFlags::from_bits_retain((flags & !NAME_FLAGS | libc::O_CLOEXEC) as u32);
-    open(name.as_str(), flags, Mode::empty()).map_err(number)
-}
-
-fn set_modified(copy: &File, modified: i64) -> Result<(), c_int> {
-    let (seconds, rest) = (modified.div_euclid(NANOSECONDS_PER_SECOND), modified.rem_euclid(NANOSECONDS_PER_SECOND));
-    let last_modification = Timespec { tv_sec: seconds, tv_nsec: rest as _ };
-    let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT as _ };
-    futimens(copy, &Timestamps { last_access, last_modification }).map_err(number)
+    open(name_of(file).as_str(), flags, Mode::empty()).map_err(inode::number)
 }
 
 /// Copies a file of the store.
-fn fill(files: &Files, path: &[u8], copy: &File) -> Result<(), c_int> {
+pub fn fill(files: &Files, path: &[u8], copy: &File) -> Result<(), c_int> {
     let file = files.open(path).map_err(|error| error.errno())?;
     let mut room = vec![0; COPY_BYTES];
     let mut at = 0;
     loop {
         let length = file.read_at(at, &mut room).map_err(|error| error.errno())?;
-        copy.write_all_at(&room[..length], at).map_err(number)?;
+        copy.write_all_at(&room[..length], at).map_err(inode::number)?;
         at += length as u64;
         if length < room.len() {
             return Ok(());
@@ -210,38 +311,73 @@ fn fill(files: &Files, path: &[u8], copy: &File) -> Result<(), c_int> {
     }
 }
 
-/// Writes a spool's bytes to the store's file.
-fn place(files: &Files, spool: &Spool) -> Result<(), FileError> {
-    let Some(path) = &spool.path else { return Ok(()) };
-    let file = match files.open(path) {
-        // Another process has removed it, as it may while a program has a file open.
-        Err(FileError::NotFound(_)) => return Ok(()),
-        opened => opened?,
-    };
-    let read =
-        |error: io::Error| FileError::from(terrace::Error::Io { context: "reading a spool".into(), cause: error });
-    let length = spool.bytes.metadata().map_err(read)?.len();
-    let mut room = vec![0; COPY_BYTES];
-    let mut at = 0;
-    while at < length {
-        let part = (length - at).min(COPY_BYTES as u64) as usize;
-        spool.bytes.read_exact_at(&mut room[..part], at).map_err(read)?;
-        file.write_at(at, &room[..part])?;
-        at += part as u64;
-    }
-    file.set_len(length)?;
-    file.flush()
+fn spooling(cause: io::Error) -> FileError {
+    FileError::from(terrace::Error::Io { context: "reading a spool".into(), cause })
 }
 
-/// Whether anybody has a file open for writing. If the file system does not know, they may have.
-fn has_writers(file: &File) -> bool {
-    // The kernel grants a lease for reading only while nobody has the file open for writing. It is given back at once.
-    // SAFETY: both calls take numbers only.
-    unsafe {
-        let granted = libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) == 0;
-        if granted {
-            libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
+/// Fills `out` from an offset on. Returns a smaller length at the file's end.
+fn read(file: &File, out: &mut [u8], at: u64) -> FileResult<usize> {
+    let mut length = 0;
+    while length < out.len() {
+        match file.read_at(&mut out[length..], at + length as u64) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(spooling(error)),
         }
-        !granted
+    }
+    Ok(length)
+}
+
+/// Returns the next range from `at` to `end` that is not a hole.
+fn next_data(file: &File, at: u64, end: u64) -> FileResult<Option<Range<u64>>> {
+    if at >= end {
+        return Ok(None);
+    }
+    let start = match seek(file, SeekFrom::Data(at)) {
+        Err(Errno::NXIO) => return Ok(None),
+        // A file system without holes may not know the call.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(at..end)),
+        found => found.map_err(|error| spooling(error.into()))?,
+    };
+    // There is a hole behind the end of each file.
+    let stop = seek(file, SeekFrom::Hole(start)).map_err(|error| spooling(error.into()))?;
+    Ok((start < end).then(|| start..stop.min(end)))
+}
+
+/// Returns the ranges in which two texts of one length differ, in order.
+fn differences(new: &[u8], old: &[u8]) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for (number, (new, old)) in new.chunks(MIN_EQUAL_BYTES).zip(old.chunks(MIN_EQUAL_BYTES)).enumerate() {
+        let mut differing = (0..new.len()).filter(|&at| new[at] != old[at]);
+        // Most parts are equal, and their comparison is fast.
+        let Some(first) = (new != old).then(|| differing.next()).flatten() else { continue };
+        let last = differing.next_back().unwrap_or(first);
+        let (start, end) = (number * MIN_EQUAL_BYTES + first, number * MIN_EQUAL_BYTES + last + 1);
+        match found.last_mut() {
+            Some(before) if start - before.end < MIN_EQUAL_BYTES => before.end = end,
+            _ => found.push(start..end),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differing_bytes_are_found_and_joined() {
+        let old = vec![0; 1000];
+        let find = |written: &[(usize, usize)]| -> Vec<(usize, usize)> {
+            let mut new = old.clone();
+            written.iter().for_each(|&(start, end)| new[start..end].fill(1));
+            differences(&new, &old).into_iter().map(|range| (range.start, range.end)).collect()
+        };
+        assert_eq!(find(&[]), []);
+        assert_eq!(find(&[(0, 1), (999, 1000)]), [(0, 1), (999, 1000)]);
+        assert_eq!(find(&[(60, 70), (100, 130)]), [(60, 130)]);
+        assert_eq!(find(&[(10, 20), (84, 90), (300, 500)]), [(10, 20), (84, 90), (300, 500)]);
+        assert_eq!(find(&[(0, 1000)]), [(0, 1000)]);
     }
 }

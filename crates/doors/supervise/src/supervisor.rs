@@ -30,7 +30,7 @@ use crate::listener::{CallListener, CallReply};
 use crate::listing::ShownDirectories;
 use crate::memory::Caller;
 use crate::paths::StorePrefix;
-use crate::spool::Spools;
+use crate::spools::Spools;
 
 /// The folder in the store's directory for listings, each supervisor's in one of its own.
 const LISTINGS_FOLDER: &str = "preload/listings";

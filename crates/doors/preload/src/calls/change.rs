@@ -5,15 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use libc::{gid_t, mode_t, timespec, timeval, uid_t};
 use terrace::files::Setting;
+use terrace_posix::to_owner;
 
 use crate::calls::by_descriptor;
 use crate::description::OpenDescription;
 use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, by_path};
 use crate::{numbers, opened, real};
-
-/// The value of an owner that stays as it is.
-const UNCHANGED_ID: u32 = u32::MAX;
 
 fn set_path(path: &[u8], setting: &Setting) -> CallResult<c_int> {
     opened::get()?.files.set(path, setting)?;
@@ -32,11 +30,6 @@ fn set_open(open: &OpenDescription, setting: &Setting) -> CallResult<c_int> {
 
 fn of_mode(mode: mode_t) -> Setting {
     Setting { mode: Some(mode & 0o7777), ..Setting::default() }
-}
-
-fn of_owner(user: uid_t, group: gid_t) -> Setting {
-    let given = |id| (id != UNCHANGED_ID).then_some(id);
-    Setting { uid: given(user), gid: given(group), ..Setting::default() }
 }
 
 fn last_link(flags: c_int) -> LastLink {
@@ -93,7 +86,7 @@ pub unsafe extern "C-unwind" fn fchownat(
             path,
             last_link(flags),
             |dir, path| real::fchownat(dir, path, user, group, flags),
-            |path, _| set_path(path, &of_owner(user, group)),
+            |path, _| set_path(path, &to_owner(user, group)),
         )
     }
 }
@@ -113,7 +106,7 @@ pub unsafe extern "C-unwind" fn lchown(path: *const c_char, user: uid_t, group: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fchown(fd: c_int, user: uid_t, group: gid_t) -> c_int {
     // SAFETY: it takes numbers only.
-    by_descriptor(fd, || unsafe { real::fchown(fd, user, group) }, |open| set_open(open, &of_owner(user, group)))
+    by_descriptor(fd, || unsafe { real::fchown(fd, user, group) }, |open| set_open(open, &to_owner(user, group)))
 }
 
 /// Reads the two times of `utimensat`; none mean now.
