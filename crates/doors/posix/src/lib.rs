@@ -8,4 +8,4 @@ mod attributes;
 mod changes;
 
 pub use attributes::{entry_type, mode, number, to_stat, to_statx};
-pub use changes::to_owner;
+pub use changes::{to_attribute_names, to_owner, to_pair_name, to_presence};

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define MUST(holds) must(holds, #holds, __LINE__)
@@ -73,6 +74,15 @@ int main(void) {
     MUST(read(fd, text, sizeof text) == 3 && memcmp(text, "TWO", 3) == 0 && close(fd) == 0);
     fd = open("/terrace/d", O_RDONLY | O_DIRECTORY);
     MUST(fchmod(fd, 0711) == 0 && close(fd) == 0 && stat("/terrace/d", &stat_of) == 0 && (stat_of.st_mode & 07777) == 0711);
+    // Extended attributes, by a descriptor and by the path.
+    fd = open("/terrace/d/a", O_WRONLY);
+    MUST(fsetxattr(fd, "user.note", "value", 5, XATTR_CREATE) == 0 && fails(fsetxattr(fd, "user.note", "v", 1, XATTR_CREATE), EEXIST));
+    MUST(fgetxattr(fd, "user.note", text, sizeof text) == 5 && write(fd, "T", 1) == 1 && close(fd) == 0);
+    MUST(getxattr("/terrace/d/a", "user.note", text, sizeof text) == 5 && memcmp(text, "value", 5) == 0);
+    MUST(fails(getxattr("/terrace/d/a", "user.note", text, 4), ERANGE) && fails(getxattr("/terrace/d/a", "user.none", text, 4), ENODATA));
+    MUST(setxattr("/terrace/d/a", "user.b", "", 0, 0) == 0 && listxattr("/terrace/d/a", NULL, 0) == 17);
+    MUST(listxattr("/terrace/d/a", text, sizeof text) == 17 && memcmp(text, "user.b\0user.note", 17) == 0);
+    MUST(removexattr("/terrace/d/a", "user.b") == 0 && fails(setxattr("/terrace/d/a", "trusted.x", "", 0, 0), EOPNOTSUPP));
     // Cut to nothing and appended to, by one descriptor.
     fd = open("/terrace/d/a", O_WRONLY | O_APPEND);
     MUST(write(fd, "three", 5) == 5 && ftruncate(fd, 0) == 0 && write(fd, "four", 4) == 4 && ftruncate(fd, 3) == 0 && close(fd) == 0);

@@ -14,6 +14,7 @@ use crate::inode;
 use crate::listener::CallReply;
 use crate::listing::ShownDirectories;
 use crate::memory::Caller;
+use crate::pairs;
 use crate::paths::{FoundPath, StorePrefix};
 use crate::spools::Spools;
 
@@ -68,16 +69,16 @@ impl CallAnswers {
     /// Returns the path of the store that a call means. None if it means something else, or if the path cannot be read: the kernel
     /// finds the mistake.
     fn meant(&self, caller: Caller, call: &PathCall) -> Option<Vec<u8>> {
-        let sets = call.task.sets();
+        let concerns_object = call.task.concerns_object();
         let path = match call.path {
             0 => Vec::new(),
             address => caller.text(address).ok()?,
         };
         match path.as_slice() {
-            b"" if sets && call.dir >= 0 => self.opened(CallersFile::new(caller, call.dir)),
+            b"" if concerns_object && call.dir >= 0 => self.opened(CallersFile::new(caller, call.dir)),
             b"" => None,
             path => self.prefix.below(caller, call.dir, path, &self.listings).or_else(|| {
-                let means_file = call.follows && (sets || call.task.opens_to_write());
+                let means_file = call.follows && (concerns_object || call.task.opens_to_write());
                 let named = if means_file { CallersFile::named(caller, call.dir, path) } else { None };
                 named.and_then(|file| self.opened(file))
             }),
@@ -214,6 +215,7 @@ impl CallAnswers {
             }
             CallTask::SetOwner { user, group } => self.set(caller, call, &path, &to_owner(user, group))?,
             CallTask::SetTimes { times } => self.set(caller, call, &path, &read_times(caller, times)?)?,
+            CallTask::Pairs(task) => return pairs::answer(&self.files, caller, &path, task).map(CallReply::Value),
             CallTask::MakeHardLink => return Err(libc::EPERM),
             CallTask::Open { .. } | CallTask::OpenAs { .. } | CallTask::Rename { .. } => {
                 return Ok(CallReply::Continue);

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_long, c_uint};
 use libc::seccomp_data;
 
 /// The calls that every architecture has.
-const USUAL_CALLS: [c_long; 21] = [
+const USUAL_CALLS: [c_long; 33] = [
     libc::SYS_openat,
     libc::SYS_openat2,
     libc::SYS_newfstatat,
@@ -27,6 +27,18 @@ const USUAL_CALLS: [c_long; 21] = [
     libc::SYS_fchmod,
     libc::SYS_fchown,
     libc::SYS_ftruncate,
+    libc::SYS_getxattr,
+    libc::SYS_lgetxattr,
+    libc::SYS_fgetxattr,
+    libc::SYS_listxattr,
+    libc::SYS_llistxattr,
+    libc::SYS_flistxattr,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
 ];
 /// Calls that only older architectures have.
 #[cfg(target_arch = "x86_64")]
@@ -50,12 +62,12 @@ const OLDER_CALLS: [c_long; 15] = [
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER_CALLS: [c_long; 0] = [];
 
-/// A call with a path, or one that changes the attributes of an open file. Numbers named after what they point to are addresses in the caller's memory.
+/// A call with a path, or one for attributes of an open file. Numbers named after what they point to are addresses in the caller's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathCall {
     /// The descriptor of the directory from which a relative path leads on.
     pub dir: c_int,
-    /// The path. 0 if the call changes the file of the descriptor itself.
+    /// The path. 0 if the call concerns the file of the descriptor itself.
     pub path: u64,
     /// Whether a symbolic link at the path's end is followed.
     pub follows: bool,
@@ -96,14 +108,30 @@ pub enum CallTask {
     SetOwner { user: u32, group: u32 },
     /// Set the times of access and modification.
     SetTimes { times: u64 },
+    /// Return, change or remove extended attributes.
+    Pairs(PairTask),
+}
+
+/// The task of a call on extended attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairTask {
+    /// Return the value of one.
+    Get { name: u64, out: u64, size: u64 },
+    /// Return the names of all.
+    List { out: u64, size: u64 },
+    /// Set one.
+    Set { name: u64, value: u64, size: u64, flags: c_int },
+    /// Remove one.
+    Remove { name: u64 },
 }
 
 impl CallTask {
-    /// Whether it changes attributes.
-    pub fn sets(self) -> bool {
+    /// Whether it concerns attributes that a spool or a copy has not.
+    pub fn concerns_object(self) -> bool {
         matches!(
             self,
-            CallTask::SetLength { .. }
+            CallTask::Pairs(_)
+                | CallTask::SetLength { .. }
                 | CallTask::SetMode { .. }
                 | CallTask::SetOwner { .. }
                 | CallTask::SetTimes { .. }
@@ -158,8 +186,29 @@ pub fn decode(data: &seccomp_data) -> Option<PathCall> {
         libc::SYS_fchmod => call(a, 0, keep, CallTask::SetMode { mode: b as u32 }),
         libc::SYS_fchown => call(a, 0, keep, CallTask::SetOwner { user: b as u32, group: c as u32 }),
         libc::SYS_ftruncate => call(a, 0, keep, CallTask::SetLength { length: b as i64 }),
-        number => return decode_older(number, data.args),
+        number => return decode_pairs(number, data.args).or_else(|| decode_older(number, data.args)),
     })
+}
+
+/// Returns the meaning of a call on extended attributes. Each has three forms: by a path whose last link is followed or kept, and by a
+/// descriptor.
+fn decode_pairs(number: c_long, [a, name, value, size, flags, _]: [u64; 6]) -> Option<PathCall> {
+    let task = match number {
+        libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_fgetxattr => PairTask::Get { name, out: value, size },
+        libc::SYS_listxattr | libc::SYS_llistxattr | libc::SYS_flistxattr => PairTask::List { out: name, size: value },
+        libc::SYS_setxattr | libc::SYS_lsetxattr | libc::SYS_fsetxattr => {
+            PairTask::Set { name, value, size, flags: flags as c_int }
+        }
+        libc::SYS_removexattr | libc::SYS_lremovexattr | libc::SYS_fremovexattr => PairTask::Remove { name },
+        _ => return None,
+    };
+    let (dir, path) = match number {
+        libc::SYS_fgetxattr | libc::SYS_flistxattr | libc::SYS_fsetxattr | libc::SYS_fremovexattr => (a as c_int, 0),
+        _ => (libc::AT_FDCWD, a),
+    };
+    let follows =
+        matches!(number, libc::SYS_getxattr | libc::SYS_listxattr | libc::SYS_setxattr | libc::SYS_removexattr);
+    Some(PathCall { dir, path, follows, task: CallTask::Pairs(task) })
 }
 
 /// The current directory, as an argument.

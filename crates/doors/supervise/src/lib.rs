@@ -16,6 +16,7 @@ mod inode;
 mod listener;
 mod listing;
 mod memory;
+mod pairs;
 mod paths;
 mod spool;
 mod spools;

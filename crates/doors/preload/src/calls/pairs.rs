@@ -4,14 +4,13 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use libc::{size_t, ssize_t};
 use terrace::files::{FileError, Presence};
+use terrace_posix::{to_attribute_names, to_pair_name, to_presence};
 
 use crate::answer::complain;
 use crate::calls::by_descriptor;
 use crate::errors::{CallResult, ErrorNumber, refuse};
 use crate::paths::{LastLink, by_path};
 use crate::{opened, real};
-
-const USER_PREFIX: &str = "user.";
 
 /// Copies an answer to a caller; if there is no room, only its length is told.
 unsafe fn hand_out(bytes: &[u8], out: *mut c_void, size: size_t) -> CallResult<ssize_t> {
@@ -28,8 +27,7 @@ unsafe fn hand_out(bytes: &[u8], out: *mut c_void, size: size_t) -> CallResult<s
 /// Returns the name of the pair that an attribute stands for.
 unsafe fn pair_name<'a>(name: *const c_char) -> CallResult<&'a str> {
     // SAFETY: the caller gives a text.
-    let name = unsafe { CStr::from_ptr(name) }.to_str().ok().and_then(|name| name.strip_prefix(USER_PREFIX));
-    name.filter(|name| !name.is_empty()).ok_or(ErrorNumber(libc::EOPNOTSUPP))
+    to_pair_name(unsafe { CStr::from_ptr(name) }.to_bytes()).ok_or(ErrorNumber(libc::EOPNOTSUPP))
 }
 
 unsafe fn get(path: &[u8], name: *const c_char, out: *mut c_void, size: size_t) -> CallResult<ssize_t> {
@@ -42,24 +40,18 @@ unsafe fn get(path: &[u8], name: *const c_char, out: *mut c_void, size: size_t) 
 }
 
 unsafe fn list(path: &[u8], out: *mut c_char, size: size_t) -> CallResult<ssize_t> {
-    let pairs = opened::get()?.files.pairs(path)?;
-    let names: Vec<u8> = pairs.into_keys().flat_map(|name| format!("{USER_PREFIX}{name}\0").into_bytes()).collect();
+    let names = to_attribute_names(opened::get()?.files.pairs(path)?);
     // SAFETY: the caller gives room of this size.
     unsafe { hand_out(&names, out.cast(), size) }
 }
 
 unsafe fn set(path: &[u8], name: *const c_char, value: *const c_void, size: size_t, flags: c_int) -> CallResult<c_int> {
-    let presence = match flags {
-        libc::XATTR_CREATE => Presence::Absent,
-        libc::XATTR_REPLACE => Presence::There,
-        _ => Presence::Any,
-    };
     // SAFETY: the caller gives a text, and a value of this size.
     unsafe {
         let name = pair_name(name)?;
         let value = if size == 0 { &[] } else { std::slice::from_raw_parts(value.cast::<u8>(), size) };
         let value = std::str::from_utf8(value).or(refuse(libc::EOPNOTSUPP))?;
-        opened::get()?.files.set_pair(path, name, Some(value), presence).inspect_err(|error| {
+        opened::get()?.files.set_pair(path, name, Some(value), to_presence(flags)).inspect_err(|error| {
             if matches!(error, FileError::NotUnderstood { .. }) {
                 complain(&error.to_string());
             }
