@@ -1,14 +1,14 @@
 //! [`FileOfStore`]: an open file below the prefix.
 
 use std::ffi::{c_int, c_ulong};
-use std::fs;
 use std::mem;
 use std::sync::{Arc, OnceLock};
 
 use rustix_futex_sync::RwLock;
 use terrace::files::{File, FileError, Stat};
 use terrace::{Files, Kind, key};
-use terrace_prefix::{access, locks};
+use terrace_prefix::access;
+use terrace_prefix::locks::LockFile;
 use terrace_system::fork;
 
 use crate::failure::{DriverError, DriverResult};
@@ -26,7 +26,7 @@ pub struct FileOfStore {
     /// The file in this process. A leaf, held for a copy or a replacement; no fork begins while it is held for a replacement.
     opened: RwLock<Opened>,
     /// The file that stands for it in locks, once a lock was asked for.
-    lock_file: OnceLock<fs::File>,
+    lock_file: OnceLock<LockFile>,
 }
 
 /// A file that this process, or the one that it was forked from, has opened.
@@ -157,7 +157,7 @@ impl OpenBytes for FileOfStore {
         }
         if self.lock_file.get().is_none() {
             // Another thread may have set it meanwhile, to the same file.
-            let _ = self.lock_file.set(locks::open(self.object)?);
+            let _ = self.lock_file.set(LockFile::open(self.object)?);
         }
         self.lock_file.get().map_or(Ok(()), |file| locking::lock(file, exclusively))
     }

@@ -1,12 +1,12 @@
 //! [`OpenDescription`]: an open file or directory, as POSIX calls what descriptors share: offset, flags and file.
 
 use std::ffi::c_int;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix_futex_sync::{Mutex, MutexGuard, RwLock};
 use terrace::files::{File, Stat};
+use terrace_prefix::locks::LockFile;
 
 use crate::asked::SyncMoment;
 use crate::errors::{CallResult, refuse};
@@ -24,8 +24,8 @@ pub struct OpenDescription {
     file: OnceLock<File>,
     /// The path below the prefix. A leaf, held for a copy or a replacement.
     path: RwLock<Vec<u8>>,
-    /// The descriptor of the lock file, once a lock was asked for.
-    pub lock_file: OnceLock<OwnedFd>,
+    /// The lock file, once a lock was asked for.
+    pub lock_file: OnceLock<LockFile>,
     /// Whether this process has written to the file.
     is_written: AtomicBool,
     /// Held by a thread of this process that uses the offset, until it has moved it on.
@@ -65,7 +65,7 @@ impl OpenDescription {
         let copy = OpenDescription::of(self.note.forked(), None);
         if let Some(lock) = self.lock_file.get() {
             // SAFETY: the original is forgotten, so this is the only owner.
-            let lock = unsafe { OwnedFd::from_raw_fd(lock.as_raw_fd()) };
+            let lock = unsafe { std::ptr::read(lock) };
             // It is empty, since it is new.
             let _ = copy.lock_file.set(lock);
         }

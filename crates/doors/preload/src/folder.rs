@@ -3,25 +3,36 @@
 //! The kernel's current directory is then one in the store's own directory that has the same path. So a started program finds where it is,
 //! and a relative path that no call of ours sees leads into an empty directory.
 
-use std::ffi::{CStr, CString};
-use std::fs::DirBuilder;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix_futex_sync::{RwLock, RwLockWriteGuard};
+use terrace_prefix::folders::{self, SHADOW_FOLDER, ShadowFolder};
 
 use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
+use crate::inside::Inside;
 use crate::{real, settings};
 
-/// The folder in the store's directory whose directories stand for those below the prefix.
-const SHADOW_FOLDER: &str = "preload/folders";
+/// The kernel's words behind the path of a current directory that was removed.
+const REMOVED_SUFFIX: &[u8] = b" (deleted)";
 
-/// Whether `CURRENT_PATH` has a path, without a lock.
+/// Whether `CURRENT_FOLDER` has one, without a lock.
 static IS_BELOW: AtomicBool = AtomicBool::new(false);
 /// A leaf, held for a copy or a replacement; and while this process forks.
-static CURRENT_PATH: RwLock<Option<Vec<u8>>> = RwLock::new(None);
+static CURRENT_FOLDER: RwLock<Option<CurrentFolder>> = RwLock::new(None);
+/// The first directory that a process enters removes those that ended processes have left.
+static SWEPT_ONCE: Once = Once::new();
+
+/// A current directory below the prefix.
+pub struct CurrentFolder {
+    /// The path below the prefix.
+    path: Vec<u8>,
+    /// Dropped when the process goes elsewhere.
+    _shadow: ShadowFolder,
+}
 
 /// Whether the current directory is below the prefix.
 #[inline]
@@ -31,22 +42,26 @@ pub fn is_below() -> bool {
 
 /// Returns the current directory's path below the prefix, if it is there.
 pub fn get() -> Option<Vec<u8>> {
-    if is_below() { CURRENT_PATH.read().clone() } else { None }
+    if is_below() { CURRENT_FOLDER.read().as_ref().map(|folder| folder.path.clone()) } else { None }
 }
 
-/// Locks the path while the process forks.
-pub fn lock() -> RwLockWriteGuard<'static, Option<Vec<u8>>> {
-    CURRENT_PATH.write()
+/// Locks the current directory while the process forks.
+pub fn lock() -> RwLockWriteGuard<'static, Option<CurrentFolder>> {
+    CURRENT_FOLDER.write()
 }
 
-fn set(path: Option<Vec<u8>>) {
+fn set(folder: Option<CurrentFolder>) {
     let mut current = lock();
-    IS_BELOW.store(path.is_some(), Ordering::Relaxed);
-    *current = path;
+    IS_BELOW.store(folder.is_some(), Ordering::Relaxed);
+    let before = std::mem::replace(&mut *current, folder);
+    drop(current);
+    // It may be removed now, by the engine's calls.
+    let _inside = Inside::enter();
+    drop(before);
 }
 
 fn shadow(path: &[u8]) -> Option<PathBuf> {
-    Some(settings::store_dir()?.join(SHADOW_FOLDER).join(std::ffi::OsStr::from_bytes(path)))
+    Some(settings::store_dir()?.join(SHADOW_FOLDER).join(OsStr::from_bytes(path)))
 }
 
 /// Notes that the kernel's current directory is an ordinary one.
@@ -58,37 +73,35 @@ pub fn leave() {
 
 /// Makes a directory of the store the current one.
 pub fn enter(path: Vec<u8>) -> CallResult<()> {
-    let Some(shadow) = shadow(&path) else { return refuse(libc::ENXIO) };
+    let (Some(store), Some(shadow)) = (settings::store_dir(), shadow(&path)) else { return refuse(libc::ENXIO) };
+    // A directory that cannot be removed is in nobody's way.
+    SWEPT_ONCE.call_once(|| drop(folders::sweep(&store)));
     let failed = |error: std::io::Error| ErrorNumber(error.raw_os_error().unwrap_or(libc::EIO));
-    DirBuilder::new().recursive(true).mode(0o700).create(&shadow).map_err(failed)?;
-    let shadow = CString::new(shadow.into_os_string().into_encoded_bytes()).map_err(|_| ErrorNumber(libc::EINVAL))?;
+    let shadow = ShadowFolder::enter(shadow).map_err(failed)?;
+    let name = CString::new(shadow.path().as_os_str().as_bytes()).map_err(|_| ErrorNumber(libc::EINVAL))?;
     // SAFETY: the path ends with a zero byte.
-    of_kernel(unsafe { real::chdir(shadow.as_ptr()) })?;
-    set(Some(path));
+    of_kernel(unsafe { real::chdir(name.as_ptr()) })?;
+    set(Some(CurrentFolder { path, _shadow: shadow }));
     Ok(())
 }
 
 /// Finds the current directory that this process inherited.
 pub fn inherit() {
-    let mut bytes = [0u8; libc::PATH_MAX as usize];
-    // SAFETY: the kernel writes a path with a zero byte into the buffer, or fails.
-    if unsafe { libc::syscall(libc::SYS_getcwd, bytes.as_mut_ptr(), bytes.len()) } <= 0 {
-        return;
+    let Some(path) = inherited_path() else { return };
+    // Where the process is not served, it is in an empty directory.
+    let _ = enter(path);
+}
+
+/// Returns the path below the prefix of the directory that this process inherited.
+fn inherited_path() -> Option<Vec<u8>> {
+    let here = std::fs::read_link("/proc/self/cwd").ok()?.into_os_string().into_encoded_bytes();
+    if !here.windows(SHADOW_FOLDER.len()).any(|part| part == SHADOW_FOLDER.as_bytes()) {
+        return None;
     }
-    let Ok(here) = CStr::from_bytes_until_nul(&bytes) else { return };
-    if !here.to_bytes().windows(SHADOW_FOLDER.len()).any(|part| part == SHADOW_FOLDER.as_bytes()) {
-        return;
-    }
-    let Some(root) = shadow(b"").map(|root| root.canonicalize().unwrap_or(root)) else { return };
-    let mut root = root.into_os_string().into_encoded_bytes();
-    while root.ends_with(b"/") {
-        root.pop();
-    }
-    if let Some(rest) = here.to_bytes().strip_prefix(root.as_slice()) {
-        match rest {
-            [] => set(Some(Vec::new())),
-            [b'/', path @ ..] => set(Some(path.to_vec())),
-            _ => {}
-        }
-    }
+    let root = shadow(b"").map(|root| root.canonicalize().unwrap_or(root))?;
+    let here = PathBuf::from(OsString::from_vec(here));
+    // The process before this one may have gone elsewhere, and removed it.
+    let removed = here.as_os_str().as_bytes().strip_suffix(REMOVED_SUFFIX).filter(|_| !here.exists());
+    let below = removed.map_or(here.as_path(), |path| Path::new(OsStr::from_bytes(path))).strip_prefix(root).ok()?;
+    Some(below.as_os_str().as_bytes().to_vec())
 }

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::fs;
+
 use common::{Place, have};
 
 #[test]
@@ -159,6 +161,82 @@ for call in ('flock', 'lockf'):
     assert other() == 0
 ",
     );
+}
+
+/// Returns the names in a folder of the store's directory.
+fn left(place: &Place, folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(place.dir.path().join("store/preload").join(folder)).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn lock_files_end_with_their_last_users() {
+    let place = Place::new();
+    // Each process opens, locks and closes the file for each step, so its lock file is removed and made again and again.
+    place.python(
+        "
+import fcntl, multiprocessing, os, subprocess, sys
+with open('/terrace/count', 'w') as file: file.write('0')
+def count(call):
+    for _ in range(40):
+        with open('/terrace/lock', 'w') as file:
+            call(file, fcntl.LOCK_EX)
+            with open('/terrace/count') as counted: number = int(counted.read())
+            with open('/terrace/count', 'w') as counted: counted.write(str(number + 1))
+for call in (fcntl.flock, fcntl.lockf):
+    workers = [multiprocessing.Process(target=count, args=(call,)) for _ in range(4)]
+    for worker in workers: worker.start()
+    for worker in workers: worker.join()
+assert open('/terrace/count').read() == '320', open('/terrace/count').read()
+
+# A forked child keeps the lock that its parent took.
+ask = '''
+import fcntl, sys
+try:
+    fcntl.flock(open('/terrace/lock', 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    sys.exit(5)
+'''
+other = lambda: subprocess.run([sys.executable, '-c', ask]).returncode
+file = open('/terrace/lock', 'w')
+fcntl.flock(file, fcntl.LOCK_EX)
+ready, go = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(go)
+    os.read(ready, 1)
+    os._exit(0)
+file.close()
+assert other() == 5
+os.close(go)
+os.waitpid(child, 0)
+assert other() == 0
+for number in range(50):
+    with open(f'/terrace/{number}', 'w') as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+# This process ends without closing its file.
+file = open('/terrace/left', 'w')
+fcntl.flock(file, fcntl.LOCK_EX)
+os._exit(0)
+",
+    );
+    // The next one that locks removes what is left.
+    place.python("import fcntl\nwith open('/terrace/last', 'w') as file: fcntl.flock(file, fcntl.LOCK_EX)");
+    assert_eq!(left(&place, "locks"), ["used"]);
+}
+
+#[test]
+fn stand_ins_of_current_directories_end_with_their_last_users() {
+    let place = Place::new();
+    let folders = place.dir.path().join("store/preload/folders").display().to_string();
+    let printed = place.sh(&format!(
+        "mkdir -p /terrace/a/b /terrace/c; cd /terrace/a/b; pwd; cd ..; ls; (cd b; exec pwd -P); cd /
+         cd /terrace/c; rmdir {folders}/c; exec bash -c 'pwd -P; echo words > file; cat /terrace/c/file'"
+    ));
+    assert_eq!(printed, "/terrace/a/b\nb\n/terrace/a/b\n/terrace/c\nwords\n");
+    // The next process that enters one removes what is left, but for where another one is.
+    place.sh(&format!("cd /terrace/a; (cd /terrace/a/b; cd /; exec test -d {folders}/a); test ! -e {folders}/c; cd /"));
+    assert_eq!(left(&place, "folders"), [""; 0]);
 }
 
 #[test]

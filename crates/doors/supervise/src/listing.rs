@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
 use terrace::{Files, Kind};
+use terrace_prefix::folders;
 
 /// The number of names that one page of a listing holds.
 const PAGE_NAME_COUNT: usize = 1024;
@@ -21,15 +22,26 @@ const PAGE_NAME_COUNT: usize = 1024;
 pub struct ShownDirectories {
     /// A folder of this process alone.
     folder: PathBuf,
+    /// The folder's lock: no other process removes it.
+    _lock: File,
     /// The path in the store of each listing, by the listing's number.
     shown: BTreeMap<u64, Vec<u8>>,
 }
 
 impl ShownDirectories {
-    /// ShownDirectories are made in this folder, which is created, and removed at the end.
-    pub fn new(folder: PathBuf) -> io::Result<ShownDirectories> {
-        fs::create_dir_all(&folder)?;
-        Ok(ShownDirectories { folder, shown: BTreeMap::new() })
+    /// Directories are made in a folder of their own below this one, which is removed at the end. Those that ended processes have left
+    /// are removed now.
+    pub fn new(listings: &Path) -> io::Result<ShownDirectories> {
+        fs::create_dir_all(listings)?;
+        for left in fs::read_dir(listings)? {
+            let left = left?.path();
+            if let Ok(_locked) = folders::lock_unused(&left) {
+                // What stays is empty, and the next supervisor tries again.
+                let _ = fs::remove_dir_all(&left);
+            }
+        }
+        let folder = listings.join(std::process::id().to_string());
+        Ok(ShownDirectories { _lock: folders::make(&folder)?, folder, shown: BTreeMap::new() })
     }
 
     /// Returns the path in the store of a directory of the kernel's, or of one below it, if it is a listing.
@@ -59,18 +71,14 @@ impl ShownDirectories {
 
 impl Drop for ShownDirectories {
     fn drop(&mut self) {
-        // What stays is empty, and the next supervisor of this number replaces it.
+        // What stays is empty, and the next supervisor removes it.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 fn fill(files: &Files, path: &[u8], listing: &Path) -> Result<(), c_int> {
     let number = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-    // One of an earlier process with the same number may be left.
-    match fs::remove_dir_all(listing) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(number(error)),
-        _ => fs::create_dir(listing).map_err(number)?,
-    }
+    fs::create_dir(listing).map_err(number)?;
     let mut from = Vec::new();
     loop {
         let (page, next) = files.list(path, &from, PAGE_NAME_COUNT).map_err(|error| error.errno())?;

@@ -73,7 +73,7 @@ impl Supervision {
             files: files.clone(),
             prefix: StorePrefix::new(prefix.as_os_str().as_bytes()),
             spools: Spools::new(store.to_owned())?,
-            listings: ShownDirectories::new(store.join(LISTINGS_FOLDER).join(std::process::id().to_string()))?,
+            listings: ShownDirectories::new(&store.join(LISTINGS_FOLDER))?,
         };
         let (stop, stopped) = UnixStream::pair()?;
         let run = move || {

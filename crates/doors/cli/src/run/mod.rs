@@ -97,6 +97,9 @@ fn run_with(globals: &Globals, wanted: &arguments::Run, variables: Variables, is
         true => supervise(command, signals, &dir, show, &wanted.prefix)?,
         false => mount::run_program(&mut command, signals)?,
     };
+    // What cannot be removed is empty, and the next run tries again.
+    let _ = terrace_prefix::locks::sweep(&dir);
+    let _ = terrace_prefix::folders::sweep(&dir);
     // Programs leave pending replicas to a later process, which is this one.
     opening::open(&dir, show)?.close().context("closing the store")?;
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))

@@ -1,9 +1,10 @@
-//! Locks: taken on the empty files of `terrace_prefix::locks`.
+//! Locks: taken on an object's [`LockFile`].
 
 use std::ffi::c_int;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 use libc::off_t;
+use terrace_prefix::locks::LockFile;
 
 use crate::calls::{by_descriptor, twins};
 use crate::description::OpenDescription;
@@ -19,9 +20,9 @@ fn lock_file(open: &OpenDescription) -> CallResult<c_int> {
     if opened::get()?.files.store().is_shared() {
         return refuse(libc::ENOLCK);
     }
-    let file = terrace_prefix::locks::open(open.object());
+    let file = LockFile::open(open.object());
     let file = file.map_err(|error| ErrorNumber(error.raw_os_error().unwrap_or(libc::ENOLCK)))?;
-    Ok(open.lock_file.get_or_init(|| OwnedFd::from(file)).as_raw_fd())
+    Ok(open.lock_file.get_or_init(|| file).as_raw_fd())
 }
 
 /// Answers the commands of `fcntl` for locks. What was written under a lock is placed before it is given up.
