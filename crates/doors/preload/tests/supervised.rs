@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 use std::thread;
 
 use common::{Place, have, installed, run};
-use terrace::Files;
 use terrace::files::Owner;
+use terrace::{Config, Files, Store};
 use terrace_testkit::{Missing, skip, wait_until};
 
 const GO_PROGRAM: &str = r#"
@@ -211,6 +211,25 @@ fn a_file_keeps_what_others_write_while_it_is_open() {
     assert_eq!(String::from_utf8(store.get(b"appended").unwrap()).unwrap(), "old\none\ntwo\nothers\nthree\n");
     let text = String::from_utf8(store.get(b"changed").unwrap()).unwrap();
     assert_eq!(text, format!("beginmore{}OTHERS{}END", ".".repeat(191), ".".repeat(94)));
+}
+
+#[test]
+fn a_file_for_which_there_is_no_room_is_named() {
+    let test = "a_file_for_which_there_is_no_room_is_named";
+    let Some((place, _)) = installed(test) else { return };
+    if !have(test, &["busybox"]) || !is_static(test, Path::new("/bin/busybox")) {
+        return;
+    }
+    let (store, tier) = (place.dir.path().join("store"), place.dir.path().join("small"));
+    fs::remove_dir_all(&store).unwrap();
+    let tiers =
+        format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\ncapacity = '4MiB'\n", tier.display());
+    Store::init(&store, &Config::parse(&tiers, test).unwrap()).unwrap();
+    let script = "busybox head -c 9000000 /dev/urandom > /terrace/large; echo small > /terrace/small";
+    let ran = run(&place, &["--quiet", "--", "busybox", "sh", "-c", script]);
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.code() == Some(1) && told.contains("\"large\"") && !told.contains("\"small\""), "{told}");
+    assert_eq!(place.store().get(b"small").unwrap(), b"small\n");
 }
 
 /// Whether a program is static: some systems have a busybox that is not.

@@ -40,7 +40,7 @@ impl CallAnswers {
     /// CallAnswers a call. `is_waiting` says whether the memory that was read is still the caller's.
     pub fn answer(&mut self, caller: Caller, call: &PathCall, is_waiting: impl Fn() -> bool) -> CallReply {
         // Before the call's file is looked for: a closed one may have had its number.
-        self.place_closed();
+        self.spools.place_closed(&self.files);
         let from = self.meant(caller, call);
         let to = match call.task {
             CallTask::Rename { to_dir, to, .. } => self.below(caller, to_dir, to),
@@ -89,13 +89,6 @@ impl CallAnswers {
     fn opened(&self, file: CallersFile) -> Option<Vec<u8>> {
         let path = self.spools.path_of(&file.metadata()?);
         path.map(<[u8]>::to_vec).or_else(|| self.listings.shown(&file.link()?))
-    }
-
-    /// Places files that were closed.
-    pub fn place_closed(&mut self) {
-        if let Err(error) = self.spools.place_closed(&self.files) {
-            tracing::error!(%error, "a file that a program has closed was not placed; it is tried again when the program ends");
-        }
     }
 
     fn find(&mut self, path: &[u8], follows: bool) -> Result<FoundPath, c_int> {

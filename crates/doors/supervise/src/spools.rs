@@ -165,18 +165,15 @@ impl Spools {
         }
     }
 
-    /// Places the files that were closed since the last time.
-    ///
-    /// # Errors
-    /// The first error of the store. The files that could not be placed stay, and [`finish`](Self::finish) tries again.
-    pub fn place_closed(&mut self, files: &Files) -> FileResult<()> {
-        let mut first = Ok(());
+    /// Places the files that were closed since the last time. The files that could not be placed are named and stay, and
+    /// [`finish`](Self::finish) tries again.
+    pub fn place_closed(&mut self, files: &Files) {
         // A spool that is given up here ends, and the kernel may give its number to any other file: then it is no longer known.
         while let Some(closed) = self.closed() {
             let closed = self.files.iter_mut().filter(|(watch, _)| closed.contains(watch)).map(|(_, file)| file);
-            first = first.and(place_all(closed, files));
+            // Each error was told, and `finish` returns what stays.
+            let _ = place_all(closed, files);
         }
-        first
     }
 
     /// Forgets the files that have ended since the last time, and returns those that were closed. None if nothing was told.
@@ -202,11 +199,15 @@ impl Spools {
     }
 }
 
-/// Places files. All are tried; the first error counts.
+/// Places files. All are tried, and those that fail are named; the first error counts.
 fn place_all<'a>(spooled: impl Iterator<Item = &'a mut SpooledFile>, files: &Files) -> FileResult<()> {
     let mut first = Ok(());
     for file in spooled {
-        first = first.and(file.place(files));
+        let placed = file.place(files).inspect_err(|error| {
+            let key = file.path.as_deref().map(terrace::key::show);
+            tracing::error!(key, %error, "what a program has written was not placed; it is tried again when the program ends");
+        });
+        first = first.and(placed);
     }
     first
 }

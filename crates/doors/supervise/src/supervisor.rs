@@ -79,7 +79,7 @@ impl Supervision {
         let run = move || {
             let served = serve(&self.socket, &stopped, &mut answers);
             // In any case, what was written is placed.
-            answers.place_closed();
+            answers.spools.place_closed(&answers.files);
             answers.spools.finish(&answers.files).and(served)
         };
         let thread = std::thread::Builder::new().name("terrace-supervise".into()).spawn(run)?;
@@ -123,7 +123,7 @@ fn serve(socket: &UnixStream, stopped: &UnixStream, answers: &mut CallAnswers) -
             // The program has ended, or nothing is left that the filter concerns.
             return Ok(());
         } else if !closed.is_empty() {
-            answers.place_closed();
+            answers.spools.place_closed(&answers.files);
         }
     }
 }
