@@ -1,6 +1,7 @@
-//! CallAnswers calls from the store.
+//! Answers calls from the store.
 
 use std::ffi::c_int;
+use std::sync::Arc;
 
 use libc::mode_t;
 use terrace::files::Setting;
@@ -16,6 +17,7 @@ use crate::listing::ShownDirectories;
 use crate::memory::Caller;
 use crate::pairs;
 use crate::paths::{FoundPath, StorePrefix};
+use crate::sieve::CallSieve;
 use crate::spools::Spools;
 
 /// An answer, or the number of the kernel's error.
@@ -29,7 +31,7 @@ pub struct CallAnswers {
     /// The store's files.
     pub files: Files,
     /// Where programs see them.
-    pub prefix: StorePrefix,
+    pub prefix: Arc<StorePrefix>,
     /// The files that programs have open.
     pub spools: Spools,
     /// The directories that they list.
@@ -37,7 +39,16 @@ pub struct CallAnswers {
 }
 
 impl CallAnswers {
-    /// CallAnswers a call. `is_waiting` says whether the memory that was read is still the caller's.
+    /// Returns a sieve that holds back the calls that may have to be answered.
+    pub fn sieve(&self) -> CallSieve {
+        CallSieve {
+            prefix: self.prefix.clone(),
+            listings: self.listings.folder().into(),
+            opened: self.spools.inodes.clone(),
+        }
+    }
+
+    /// Answers a call. `is_waiting` says whether the memory that was read is still the caller's.
     pub fn answer(&mut self, caller: Caller, call: &PathCall, is_waiting: impl Fn() -> bool) -> CallReply {
         // Before the call's file is looked for: a closed one may have had its number.
         self.spools.place_closed(&self.files);
@@ -63,7 +74,7 @@ impl CallAnswers {
     /// Returns the path of the store that a caller's path means. None as below.
     fn below(&self, caller: Caller, dir: c_int, address: u64) -> Option<Vec<u8>> {
         let path = caller.text(address).ok().filter(|path| !path.is_empty())?;
-        self.prefix.below(caller, dir, &path, &self.listings)
+        self.prefix.below(caller, dir, &path, |directory| self.listings.shown(directory))
     }
 
     /// Returns the path of the store that a call means. None if it means something else, or if the path cannot be read: the kernel
@@ -77,11 +88,13 @@ impl CallAnswers {
         match path.as_slice() {
             b"" if concerns_object && call.dir >= 0 => self.opened(CallersFile::new(caller, call.dir)),
             b"" => None,
-            path => self.prefix.below(caller, call.dir, path, &self.listings).or_else(|| {
-                let means_file = call.follows && (concerns_object || call.task.opens_to_write());
-                let named = if means_file { CallersFile::named(caller, call.dir, path) } else { None };
-                named.and_then(|file| self.opened(file))
-            }),
+            path => {
+                self.prefix.below(caller, call.dir, path, |directory| self.listings.shown(directory)).or_else(|| {
+                    let means_file = call.follows && (concerns_object || call.task.opens_to_write());
+                    let named = if means_file { CallersFile::named(caller, call.dir, path) } else { None };
+                    named.and_then(|file| self.opened(file))
+                })
+            }
         }
     }
 

@@ -65,7 +65,7 @@ impl CallListener {
         self.control(libc::SECCOMP_IOCTL_NOTIF_ID_VALID, (&raw mut id).cast()).is_ok()
     }
 
-    /// CallAnswers a call. An error means that nobody waits for the answer any more.
+    /// Answers a call. An error means that nobody waits for the answer any more.
     pub fn answer(&self, call: &seccomp_notif, reply: CallReply) -> io::Result<()> {
         let mut answer = seccomp_notif_resp { id: call.id, val: 0, error: 0, flags: 0 };
         match reply {

@@ -44,6 +44,11 @@ impl ShownDirectories {
         Ok(ShownDirectories { _lock: folders::make(&folder)?, folder, shown: BTreeMap::new() })
     }
 
+    /// The folder in which directories are made.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Returns the path in the store of a directory of the kernel's, or of one below it, if it is a listing.
     pub fn shown(&self, directory: &[u8]) -> Option<Vec<u8>> {
         let rest = directory.strip_prefix(self.folder.as_os_str().as_bytes())?.strip_prefix(b"/")?;

@@ -7,7 +7,6 @@ use terrace::files::Stat;
 use terrace_prefix::route::{self, LastLink, Route, behind_prefix};
 
 use crate::descriptors::CallersFile;
-use crate::listing::ShownDirectories;
 use crate::memory::Caller;
 
 /// Where programs see the store.
@@ -31,13 +30,20 @@ impl StorePrefix {
         StorePrefix { prefix: prefix[..end].to_vec() }
     }
 
-    /// Returns the path of the store that a caller's path means. None if it leads elsewhere. Symbolic links are not resolved.
-    pub fn below(&self, caller: Caller, dir: c_int, path: &[u8], listings: &ShownDirectories) -> Option<Vec<u8>> {
+    /// Returns the path of the store that a caller's path means. None if it leads elsewhere. Symbolic links are not resolved. `shown` returns
+    /// the path of the store that a directory of the kernel's stands for.
+    pub fn below(
+        &self,
+        caller: Caller,
+        dir: c_int,
+        path: &[u8],
+        shown: impl Fn(&[u8]) -> Option<Vec<u8>>,
+    ) -> Option<Vec<u8>> {
         if path.first() == Some(&b'/') {
             return self.behind(path);
         }
         let base = CallersFile::new(caller, dir).link()?;
-        match listings.shown(&base) {
+        match shown(&base) {
             Some(directory) => {
                 let whole = [self.prefix.as_slice(), b"/", &directory, b"/", path].concat();
                 self.behind(&whole)

@@ -18,6 +18,7 @@ use terrace::Files;
 use terrace::files::{FileResult, Setting, Stat};
 
 use crate::inode;
+use crate::sieve::OpenedInodes;
 use crate::spool::{Spool, again, fill, name_of, unnamed};
 
 /// A file of the store that programs have open.
@@ -52,13 +53,15 @@ pub struct Spools {
     folder: PathBuf,
     watcher: OwnedFd,
     files: BTreeMap<c_int, SpooledFile>,
+    /// Those of all `files`, for other threads.
+    pub inodes: OpenedInodes,
 }
 
 impl Spools {
     /// Spools and copies are made on the file system of this directory.
     pub fn new(folder: PathBuf) -> io::Result<Spools> {
         let watcher = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        Ok(Spools { folder, watcher, files: BTreeMap::new() })
+        Ok(Spools { folder, watcher, files: BTreeMap::new(), inodes: OpenedInodes::default() })
     }
 
     /// The descriptor that is ready when a spool was closed.
@@ -115,6 +118,7 @@ impl Spools {
         let events = WatchFlags::CLOSE_WRITE | WatchFlags::DELETE_SELF;
         let watch = inotify::add_watch(&self.watcher, name_of(&seen), events).map_err(inode::number)?;
         let inode = (metadata.dev(), metadata.ino());
+        self.inodes.add(inode);
         self.files.insert(watch, SpooledFile { path: Some(path.to_vec()), inode, spool });
         // Last, because the mode may forbid all of this.
         inode::set(&name_of(&seen), shown)
@@ -187,7 +191,12 @@ impl Spools {
             if event.events().contains(ReadFlags::CLOSE_WRITE) {
                 closed.insert(event.wd());
             } else {
-                self.files.remove(&event.wd());
+                // A new file may have its number by now.
+                if let Some(ended) = self.files.remove(&event.wd())
+                    && self.files.values().all(|file| file.inode != ended.inode)
+                {
+                    self.inodes.remove(ended.inode);
+                }
             }
         }
         closed

@@ -1,9 +1,9 @@
-//! The supervisor: a thread that answers a program's calls.
+//! The supervisor: a thread receives a program's calls, and another answers those that concern the store.
 
 // A forked process installs the filter before it becomes the program.
 #![allow(unsafe_code)]
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -11,8 +11,11 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
 
+use libc::seccomp_notif;
 use rustix::cmsg_space;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -24,12 +27,13 @@ use terrace::files::FileError;
 use terrace::{Error, Files};
 
 use crate::answer::CallAnswers;
-use crate::calls;
+use crate::calls::{self, PathCall};
 use crate::filter::CallFilter;
 use crate::listener::{CallListener, CallReply};
 use crate::listing::ShownDirectories;
 use crate::memory::Caller;
 use crate::paths::StorePrefix;
+use crate::sieve::CallSieve;
 use crate::spools::Spools;
 
 /// The folder in the store's directory for listings, each supervisor's in one of its own.
@@ -71,7 +75,7 @@ impl Supervision {
         let store = files.store().dir();
         let mut answers = CallAnswers {
             files: files.clone(),
-            prefix: StorePrefix::new(prefix.as_os_str().as_bytes()),
+            prefix: Arc::new(StorePrefix::new(prefix.as_os_str().as_bytes())),
             spools: Spools::new(store.to_owned())?,
             listings: ShownDirectories::new(&store.join(LISTINGS_FOLDER))?,
         };
@@ -103,40 +107,87 @@ fn failure(cause: io::Error) -> FileError {
     FileError::from(Error::Io { context: "answering the program's system calls".into(), cause })
 }
 
+/// Serves until the program has ended or `stopped`. One thread lets calls through that do not concern the store, this one answers the others:
+/// a program that uses the store by a library makes calls while it holds locks for which this thread waits.
 fn serve(socket: &UnixStream, stopped: &UnixStream, answers: &mut CallAnswers) -> Result<(), FileError> {
     let Some(listener) = receive(socket).map_err(failure)? else { return Ok(()) };
     let listener = CallListener::new(listener);
+    let (held, calls) = channel();
+    let (wake, woken) = UnixStream::pair().map_err(failure)?;
+    let sieve = answers.sieve();
+    thread::scope(|scope| {
+        let name = "terrace-calls".to_owned();
+        let receiving = thread::Builder::new().name(name).spawn_scoped(scope, || {
+            // Moved here, so that its end tells the other thread of this one's.
+            let mut wake = wake;
+            receive_calls(&listener, stopped, &sieve, &held, &mut wake)
+        });
+        let receiving = receiving.map_err(failure)?;
+        answer_calls(&listener, &calls, woken, answers).map_err(failure)?;
+        receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(failure)
+    })
+}
+
+/// Receives calls until the program has ended or `stopped`, and passes on those that may concern the store. Waits for no lock of the store.
+fn receive_calls(
+    listener: &CallListener,
+    stopped: &UnixStream,
+    sieve: &CallSieve,
+    held: &Sender<(seccomp_notif, PathCall)>,
+    wake: &mut UnixStream,
+) -> io::Result<()> {
     loop {
-        let mut ready = [
-            PollFd::new(&listener, PollFlags::IN),
-            PollFd::new(stopped, PollFlags::IN),
-            PollFd::new(answers.spools.watcher(), PollFlags::IN),
-        ];
+        let mut ready = [PollFd::new(listener, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
         match poll(&mut ready, None) {
             Err(Errno::INTR) => continue,
-            polled => polled.map_err(|error| failure(error.into()))?,
+            polled => polled?,
         };
-        let [asked, stopped, closed] = ready.map(|fd| fd.revents());
+        let [asked, stopped] = ready.map(|fd| fd.revents());
         if asked.contains(PollFlags::IN) {
-            answer_next(&listener, answers).map_err(failure)?;
+            let Some(call) = listener.receive()? else { continue };
+            match calls::decode(&call.data).filter(|decoded| sieve.holds(Caller::new(call.pid), decoded)) {
+                Some(decoded) => {
+                    // It fails only if the other thread has ended, and then the write below fails, too.
+                    let _ = held.send((call, decoded));
+                    wake.write_all(b"c")?;
+                }
+                // If nobody waits any more, the caller was killed.
+                None => drop(listener.answer(&call, CallReply::Continue)),
+            }
         } else if !stopped.is_empty() || asked.contains(PollFlags::HUP) {
             // The program has ended, or nothing is left that the filter concerns.
             return Ok(());
-        } else if !closed.is_empty() {
-            answers.spools.place_closed(&answers.files);
         }
     }
 }
 
-fn answer_next(listener: &CallListener, answers: &mut CallAnswers) -> io::Result<()> {
-    let Some(call) = listener.receive()? else { return Ok(()) };
-    let reply = match calls::decode(&call.data) {
-        Some(decoded) => answers.answer(Caller::new(call.pid), &decoded, || listener.is_waiting(&call)),
-        None => CallReply::Continue,
-    };
-    // If nobody waits any more, the caller was killed.
-    let _ = listener.answer(&call, reply);
-    Ok(())
+/// Answers calls, and places what was closed, until no more calls come. There is a byte in `woken` for each call.
+fn answer_calls(
+    listener: &CallListener,
+    calls: &Receiver<(seccomp_notif, PathCall)>,
+    mut woken: UnixStream,
+    answers: &mut CallAnswers,
+) -> io::Result<()> {
+    loop {
+        let mut ready = [PollFd::new(&woken, PollFlags::IN), PollFd::new(answers.spools.watcher(), PollFlags::IN)];
+        match poll(&mut ready, None) {
+            Err(Errno::INTR) => continue,
+            polled => polled?,
+        };
+        let [called, closed] = ready.map(|fd| fd.revents());
+        if !called.is_empty() {
+            let mut byte = [0];
+            if woken.read(&mut byte)? == 0 {
+                return Ok(());
+            }
+            let Ok((call, decoded)) = calls.recv() else { return Ok(()) };
+            let reply = answers.answer(Caller::new(call.pid), &decoded, || listener.is_waiting(&call));
+            // If nobody waits any more, the caller was killed.
+            let _ = listener.answer(&call, reply);
+        } else if !closed.is_empty() {
+            answers.spools.place_closed(&answers.files);
+        }
+    }
 }
 
 /// Sends a descriptor. Makes system calls only, so it may be used in a forked process.
