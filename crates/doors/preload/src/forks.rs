@@ -6,7 +6,7 @@ use crate::answer::guard;
 use crate::errors::{error_number, set_error_number};
 use crate::inside::is_inside;
 use crate::note::Sharing;
-use crate::{folder, libraries, note, opened, settings, table, unseen, written};
+use crate::{folder, libraries, note, numbers, opened, settings, table, unseen, written};
 
 /// Forks by `run`, which returns 0 in the child. The child gets everything that was written, and all open files.
 pub fn fork(run: impl FnOnce() -> c_int) -> c_int {
@@ -23,7 +23,9 @@ pub fn fork(run: impl FnOnce() -> c_int) -> c_int {
     let mut spare = note::lock();
     let mut written = written::lock();
     let _libraries = libraries::lock();
+    let engines = numbers::lock();
     let child = run();
+    drop(engines);
     if child == 0 {
         let number = error_number();
         unseen::note_fork();

@@ -222,6 +222,7 @@ fn reopen(fd: c_int, flags: c_int) -> CallResult<OwnedFd> {
     let path = format!("/proc/self/fd/{fd}\0");
     // SAFETY: the path ends with a zero byte, and the new descriptor has no other owner.
     unsafe {
+        let _change = numbers::change_engines();
         let new = of_kernel(real::openat(libc::AT_FDCWD, path.as_ptr().cast(), flags | libc::O_CLOEXEC, 0))?;
         Ok(OwnedFd::from_raw_fd(numbers::keep_apart(new)))
     }

@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_uint, c_ulong};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
+use rustix_futex_sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
 use crate::real;
 
 /// Descriptors of files of the store are below this number.
@@ -19,6 +21,9 @@ const PROGRAM_USER: u8 = 0;
 const STORE_USER: u8 = 1;
 /// The engine has opened it. The program knows nothing of it, but may close or replace numbers that it has not opened.
 const ENGINE_USER: u8 = 2;
+/// Held shared while the engine opens or closes a descriptor and notes that, and alone while the program closes a range of numbers and while
+/// this process forks: the program would otherwise close what the engine has just opened. A leaf.
+static ENGINE_CHANGE: RwLock<()> = RwLock::new(());
 static OUR_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 #[inline]
@@ -37,6 +42,16 @@ pub fn has(fd: c_int) -> bool {
 #[inline]
 pub fn is_engines(fd: c_int) -> bool {
     user_of(fd).is_some_and(|user| user.load(Ordering::Relaxed) == ENGINE_USER)
+}
+
+/// Lets no range of numbers be closed while the engine opens or closes a descriptor.
+pub fn change_engines() -> RwLockReadGuard<'static, ()> {
+    ENGINE_CHANGE.read()
+}
+
+/// Lets the engine open and close nothing.
+pub fn lock() -> RwLockWriteGuard<'static, ()> {
+    ENGINE_CHANGE.write()
 }
 
 /// Moves a descriptor that the engine has just opened to where programs seldom go, and notes that it is the engine's.

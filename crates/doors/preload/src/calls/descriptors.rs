@@ -6,17 +6,19 @@ use crate::answer::{answer, give, guard};
 use crate::calls::{by_descriptor, locks, stdio, twins};
 use crate::errors::{CallResult, of_kernel, refuse};
 use crate::inside::is_inside;
+use crate::unseen::is_unseen;
 use crate::{numbers, opened, real, table};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    if is_inside() {
-        numbers::let_go(fd);
-    } else if numbers::is_engines(fd) {
+    let is_inside = is_inside();
+    if !is_inside && numbers::is_engines(fd) {
         // The program has not opened it.
         return give(refuse(libc::EBADF));
     }
     if !numbers::has(fd) {
+        let _change = is_inside.then(numbers::change_engines);
+        numbers::let_go(fd);
         // SAFETY: it takes a number only.
         return unsafe { real::close(fd) };
     }
@@ -46,6 +48,8 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
         // The call cannot return this error. The engine's log reports bytes that were not written.
         let _ = guard(|| forget(fd));
     }
+    // A process that the library has not seen being made may have inherited the lock from a thread that it lacks. It has no engine.
+    let _alone = (!is_unseen()).then(numbers::lock);
     let mut start = first;
     for engines in numbers::engines_within(first, last) {
         if start < engines {
@@ -118,6 +122,7 @@ pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_ulo
     // SAFETY: the caller passes what the command needs.
     let kernel = || unsafe { real::fcntl(fd, command, argument) };
     if is_inside() && command == libc::F_DUPFD_CLOEXEC {
+        let _change = numbers::change_engines();
         return numbers::keep_apart(kernel());
     }
     by_descriptor(fd, kernel, |open| match command {

@@ -20,6 +20,7 @@ pub unsafe extern "C-unwind" fn openat(dir: c_int, path: *const c_char, flags: c
     // SAFETY: the caller gives a path.
     unsafe {
         if is_inside() {
+            let _change = numbers::change_engines();
             return numbers::keep_apart(real::openat(dir, path, flags, mode));
         }
         by_path(
