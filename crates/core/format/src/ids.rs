@@ -18,6 +18,11 @@ pub trait Ids: Send + Sync {
         0
     }
 
+    /// Returns the last commit. A target that names a later one was used with a newer copy of the store's directory.
+    fn last_commit(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Returns the end of the last place in a segment that any commit has named, freed or not. A segment that is shorter is
     /// not appended to: a new frame there would get a place that the catalog still names, and would be freed with it.
     ///

@@ -148,58 +148,6 @@ fn over_files() {
     assert!(blobs.iter().any(|name| name.ends_with("terrace-target")), "{blobs:?}");
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
-}
-
-/// A bucket was restored from its backup, and the store had gone on. `sync` called all durable and `health` safe, and a drain of the other
-/// tier then dropped the only good replicas: the notes about the log are on directories only.
-#[test]
-fn an_older_copy_of_a_bucket_is_compared_with_the_catalog() {
-    for is_open in [false, true] {
-        let dir = tempfile::tempdir().unwrap();
-        let (home, bucket, older) = (dir.path().join("store"), dir.path().join("bucket"), dir.path().join("older"));
-        let store = Store::init(&home, &on_fs(dir.path())).unwrap();
-        store.put_bytes(b"before", &noise(300_000, 1), &replicated()).unwrap();
-        store.close().unwrap();
-        copy(&bucket, &older);
-        let store = Store::open(&home).unwrap();
-        for seed in 2..5 {
-            store.put_bytes(format!("after{seed}").as_bytes(), &noise(300_000, seed), &replicated()).unwrap();
-        }
-        let store = match is_open {
-            true => store.sync().map(|()| store).unwrap(),
-            false => store.close().and_then(|()| Store::open(&home)).unwrap(),
-        };
-        fs::remove_dir_all(&bucket).unwrap();
-        fs::rename(&older, &bucket).unwrap();
-
-        // The first that looks at the target is the drain.
-        store.drain("disk").unwrap();
-        store.sync().unwrap();
-        for seed in 2..5 {
-            assert!(store.get(format!("after{seed}").as_bytes()).unwrap() == noise(300_000, seed), "{is_open}: {seed}");
-        }
-        assert!(store.get(b"before").unwrap() == noise(300_000, 1), "{is_open}");
-        let found = store.scrub(b"", false, None, |_| {}).unwrap();
-        assert_eq!((found.bad, found.lost), (0, 0), "{is_open}: {found:?}");
-        store.close().unwrap();
-        // It is as it should be now, and stays so.
-        let store = Store::open(&home).unwrap();
-        store.look_at_targets().unwrap();
-        assert_eq!(store.status().unwrap().owed, 0, "{is_open}");
-        assert!(!home.join("object-1/emptied").exists(), "{is_open}");
-    }
-}
-
 fn walk(folder: &Path) -> Vec<String> {
     let below = |path: &Path| if path.is_dir() { walk(path) } else { vec![path.display().to_string()] };
     fs::read_dir(folder).unwrap().flat_map(|entry| below(&entry.unwrap().path())).collect()

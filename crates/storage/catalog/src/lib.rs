@@ -381,6 +381,12 @@ impl terrace_format::Ids for Catalog {
         self.next_id().map_err(|e| std::io::Error::other(e.to_string()))
     }
 
+    fn last_commit(&self) -> u64 {
+        // A new catalog is about to be filled from the log, and a shared one may be behind its log.
+        let tail = if self.is_shared() { None } else { self.tail().ok().filter(|tail| tail.sequence > 0) };
+        tail.map_or(u64::MAX, |tail| tail.sequence)
+    }
+
     fn named_end(&self, target: TargetId, segment: u64) -> std::io::Result<u64> {
         let known = self.segment(target, segment).map_err(|e| std::io::Error::other(e.to_string()))?;
         Ok(known.map_or(0, |live| live.end))

@@ -623,6 +623,9 @@ impl Target for DirectoryTarget {
     }
 
     fn note_new(&self) -> io::Result<()> {
+        // The segments that this process has open may be files that are gone.
+        self.idle.lock().clear();
+        self.full.lock().clear();
         self.emptied.write()
     }
 

@@ -148,6 +148,12 @@ pub trait Target: Send + Sync {
         Ok(())
     }
 
+    /// Returns the commit of the last note that [`Target::note_synced`] has left on the target. `None` if there is none, or the target needs
+    /// no such notes.
+    fn synced_to(&self) -> io::Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Notes, durably, that the catalog may list replicas that are not on the target: [`Target::is_new`] is true from then on. A target that
     /// may lack frames only while it is empty need not do anything.
     fn note_new(&self) -> io::Result<()> {

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -16,7 +17,7 @@ use terrace_format::frame::{Frame, Header, MAX_HEADER};
 use super::ledger::{self, Ledger, Listing, SLOT_BYTES, SLOTS_PER_SEGMENT};
 use super::service::{Client, MARKER_BLOB, Service, fetch, fetch_range, run};
 use super::synced::SyncedNote;
-use super::{EmptiedNote, Place, Space, Target, TargetFound, TargetOwner};
+use super::{EmptiedNote, Ids, Place, Space, Target, TargetFound, TargetOwner};
 
 /// The blob that says how far the target was synced.
 const SYNCED_BLOB: &str = "terrace-synced";
@@ -49,6 +50,7 @@ pub struct ObjectTarget {
     store: u64,
     capacity: u64,
     ledger: Ledger,
+    ids: Arc<dyn Ids>,
     /// Held during the whole check of the marker, with its requests, so that threads which find the target unknown wait for one
     /// check. The ledger's file lock is taken under it.
     checked: Mutex<Checked>,
@@ -86,6 +88,7 @@ impl ObjectTarget {
             store: owner.store,
             capacity,
             ledger: Ledger::open(&folder, owner.number, owner.ids.clone())?,
+            ids: owner.ids.clone(),
             checked: Mutex::default(),
             emptied: EmptiedNote::new(folder.join("emptied")),
             synced: SyncedNote::new(folder.join("synced")),
@@ -102,16 +105,25 @@ impl ObjectTarget {
         }
     }
 
-    /// Returns whether the target is an older copy of itself, such as a bucket that was restored from a backup.
-    fn is_older(&self) -> io::Result<bool> {
-        if self.synced.known().is_none() {
-            return Ok(false);
-        }
+    /// Reads the note of how far the target was synced.
+    fn note(&self) -> io::Result<Option<u64>> {
         match fetch(&self.operator, SYNCED_BLOB.into()) {
-            Ok(theirs) => Ok(self.synced.is_newer_than(Some(&theirs))),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(self.synced.is_newer_than(None)),
+            Ok(text) => Ok(SyncedNote::parse(&text)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// Returns why the target and the catalog may not belong together: one of them was restored from an older copy, such as a backup.
+    fn mismatch(&self) -> io::Result<Option<&'static str>> {
+        let theirs = self.note()?;
+        Ok(if self.synced.is_newer_than(theirs) {
+            Some("this target is an older copy of itself, such as a restored backup")
+        } else if theirs.is_some_and(|theirs| theirs > self.ids.last_commit()) {
+            Some("the store's directory is an older copy of itself, and this target was used with a newer one")
+        } else {
+            None
+        })
     }
 
     /// Lists the blobs into the ledger, if the service can.
@@ -156,10 +168,11 @@ impl ObjectTarget {
         })?;
         match marker {
             Some(mark) if mark == self.mark.as_bytes() => {
-                if !self.emptied.exists() && self.is_older()? {
+                let mismatch = if self.emptied.exists() { None } else { self.mismatch()? };
+                if let Some(mismatch) = mismatch {
                     tracing::warn!(
                         target = %self.service,
-                        "this target is an older copy of itself, such as a restored backup; what it lacks will be made again from other replicas"
+                        "{mismatch}; what the target lacks will be made again from other replicas"
                     );
                     self.emptied.write()?;
                     self.list_again()?;
@@ -332,6 +345,11 @@ impl Target for ObjectTarget {
         self.synced.write(sequence)
     }
 
+    fn synced_to(&self) -> io::Result<Option<u64>> {
+        self.ready()?;
+        self.note()
+    }
+
     fn note_new(&self) -> io::Result<()> {
         self.emptied.write()
     }
@@ -341,9 +359,11 @@ impl Target for ObjectTarget {
     }
 
     fn forget_new(&self) -> io::Result<()> {
-        // From now on it is as it should be. Before the note is removed: otherwise the next look would find an older copy again.
-        if let Some(known) = self.synced.known() {
-            self.write(SYNCED_BLOB.into(), SyncedNote::text(known).into_bytes())?;
+        // From now on it is as it should be, whatever its note says. Before the other note is removed: otherwise the next look would find
+        // the same again.
+        let last = self.ids.last_commit();
+        if self.note()?.is_some_and(|theirs| theirs > last) || self.synced.known().is_some() {
+            self.note_synced(self.synced.known().unwrap_or(last).min(last))?;
         }
         self.emptied.remove()
     }

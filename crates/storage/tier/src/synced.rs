@@ -18,7 +18,8 @@ impl SyncedNote {
         format!("synced {sequence:016x}\n")
     }
 
-    fn parse(text: &[u8]) -> Option<u64> {
+    /// Returns the commit that a note names. `None` if it is damaged.
+    pub fn parse(text: &[u8]) -> Option<u64> {
         let digits = std::str::from_utf8(text).ok()?.strip_prefix("synced ")?.strip_suffix('\n')?;
         if digits.len() == 16 { u64::from_str_radix(digits, 16).ok() } else { None }
     }
@@ -28,9 +29,8 @@ impl SyncedNote {
         fs::read(&self.0).ok().and_then(|text| SyncedNote::parse(&text))
     }
 
-    /// Returns whether a target with this note is an older copy of itself.
-    pub fn is_newer_than(&self, theirs: Option<&[u8]>) -> bool {
-        let theirs = theirs.and_then(SyncedNote::parse);
+    /// Returns whether a target whose note names this commit is an older copy of itself.
+    pub fn is_newer_than(&self, theirs: Option<u64>) -> bool {
         self.known().is_some_and(|known| theirs.is_none_or(|theirs| theirs < known))
     }
 
@@ -59,10 +59,10 @@ mod tests {
         assert!(!note.is_newer_than(None), "nothing is known");
         note.write(17).expect("writes");
         for theirs in ["synced 0000000000000011\n", "synced 0000000000000012\n"] {
-            assert!(!note.is_newer_than(Some(theirs.as_bytes())), "{theirs}");
+            assert!(!note.is_newer_than(SyncedNote::parse(theirs.as_bytes())), "{theirs}");
         }
         for theirs in ["synced 0000000000000010\n", "synced 0000000000000012", "synced +000000000000012\n", ""] {
-            assert!(note.is_newer_than(Some(theirs.as_bytes())), "{theirs}");
+            assert!(note.is_newer_than(SyncedNote::parse(theirs.as_bytes())), "{theirs}");
         }
         assert!(note.is_newer_than(None));
         note.remove().and_then(|()| note.remove()).expect("forgets");

@@ -53,7 +53,7 @@ impl Care {
     /// empties memory), and corrects the names of plain files, which are not synced. The boot mark says when this is due and
     /// when it is done, so the next opener repeats it if the process dies in between.
     pub fn recover(&self) -> Result<()> {
-        self.doubt_older_targets()?;
+        self.doubt(self.journal.older_targets())?;
         let is_due = || -> Result<bool> {
             let is_pending = boot::read_mark(&self.journal.dir)?.is_pending();
             Ok(is_pending
@@ -72,6 +72,9 @@ impl Care {
         if is_new && self.catalog.tail()?.sequence == 0 {
             self.begin_after_what_is_there()?;
         }
+        if is_new && !self.catalog.is_shared() {
+            self.doubt(self.journal.targets_behind()?)?;
+        }
         terrace_system::fail::point("recover:replayed");
         self.owe_what_is_gone(&doubts, is_pending)?;
         terrace_system::fail::point("recover:owed");
@@ -81,8 +84,8 @@ impl Care {
     }
 
     /// Notes that targets may lack frames that are older copies of themselves. They are then compared with the catalog as new ones are.
-    fn doubt_older_targets(&self) -> Result<()> {
-        for device in self.journal.older_targets().filter(|device| !device.target.is_new()) {
+    fn doubt<'a>(&self, older: impl IntoIterator<Item = &'a Device>) -> Result<()> {
+        for device in older.into_iter().filter(|device| !device.target.is_new()) {
             tracing::warn!(
                 target = %device.path.display(),
                 "this target is an older copy of itself, such as a restored backup; what it lacks will be made again from other replicas"
@@ -113,7 +116,7 @@ impl Care {
                 missing = missing.or(Some(Error::io(format!("looking at {}", device.path.display()))(error)));
             }
         }
-        self.doubt_older_targets()?;
+        self.doubt(self.journal.older_targets())?;
         if self.emptied().next().is_some() {
             let _lock = self.locks.wait_for_mover()?;
             self.owe_what_is_gone(&HashSet::new(), false)?;

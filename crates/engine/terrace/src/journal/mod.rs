@@ -46,6 +46,9 @@ impl Journal {
         }
         for device in &self.tiers.devices {
             let dirty = self.dirty_segments(device, synced)?;
+            if !dirty.is_empty() {
+                self.check_age(device)?;
+            }
             let done = if dirty.is_empty() { Ok(()) } else { device.target.sync(&dirty) };
             let done = match done {
                 // Maybe no object needs the bytes that were lost.
@@ -76,6 +79,22 @@ impl Journal {
     /// As [`Journal::sync_files`].
     pub fn sync_files_of(&self, objects: &[u64]) -> Result<()> {
         if self.catalog.is_shared() { self.sync_shared(Some(objects)) } else { self.sync_files() }
+    }
+
+    /// Checks that a target was not replaced by an older copy of itself since the store was opened: what was written to it since may be in files
+    /// that are gone, and its note about the log must not become newer than what it holds.
+    fn check_age(&self, device: &Device) -> Result<()> {
+        let is_one = self.tiers.tier(device).persistent && device.capabilities.log_copies;
+        // One that is known to be new or older is compared with the catalog soon.
+        if !is_one || device.target.is_new() || !self.is_older(device) {
+            return Ok(());
+        }
+        let context = || format!("syncing {}", device.path.display());
+        device.target.note_new().map_err(crate::Error::io(context()))?;
+        let reason = "it was replaced by an older copy of itself while the store was in use; `terrace sync` makes again what it lacks";
+        let error = io::Error::new(io::ErrorKind::NotConnected, reason);
+        device.failed(&error);
+        Err(crate::Error::io(context())(error))
     }
 
     /// Checks that no target's file system was mounted again since the store was opened: unsynced writes may be lost, and a sync of
@@ -150,7 +169,7 @@ impl Journal {
         let reach = Reach { sequence, record: (tail.sequence, tail.checksum) };
         // Never write to a directory that is not the target, such as a mount point.
         let there = self.persistent_directories().filter(|device| device.target.ready().is_ok());
-        let there = there.filter(|device| self.has_this_log(device));
+        let there = there.filter(|device| self.has_this_log(device) && !self.is_older(device));
         let there: Vec<&Device> = there.collect();
         // The errors may be ignored: an older note asks for less, and stays true.
         let is_noted = |folder: &Path| {
@@ -172,13 +191,38 @@ impl Journal {
     /// Returns the targets that are older copies of themselves, such as a disk that was restored from a backup: the last note about the log
     /// that was written on them is not there.
     pub fn older_targets(&self) -> impl Iterator<Item = &Device> {
+        self.persistent_directories().filter(|device| self.is_older(device))
+    }
+
+    fn is_older(&self, device: &Device) -> bool {
         let store = self.catalog.log().store();
-        let is_older = move |device: &&Device| {
-            let Some(known) = log::read_target_reach(&self.dir, device.id, store) else { return false };
-            let theirs = log::read_reach(&device.path, store);
-            theirs.is_none_or(|theirs| theirs.sequence < known.sequence) && device.target.look().is_ok()
-        };
-        self.persistent_directories().filter(is_older)
+        let Some(known) = log::read_target_reach(&self.dir, device.id, store) else { return false };
+        let theirs = log::read_reach(&device.path, store);
+        theirs.is_none_or(|theirs| theirs.sequence < known.sequence) && device.target.look().is_ok()
+    }
+
+    /// Returns the targets whose own notes name an earlier commit than one that has added frames to them and was synced since. Where the
+    /// store's directory was restored from an older copy, too, its notes do not tell. Reads the records of all segments.
+    pub fn targets_behind(&self) -> Result<Vec<&Device>> {
+        let (store, synced) = (self.catalog.log().store(), self.catalog.synced()?);
+        let mut behind = Vec::new();
+        for device in self.tiers.devices.iter().filter(|device| self.tiers.tier(device).persistent) {
+            let theirs = match device.capabilities.log_copies {
+                true => log::read_reach(&device.path, store).map(|reach| reach.sequence),
+                // One that is away is compared when it is back.
+                false => device.target.synced_to().ok().flatten(),
+            };
+            let is_behind = |theirs: u64| -> Result<bool> {
+                let segments = self.catalog.segments(device.id)?;
+                Ok(segments
+                    .iter()
+                    .any(|(_, live)| live.frames > 0 && live.sequence > theirs && live.sequence <= synced))
+            };
+            if theirs.map_or(Ok(false), is_behind)? {
+                behind.push(device);
+            }
+        }
+        Ok(behind)
     }
 
     /// Notes that a target is as it should be now, whatever was known of it before.

@@ -83,6 +83,11 @@ macro_rules! delegate {
             self.inner.note_synced(sequence)
         }
     };
+    (@one synced_to) => {
+        fn synced_to(&self) -> std::io::Result<Option<u64>> {
+            self.inner.synced_to()
+        }
+    };
     (@one note_new) => {
         fn note_new(&self) -> std::io::Result<()> {
             self.inner.note_new()

@@ -1,0 +1,232 @@
+//! Targets that are older copies of themselves, such as restored backups, alone and with the store's directory.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{store_of, tier};
+use terrace::{Ack, PutOptions, Store};
+use terrace_testkit::noise;
+
+fn durable() -> PutOptions {
+    PutOptions { ack: Some(Ack::Durable), replicas: Some(2), ..PutOptions::default() }
+}
+
+#[cfg(feature = "services-fs")]
+fn bucket_tier(dir: &Path) -> String {
+    format!("[[tier]]\nname = 'bucket'\nkind = 'object'\nservice = 'fs'\ntargets = ['{}/bucket']\n", dir.display())
+}
+
+fn copy_of(folder: &Path) -> PathBuf {
+    let copy = folder.with_extension("copy");
+    assert!(Command::new("cp").arg("-a").args([folder, &copy]).status().unwrap().success());
+    copy
+}
+
+/// Puts a copy in the place of a folder.
+fn restore(copy: &Path, folder: &Path) {
+    fs::remove_dir_all(folder).unwrap();
+    fs::rename(copy, folder).unwrap();
+}
+
+/// Puts and removes objects, with several sync marks.
+fn go_on(store: &Store) {
+    store.remove(b"first1").unwrap();
+    store.sync().unwrap();
+    for seed in 10..14 {
+        store.put_bytes(format!("later{seed}").as_bytes(), &noise(200_000, seed), &durable()).unwrap();
+        store.remove(b"passing").or_else(|_| store.put_bytes(b"passing", b"x", &durable()).map(drop)).unwrap();
+        store.sync().unwrap();
+    }
+}
+
+fn put_first(store: &Store) {
+    for seed in 0..4 {
+        store.put_bytes(format!("first{seed}").as_bytes(), &noise(200_000, seed), &durable()).unwrap();
+    }
+    store.sync().unwrap();
+}
+
+/// Drains a tier, and reads all objects: what is told as safe needs no replica there.
+fn is_whole_without(store: &Store, tier: &str) {
+    store.sync().unwrap();
+    let lost: Vec<Vec<u8>> = store.find_lost().unwrap();
+    store.drain(tier).unwrap();
+    store.sync().unwrap();
+    for (key, object) in store.list(b"", None, 1000).unwrap() {
+        let shown = String::from_utf8_lossy(&key).into_owned();
+        match store.get(&key) {
+            Ok(bytes) => assert_eq!(bytes.len() as u64, object.length, "{shown}"),
+            Err(error) => assert!(lost.contains(&key), "{shown}: {error}"),
+        }
+    }
+}
+
+/// A disk was restored from its backup, and the rest of the store had gone on. `sync` called all durable, and `health` safe, until a read
+/// failed: nobody compared the target's note about the log with what had been written there.
+#[test]
+fn an_older_copy_of_a_target_is_compared_with_the_catalog() {
+    for layout in ["frames", "plain"] {
+        let dir = tempfile::tempdir().unwrap();
+        let more = format!("layout = '{layout}'\n");
+        let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], &more), tier(dir.path(), "b", &["b"], "")]);
+        let put = |store: &Store, key: &str, seed: u64, replicas: u8| {
+            let options = PutOptions { replicas: Some(replicas), ..durable() };
+            store.put_bytes(key.as_bytes(), &noise(500_000, seed), &options).unwrap();
+        };
+        put(&store, "before", 1, 2);
+        put(&store, "changed", 2, 2);
+        let home = store.dir().to_owned();
+        store.close().unwrap();
+        let (target, copy) = (dir.path().join("a"), copy_of(&dir.path().join("a")));
+        let store = Store::open(&home).unwrap();
+        put(&store, "both", 3, 2);
+        put(&store, "changed", 4, 2);
+        put(&store, "only", 5, 1);
+        store.close().unwrap();
+        restore(&copy, &target);
+
+        let store = Store::open(&home).unwrap();
+        assert_eq!(store.find_lost().unwrap(), [b"only"], "{layout}");
+        assert!(store.status().unwrap().owed >= 2, "{layout}");
+        store.sync().unwrap();
+        let found = store.scrub(b"", false, None, |_| {}).unwrap();
+        // Of a plain file, the bytes and the name are missing.
+        assert_eq!((found.bad, found.lost), (if layout == "plain" { 2 } else { 1 }, 1), "{layout}: {found:?}");
+        for (key, seed) in [("before", 1), ("both", 3), ("changed", 4)] {
+            assert!(store.get(key.as_bytes()).unwrap() == noise(500_000, seed), "{layout}: {key}");
+        }
+        store.remove(b"only").unwrap();
+        store.close().unwrap();
+        let store = Store::open(&home).unwrap();
+        assert!(store.find_lost().unwrap().is_empty() && store.status().unwrap().owed == 0, "{layout}");
+        store.close().unwrap();
+        // What is there now is as good as what was there.
+        assert!(!home.join("emptied-0").exists());
+        assert_eq!(fs::read(target.join("log-reach")).unwrap(), fs::read(home.join("reach-0")).unwrap());
+    }
+}
+
+/// A bucket was restored from its backup, and the store had gone on. `sync` called all durable and `health` safe, and a drain of the other
+/// tier then dropped the only good replicas: the notes about the log are on directories only.
+#[cfg(feature = "services-fs")]
+#[test]
+fn an_older_copy_of_a_bucket_is_compared_with_the_catalog() {
+    for is_open in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let bucket = dir.path().join("bucket");
+        let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), bucket_tier(dir.path())]);
+        let home = store.dir().to_owned();
+        store.put_bytes(b"before", &noise(300_000, 1), &durable()).unwrap();
+        store.close().unwrap();
+        let older = copy_of(&bucket);
+        let store = Store::open(&home).unwrap();
+        for seed in 2..5 {
+            store.put_bytes(format!("after{seed}").as_bytes(), &noise(300_000, seed), &durable()).unwrap();
+        }
+        let store = match is_open {
+            true => store.sync().map(|()| store).unwrap(),
+            false => store.close().and_then(|()| Store::open(&home)).unwrap(),
+        };
+        restore(&older, &bucket);
+
+        // The first that looks at the target is the drain.
+        store.drain("disk").unwrap();
+        store.sync().unwrap();
+        for seed in 2..5 {
+            assert!(store.get(format!("after{seed}").as_bytes()).unwrap() == noise(300_000, seed), "{is_open}: {seed}");
+        }
+        assert!(store.get(b"before").unwrap() == noise(300_000, 1), "{is_open}");
+        let found = store.scrub(b"", false, None, |_| {}).unwrap();
+        assert_eq!((found.bad, found.lost), (0, 0), "{is_open}: {found:?}");
+        store.close().unwrap();
+        // It is as it should be now, and stays so.
+        let store = Store::open(&home).unwrap();
+        store.look_at_targets().unwrap();
+        assert_eq!(store.status().unwrap().owed, 0, "{is_open}");
+        assert!(!home.join("object-1/emptied").exists(), "{is_open}");
+    }
+}
+
+/// The store's directory and a target came from one backup, and the bucket was current. `sync` called all durable, and a drain of the target
+/// dropped the only good replicas: only the bucket's note knew better.
+#[cfg(feature = "services-fs")]
+#[test]
+fn a_bucket_that_is_newer_than_the_directory_is_compared_with_the_catalog() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), bucket_tier(dir.path())]);
+    let (home, disk) = (store.dir().to_owned(), dir.path().join("disk"));
+    put_first(&store);
+    store.close().unwrap();
+    let copies = [copy_of(&home), copy_of(&disk)];
+    let store = Store::open(&home).unwrap();
+    go_on(&store);
+    store.close().unwrap();
+    restore(&copies[0], &home);
+    restore(&copies[1], &disk);
+
+    let store = Store::open(&home).unwrap();
+    is_whole_without(&store, "disk");
+    for seed in 0..4 {
+        assert!(store.get(format!("first{seed}").as_bytes()).unwrap() == noise(200_000, seed), "{seed}");
+    }
+    store.close().unwrap();
+    let store = Store::open(&home).unwrap();
+    store.look_at_targets().unwrap();
+    assert_eq!(store.status().unwrap().owed, 0);
+}
+
+/// The store's directory and one of two targets came from one backup. A rebuild took the log from the other one, and the notes of the
+/// restored ones agreed: a drain dropped the only good replicas.
+#[test]
+fn a_rebuild_compares_targets_that_are_behind_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], ""), tier(dir.path(), "b", &["b"], "")]);
+    let (home, target) = (store.dir().to_owned(), dir.path().join("a"));
+    put_first(&store);
+    store.close().unwrap();
+    let copies = [copy_of(&home), copy_of(&target)];
+    let store = Store::open(&home).unwrap();
+    go_on(&store);
+    store.close().unwrap();
+    restore(&copies[0], &home);
+    restore(&copies[1], &target);
+
+    assert!(Store::open(&home).is_err(), "the log on the other target goes on");
+    Store::rebuild(&home).unwrap();
+    let store = Store::open(&home).unwrap();
+    is_whole_without(&store, "b");
+    for seed in 10..14 {
+        assert!(store.get(format!("later{seed}").as_bytes()).unwrap() == noise(200_000, seed), "{seed}");
+    }
+}
+
+/// A target was restored while a process had the store open. The next sync of that process wrote its note about the log to the older copy,
+/// which hid what had happened; what it wrote went to files that were gone.
+#[test]
+fn a_target_that_is_replaced_while_the_store_is_open_is_noticed_by_the_next_sync() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], ""), tier(dir.path(), "b", &["b"], "")]);
+    let (home, target) = (store.dir().to_owned(), dir.path().join("a"));
+    put_first(&store);
+    let copy = copy_of(&target);
+    store.put_bytes(b"between", &noise(200_000, 7), &durable()).unwrap();
+    store.sync().unwrap();
+    restore(&copy, &target);
+
+    let refused = store.put_bytes(b"after", &noise(200_000, 8), &durable()).and_then(|_| store.mark_placed());
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("older copy of itself"), "{refused}");
+    store.put_bytes(b"last", &noise(200_000, 9), &durable()).unwrap();
+    store.sync().unwrap();
+    store.close().unwrap();
+    let store = Store::open(&home).unwrap();
+    is_whole_without(&store, "b");
+    for (key, seed) in [("between", 7), ("after", 8), ("last", 9)] {
+        assert!(store.get(key.as_bytes()).unwrap() == noise(200_000, seed), "{key}");
+    }
+}
