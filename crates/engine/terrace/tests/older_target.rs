@@ -37,6 +37,8 @@ fn restore(copy: &Path, folder: &Path) {
 fn go_on(store: &Store) {
     store.remove(b"first1").unwrap();
     store.sync().unwrap();
+    // Its frames are given back now.
+    store.reap_now().unwrap();
     for seed in 10..14 {
         store.put_bytes(format!("later{seed}").as_bytes(), &noise(200_000, seed), &durable()).unwrap();
         store.remove(b"passing").or_else(|_| store.put_bytes(b"passing", b"x", &durable()).map(drop)).unwrap();
