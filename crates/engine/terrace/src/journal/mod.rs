@@ -6,12 +6,14 @@ mod replacing;
 mod shared;
 mod snapshot;
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use terrace_catalog::log::{self, Reach, Tail};
 use terrace_catalog::{Catalog, Edit};
+use terrace_system::Locked;
 
 use crate::Result;
 use crate::devices::{Device, Tiers};
@@ -19,6 +21,8 @@ use crate::home::{find_remounted, refuse};
 
 pub use replacing::sync_before_replacing;
 
+/// The lock of the notes of how far the log is durable.
+pub const NOTES_LOCK: &str = "notes";
 /// Copies of the log are kept on this many persistent targets.
 const LOG_COPIES: usize = 3;
 
@@ -165,11 +169,17 @@ impl Journal {
     /// Notes in the store's directory, and on the persistent directory targets, that the log is durable up to a commit, and to the
     /// record at `tail`.
     fn write_reach(&self, sequence: u64, tail: Tail) {
+        let _turn = self.wait_to_note();
         let store = self.catalog.log().store();
         let reach = Reach { sequence, record: (tail.sequence, tail.checksum) };
+        // Another process may have noted a later commit meanwhile. A note of a longer log than this one is what a rebuild has left.
+        let is_in_log = |own: &Reach| self.catalog.tail().is_ok_and(|tail| own.record.0 <= tail.sequence);
+        if log::read_reach(&self.dir, store).is_some_and(|own| own.sequence > sequence && is_in_log(&own)) {
+            return;
+        }
         // Never write to a directory that is not the target, such as a mount point.
         let there = self.persistent_directories().filter(|device| device.target.ready().is_ok());
-        let there = there.filter(|device| self.has_this_log(device) && !self.is_older(device));
+        let there = there.filter(|device| self.has_this_log(device) && !self.seems_older(device));
         let there: Vec<&Device> = there.collect();
         // The errors may be ignored: an older note asks for less, and stays true.
         let is_noted = |folder: &Path| {
@@ -194,7 +204,25 @@ impl Journal {
         self.persistent_directories().filter(|device| self.is_older(device))
     }
 
+    /// Waits until no process writes these notes, and keeps others from it until the result is dropped. Without it, the notes of one process
+    /// could mix with older ones of another, and a target that is as it should be would seem older.
+    fn wait_to_note(&self) -> Option<Locked> {
+        let lock = File::options().create(true).truncate(false).write(true).open(self.dir.join(NOTES_LOCK));
+        // Without the lock, notes may at worst have to be compared with the catalog.
+        lock.and_then(Locked::wait)
+            .inspect_err(|error| tracing::debug!(%error, "notes are written without a lock"))
+            .ok()
+    }
+
     fn is_older(&self, device: &Device) -> bool {
+        self.seems_older(device) && {
+            // Another process may have been writing them.
+            let _turn = self.wait_to_note();
+            self.seems_older(device)
+        }
+    }
+
+    fn seems_older(&self, device: &Device) -> bool {
         let store = self.catalog.log().store();
         let Some(known) = log::read_target_reach(&self.dir, device.id, store) else { return false };
         let theirs = log::read_reach(&device.path, store);

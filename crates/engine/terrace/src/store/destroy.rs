@@ -20,6 +20,7 @@ use crate::home::{
     DESTROYED_LINE, FORMAT_VERSION, MOUNTS_FILE, boot, check_id, describe_copy, find_original, lock_store, read_config,
     read_state, refuse, refuse_if_shared, write_file,
 };
+use crate::journal::NOTES_LOCK;
 use crate::report::{RemainState, Remains, TargetRemains, TierRemains};
 use crate::{Error, Result, key};
 
@@ -28,11 +29,12 @@ const OWN_FOLDERS: [&str; 6] = ["catalog", "dumps", "keepers", "leases", "preloa
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 /// Files, except those that identify the store.
-const OWN_FILES: [&str; 22] = [
+const OWN_FILES: [&str; 23] = [
     RESERVE_FILE,
     "boot",
     REACH_FILE,
     "mover",
+    NOTES_LOCK,
     "node",
     "place",
     "scrubbed",
