@@ -359,7 +359,8 @@ fn many_objects_are_moved_by_few_commits() {
     let probe = || store.put_bytes(b"probe", b"", &options).unwrap().generation;
     let commits_of = |moves: &dyn Fn() -> u64| {
         let before = probe();
-        assert_eq!(moves(), OBJECT_COUNT);
+        // On a busy machine, the background thread promotes some of them before.
+        assert!((1..=OBJECT_COUNT).contains(&moves()));
         probe() - before
     };
     let moves: [(&str, &dyn Fn() -> u64); 5] = [
