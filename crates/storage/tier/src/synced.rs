@@ -21,7 +21,9 @@ impl SyncedNote {
     /// Returns the commit that a note names. `None` if it is damaged.
     pub fn parse(text: &[u8]) -> Option<u64> {
         let digits = std::str::from_utf8(text).ok()?.strip_prefix("synced ")?.strip_suffix('\n')?;
-        if digits.len() == 16 { u64::from_str_radix(digits, 16).ok() } else { None }
+        // A sign would be read, too.
+        let is_whole = digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if is_whole { u64::from_str_radix(digits, 16).ok() } else { None }
     }
 
     /// The commit up to which the target was complete. `None` if none is known.
