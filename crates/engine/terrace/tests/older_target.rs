@@ -53,6 +53,20 @@ fn put_first(store: &Store) {
     store.sync().unwrap();
 }
 
+/// Writes to a new store, copies these folders, writes more, and puts the copies in their places.
+fn write_and_restore(store: Store, folders: &[&Path]) {
+    let home = store.dir().to_owned();
+    put_first(&store);
+    store.close().unwrap();
+    let copies: Vec<PathBuf> = folders.iter().map(|folder| copy_of(folder)).collect();
+    let store = Store::open(&home).unwrap();
+    go_on(&store);
+    store.close().unwrap();
+    for (copy, folder) in copies.iter().zip(folders) {
+        restore(copy, folder);
+    }
+}
+
 /// Drains a tier, and reads all objects: what is told as safe needs no replica there.
 fn is_whole_without(store: &Store, tier: &str) {
     store.sync().unwrap();
@@ -162,14 +176,7 @@ fn a_bucket_that_is_newer_than_the_directory_is_compared_with_the_catalog() {
     let dir = tempfile::tempdir().unwrap();
     let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), bucket_tier(dir.path())]);
     let (home, disk) = (store.dir().to_owned(), dir.path().join("disk"));
-    put_first(&store);
-    store.close().unwrap();
-    let copies = [copy_of(&home), copy_of(&disk)];
-    let store = Store::open(&home).unwrap();
-    go_on(&store);
-    store.close().unwrap();
-    restore(&copies[0], &home);
-    restore(&copies[1], &disk);
+    write_and_restore(store, &[&home, &disk]);
 
     let store = Store::open(&home).unwrap();
     is_whole_without(&store, "disk");
@@ -189,14 +196,7 @@ fn a_rebuild_compares_targets_that_are_behind_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], ""), tier(dir.path(), "b", &["b"], "")]);
     let (home, target) = (store.dir().to_owned(), dir.path().join("a"));
-    put_first(&store);
-    store.close().unwrap();
-    let copies = [copy_of(&home), copy_of(&target)];
-    let store = Store::open(&home).unwrap();
-    go_on(&store);
-    store.close().unwrap();
-    restore(&copies[0], &home);
-    restore(&copies[1], &target);
+    write_and_restore(store, &[&home, &target]);
 
     assert!(Store::open(&home).is_err(), "the log on the other target goes on");
     Store::rebuild(&home).unwrap();

@@ -83,7 +83,7 @@ impl Care {
         if is_pending { boot::mark_in_use(&self.journal.dir) } else { Ok(()) }
     }
 
-    /// Notes that targets may lack frames that are older copies of themselves. They are then compared with the catalog as new ones are.
+    /// Notes that targets are older copies of themselves, and may lack frames. They are then compared with the catalog as new ones are.
     fn doubt<'a>(&self, older: impl IntoIterator<Item = &'a Device>) -> Result<()> {
         for device in older.into_iter().filter(|device| !device.target.is_new()) {
             tracing::warn!(
