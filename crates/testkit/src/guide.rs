@@ -187,8 +187,9 @@ fn find_missing(need: &str) -> Option<Missing> {
             ("compilers", run("command -v cc && command -v c++ && command -v gfortran && command -v pkg-config"))
         }
         "busybox" => ("busybox", run("command -v busybox")),
+        "java" => ("java", run("command -v javac")),
         _ => unreachable!(
-            "a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, mpi, h5py, compilers, busybox"
+            "a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, mpi, h5py, compilers, busybox, java"
         ),
     };
     reason.map(|reason| Missing::new(need, reason))

@@ -1,0 +1,63 @@
+//! The failures of calls, and the exception that Java gets for each; `TerraceException.java` has their classes.
+
+use engine::Error;
+use jni::jni_str;
+use jni::strings::JNIStr;
+
+/// The class for what no other class stands for.
+pub const RUNTIME_EXCEPTION_CLASS: &JNIStr = jni_str!("java/lang/RuntimeException");
+
+/// The reasons why a call throws an exception.
+#[derive(Debug, thiserror::Error)]
+pub enum Thrown {
+    /// An error of the engine.
+    #[error(transparent)]
+    Engine(#[from] Error),
+    /// The store was closed.
+    #[error("the store is closed; open it again")]
+    Closed,
+    /// An unusable argument.
+    #[error("{0}")]
+    Invalid(String),
+    /// The bytes do not fit into an array.
+    #[error("{0} bytes are more than an array of Java holds; read them in parts")]
+    TooLong(u64),
+    /// A call to Java failed.
+    #[error(transparent)]
+    Java(#[from] jni::errors::Error),
+}
+
+impl Thrown {
+    /// Returns the class of the exception.
+    pub fn class(&self) -> &'static JNIStr {
+        match self {
+            Thrown::Engine(error) => of_engine(error),
+            Thrown::Closed => jni_str!("java/lang/IllegalStateException"),
+            Thrown::Invalid(_) => jni_str!("java/lang/IllegalArgumentException"),
+            Thrown::TooLong(_) => jni_str!("io/terrace/TerraceException$TooLarge"),
+            Thrown::Java(_) => RUNTIME_EXCEPTION_CLASS,
+        }
+    }
+}
+
+fn of_engine(error: &Error) -> &'static JNIStr {
+    match error {
+        Error::NotFound { .. } => jni_str!("io/terrace/TerraceException$NotFound"),
+        Error::BadKey { .. } | Error::KeyTooLong { .. } | Error::Reserved { .. } => {
+            jni_str!("io/terrace/TerraceException$BadKey")
+        }
+        Error::Conflict { .. } => jni_str!("io/terrace/TerraceException$Conflict"),
+        Error::Replaced { .. } => jni_str!("io/terrace/TerraceException$Replaced"),
+        Error::Unreadable { .. } => jni_str!("io/terrace/TerraceException$Unreadable"),
+        Error::TooLarge { .. } => jni_str!("io/terrace/TerraceException$TooLarge"),
+        Error::NoSpace { .. } => jni_str!("io/terrace/TerraceException$NoSpace"),
+        Error::StillOwed { .. } => jni_str!("io/terrace/TerraceException$StillPending"),
+        Error::Config(_) => jni_str!("io/terrace/TerraceException$BadConfiguration"),
+        Error::Store { .. } => jni_str!("io/terrace/TerraceException$BadStore"),
+        Error::Catalog(_) | Error::Damaged { .. } | Error::LogDamaged(_) => {
+            jni_str!("io/terrace/TerraceException$BadCatalog")
+        }
+        // Those of the operating system, and what the engine may add later.
+        _ => jni_str!("io/terrace/TerraceException"),
+    }
+}
