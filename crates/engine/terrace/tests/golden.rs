@@ -509,6 +509,35 @@ fn copies_of_a_golden_store_share_frames() {
 }
 
 /// The parts of the upload that is in progress, and the object of the completed one.
+fn counts_contents() -> BTreeMap<String, Vec<u8>> {
+    (1..4).map(|n| (format!("owed/{n}"), repeated(70_000, n))).collect()
+}
+
+fn write_counts(dir: &Path, config: Config, archive: &Path) {
+    let home = dir.join("store");
+    let store = Store::init(&home, &config).unwrap();
+    // Nothing is moved.
+    let mover = File::options().write(true).open(home.join("mover")).unwrap();
+    mover.lock().unwrap();
+    for (key, bytes) in counts_contents() {
+        store
+            .put_bytes(key.as_bytes(), &bytes, &PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() })
+            .unwrap();
+    }
+    assert!(store.status().unwrap().owed > 0, "a replica is owed");
+    store.close_at_once().unwrap();
+    pack(dir, archive);
+}
+
+#[test]
+fn pending_replicas_of_a_golden_store_are_counted() {
+    let Golden { dir: _dir, store } = golden("counts", tiers_config, write_counts);
+    store.sync().unwrap();
+    assert_eq!(store.status().unwrap().owed, 0);
+    assert!(objects(&store) == counts_contents());
+    unlike(&store);
+}
+
 fn upload_contents() -> (Vec<u8>, [(u32, Vec<u8>); 2]) {
     let whole = [repeated(1_300_007, 1), repeated(5, 2), repeated(700_000, 3)].concat();
     (whole, [(1, repeated(1_100_000, 4)), (10_000, repeated(9, 5))])

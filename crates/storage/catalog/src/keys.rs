@@ -19,6 +19,7 @@ pub const INCARNATION_LETTER: u8 = b'i';
 pub const SERVED_LETTER: u8 = b'g';
 pub const PIECE_LETTER: u8 = b'y';
 pub const RETIRED_LETTER: u8 = b'z';
+pub const OWED_COUNT_LETTER: u8 = b'n';
 
 /// The log's tail.
 pub const TAIL_KEY: &[u8] = b"mt";
@@ -133,6 +134,18 @@ pub fn retired(target: TargetId) -> Key {
     out
 }
 
+/// How many replicas a target owes.
+pub fn owed_count(target: TargetId) -> Key {
+    let mut out = with(OWED_COUNT_LETTER);
+    out.extend_from_slice(&target.to_be_bytes());
+    out
+}
+
+/// The target in the key of a number of owed replicas.
+pub fn owed_count_target(key: &[u8]) -> Option<TargetId> {
+    Some(TargetId::from_be_bytes(key.get(1..3)?.try_into().ok()?))
+}
+
 /// An incarnation that may append records.
 pub fn incarnation(incarnation: u64) -> Key {
     let mut out = with(INCARNATION_LETTER);
@@ -242,6 +255,7 @@ mod tests {
             SERVED_LETTER,
             PIECE_LETTER,
             RETIRED_LETTER,
+            OWED_COUNT_LETTER,
         ] {
             let row = format!("\n| `{}` | ", char::from(letter));
             assert_eq!(page.matches(&row).count(), 1, "{row}");

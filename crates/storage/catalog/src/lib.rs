@@ -19,6 +19,7 @@ mod leases;
 mod listing;
 pub mod log;
 mod members;
+mod owed;
 mod plain;
 mod query;
 mod replacing;
@@ -250,7 +251,7 @@ impl Catalog {
             applier.finish()?;
             if count > 0 {
                 let tail = self.log.append(tail, time, count, commits, record)?;
-                env.records.put(&mut txn, keys::TAIL_KEY, &encode(&tail)?)?;
+                owed::put_tail(&env, &mut txn, &tail)?;
                 terrace_system::fail::point("commit:logged");
                 self.environment.commit(txn)?;
             }
@@ -289,7 +290,7 @@ impl Catalog {
         if !found.is_empty() {
             end = self.log.append(end, unix_seconds(), 1, &encode(&found)?, &mut Vec::new())?;
         }
-        env.records.put(&mut txn, keys::TAIL_KEY, &encode(&end)?)?;
+        owed::put_tail(&env, &mut txn, &end)?;
         if end.sequence > 0 {
             // Skips the blocks of numbers that processes claimed and did not use in any commit: the log does not know them.
             let next_id = next_id + 1024 * ID_BLOCK;
@@ -312,7 +313,7 @@ impl Catalog {
         let mut txn = env.write_txn()?;
         let tail = self.tail_in(&env, &txn)?;
         let tail = Tail { sequence, file: sequence + 1, position: 0, ..tail };
-        env.records.put(&mut txn, keys::TAIL_KEY, &encode(&tail)?)?;
+        owed::put_tail(&env, &mut txn, &tail)?;
         self.environment.commit(txn)
     }
 

@@ -58,7 +58,7 @@ impl Applier<'_, '_> {
         let (write, frame_offset) = first.frame();
         for target in targets {
             let owed = Owed { key: key.to_vec(), raw_len: first.raw_len, then_drop: None, since: self.sequence };
-            self.put(&keys::owed(&Task { object: object.id, frame_offset, write, target }), &owed)?;
+            self.put_owed(&Task { object: object.id, frame_offset, write, target }, &owed)?;
         }
         Ok(())
     }

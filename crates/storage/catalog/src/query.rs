@@ -147,13 +147,12 @@ impl Catalog {
         Ok((self.tail_in(&env, &txn)?.sequence, first))
     }
 
-    /// Counts the owed replicas of one object, or of all.
+    /// Returns the number of owed replicas of one object, or of all.
     pub fn owed_count(&self, object: Option<u64>) -> Result<u64> {
+        let Some(object) = object else { return Ok(self.owed_by_target()?.into_values().sum()) };
         let mut prefix = keys::Key::new();
         prefix.push(keys::OWED_LETTER);
-        if let Some(object) = object {
-            prefix.extend_from_slice(&object.to_be_bytes());
-        }
+        prefix.extend_from_slice(&object.to_be_bytes());
         let env = self.env()?;
         let txn = env.read_txn()?;
         Ok(env.records.prefix_iter(&txn, &prefix)?.count() as u64)

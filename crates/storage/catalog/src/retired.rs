@@ -1,6 +1,6 @@
 //! Targets that were taken out of a store for good.
 
-use terrace_format::{Owed, TargetId, Task};
+use terrace_format::TargetId;
 
 use super::apply::{Applier, Live};
 use super::{Catalog, keys};
@@ -41,11 +41,6 @@ impl Applier<'_, '_> {
         };
         self.has_retired = Some(has_any);
         Ok(has_any && self.records.get(self.txn, &keys::retired(target))?.is_some())
-    }
-
-    /// Makes a replica pending, unless its target was taken out of the store: a process may not know that yet.
-    pub(super) fn put_owed(&mut self, task: &Task, owed: &Owed) -> Result<()> {
-        if self.is_retired(task.target)? { Ok(()) } else { self.put(&keys::owed(task), owed) }
     }
 
     /// Returns whether a frame of any object is on a target, or is to be made there.

@@ -214,6 +214,8 @@ fn check(catalog: &Catalog, model: &Model, after: &Step) {
         assert_eq!(found, *wanted, "{key:?} after {after:?}");
     }
     assert_eq!(catalog.miscounted_frames().unwrap(), [], "after {after:?}");
+    let owed = catalog.owed(None, 1000).unwrap();
+    assert_eq!(catalog.owed_count(None).unwrap(), owed.len() as u64, "after {after:?}");
     let live = model.live();
     for target in 0..TARGET_COUNT {
         let count: u64 = catalog.segments(target).unwrap().iter().map(|(_, live)| live.frames).sum();

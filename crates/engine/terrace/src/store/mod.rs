@@ -373,18 +373,8 @@ impl Store {
         let engine = &self.engine;
         engine.care.look_at_targets()?;
         let mut queue = vec![0; engine.tiers.tiers.len()];
-        let mut owed = 0;
-        let mut after = None;
-        loop {
-            let found = engine.catalog.owed(after.as_ref(), 4096)?;
-            owed += found.len() as u64;
-            for (task, _) in &found {
-                queue[engine.tiers.device(task.target)?.tier] += 1;
-            }
-            match found.last() {
-                Some((last, _)) => after = Some(*last),
-                None => break,
-            }
+        for (target, owed) in engine.catalog.owed_by_target()? {
+            queue[engine.tiers.device(target)?.tier] += owed;
         }
         let tiers = engine.tiers.tiers.iter().enumerate().map(|(level, tier)| {
             let devices = || engine.tiers.devices.iter().filter(|device| device.tier == level);
@@ -399,7 +389,7 @@ impl Store {
             }
         });
         let (objects, replanning) = (engine.catalog.count()?, engine.mover.replanning());
-        Ok(Status { objects, owed, replanning, tiers: tiers.collect() })
+        Ok(Status { objects, owed: queue.iter().sum(), replanning, tiers: tiers.collect() })
     }
 
     /// Returns the space of all reachable targets together. A target without a limit has the space of its file system, and

@@ -170,7 +170,7 @@ impl Applier<'_, '_> {
     /// Deletes the tasks of all pending replicas of a frame.
     pub(crate) fn drop_tasks(&mut self, name: &Task) -> Result<()> {
         for task in self.tasks(&keys::owed(&Task { target: 0, ..*name })[..25])? {
-            self.records.delete(self.txn, &keys::owed(&task))?;
+            self.drop_owed(&task)?;
         }
         Ok(())
     }

@@ -7,6 +7,8 @@ mod frames;
 use frames::Edited;
 pub use frames::Live;
 
+use std::collections::BTreeMap;
+
 use heed::RwTxn;
 use serde::Serialize;
 use terrace_format::{Attributes, Object, Owed, Replica, TargetId, Task};
@@ -31,6 +33,8 @@ pub struct Applier<'a, 'env> {
     pub(super) is_removing: bool,
     /// Counts of segments, which [`Applier::finish`] writes to their records.
     pub(super) counts: Vec<((TargetId, u64), Live)>,
+    /// By how much the number of replicas that each target owes has changed.
+    pub(super) owed: BTreeMap<TargetId, i64>,
     /// The last folder that was found to have no file above it.
     folder: Vec<u8>,
     /// The last key that was found to name nothing.
@@ -50,6 +54,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             needs_no_bytes: false,
             is_removing: false,
             counts: Vec::new(),
+            owed: BTreeMap::new(),
             folder: Vec::new(),
             vacant: Vec::new(),
             has_retired: None,
@@ -62,12 +67,12 @@ impl<'a, 'env> Applier<'a, 'env> {
         self.needs_no_bytes = Edit::need_no_bytes(edits);
     }
 
-    /// Writes the counts of segments that were collected over all commits.
+    /// Writes the counts of segments and of pending replicas that were collected over all commits.
     pub fn finish(mut self) -> Result<()> {
         for ((target, segment), live) in std::mem::take(&mut self.counts) {
             self.put(&keys::segment(target, segment), &live)?;
         }
-        Ok(())
+        self.finish_owed()
     }
 
     pub fn object(&self, key: &[u8]) -> Result<Option<Object>> {
@@ -157,10 +162,7 @@ impl<'a, 'env> Applier<'a, 'env> {
                 let owed = Owed { key: key.to_vec(), raw_len: *raw_len, then_drop: *then_drop, since };
                 self.put_owed(task, &owed)
             }
-            Edit::Forgive { task } => {
-                self.records.delete(self.txn, &keys::owed(task))?;
-                Ok(())
-            }
+            Edit::Forgive { task } => self.drop_owed(task),
             Edit::Lost { task, key, place, owed } => {
                 let mut is_taken = false;
                 let edited = self.edit_frame(key, task, |extent| {
@@ -327,7 +329,7 @@ impl<'a, 'env> Applier<'a, 'env> {
         if replica.place.is_plain() && self.shared(task)?.is_some() {
             return self.bury(task.object, replica.target, replica.place);
         }
-        self.records.delete(self.txn, &record)?;
+        self.drop_owed(task)?;
         let mut replaced = Vec::new();
         let found = self.edit_frame(&owed.key, task, |extent| {
             replaced.extend(
