@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use heed::{CompactionOption, Env, EnvFlags, EnvOpenOptions, RoTxn, RwTxn, WithoutTls};
+use heed::{CompactionOption, Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, RwTxn, WithoutTls};
 use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix_futex_sync::Mutex;
 use terrace_system::fork::{self, Held};
@@ -26,7 +26,9 @@ const MAP_BYTES: usize = 1 << 40;
 /// The errors for a map that is too large: the system's, and valgrind's.
 const TOO_MUCH: [i32; 2] = [libc::ENOMEM, libc::EINVAL];
 /// The most read transactions at once, of all processes.
-const MAX_READERS: u32 = 512;
+const MAX_READERS: u32 = 4096;
+/// As many had room in a lock file of earlier versions. LMDB uses a file as it finds it while another process has it open.
+const MIN_READERS: u32 = 512;
 /// Bytes of a reader's entry in LMDB's lock file.
 const READER_ENTRY_BYTES: u64 = 64;
 /// An upper bound of the bytes before the readers' entries in LMDB's lock file.
@@ -107,7 +109,7 @@ impl Environment {
     /// free by then, and the process that takes one relies on what was committed under it.
     pub fn read_txn(&self) -> heed::Result<RoTxn<'_, WithoutTls>> {
         for _ in 0..MAX_READ_ATTEMPTS {
-            let txn = self.env.read_txn()?;
+            let txn = self.begin_read()?;
             if txn.id() >= self.env.info().last_txn_id {
                 return Ok(txn);
             }
@@ -115,7 +117,15 @@ impl Environment {
         // LMDB corrects the word when a process takes the write lock of one that has died. If the other one lives, this waits for
         // its commit. It never waits for itself: no thread begins to read while it commits.
         drop(self.env.write_txn()?);
-        self.env.read_txn()
+        self.begin_read()
+    }
+
+    fn begin_read(&self) -> heed::Result<RoTxn<'_, WithoutTls>> {
+        match self.env.read_txn() {
+            // Processes that were killed while they read have left their entries.
+            Err(heed::Error::Mdb(MdbError::ReadersFull)) if self.env.clear_stale_readers()? > 0 => self.env.read_txn(),
+            begun => begun,
+        }
     }
 }
 
@@ -160,7 +170,7 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
     let shared = lock(|file| Locked::share(file).map(Some)).map_err(Error::io(context()))?;
     let Some(shared) = shared else { return Err(Error::io(context())(io::ErrorKind::WouldBlock.into())) };
     // LMDB would create a missing file, and would work with it while other processes still have the old one open.
-    for (name, least) in [(DATA_FILE, 1), (LOCK_FILE, u64::from(MAX_READERS - 1) * READER_ENTRY_BYTES)] {
+    for (name, least) in [(DATA_FILE, 1), (LOCK_FILE, u64::from(MIN_READERS - 1) * READER_ENTRY_BYTES)] {
         let path = folder.join(name);
         if fs::metadata(&path).map_or(0, |found| found.len()) < least {
             return Err(Error::Unusable {
@@ -175,9 +185,9 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
     Ok(shared)
 }
 
-/// Allocates all the space that LMDB's lock file may need. LMDB maps a sparse file, and on a full disk the first write to a page
-/// without space would end the process. Closing the file here drops none of LMDB's locks, because nobody has the environment
-/// open, not even this process.
+/// Allocates all the space that LMDB's lock file may need, and more if an earlier version has made it. LMDB maps a sparse file, and
+/// on a full disk the first write to a page without space would end the process. Closing the file here drops none of LMDB's locks,
+/// because nobody has the environment open, not even this process.
 ///
 /// # Errors
 /// If the disk has no room for it, and the file had none before.
@@ -186,21 +196,32 @@ fn allocate_lock_file(folder: &Path) -> Result<()> {
     let context = || format!("allocating {}", path.display());
     let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
     let file = file.map_err(Error::io(context()))?;
-    let is_new = file.metadata().map_err(Error::io(context()))?.blocks() == 0;
+    let found = file.metadata().map_err(Error::io(context()))?;
+    let held = if found.blocks() == 0 { 0 } else { found.len() };
     let bytes = LOCK_FILE_HEADER_BYTES + u64::from(MAX_READERS) * READER_ENTRY_BYTES;
-    let allocated = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(io::Error::from);
-    match allocated {
-        // Some file systems cannot allocate. A new file of zeros is what LMDB makes.
-        Err(error) if is_new && error.kind() != io::ErrorKind::StorageFull => {
-            file.write_all_at(&vec![0; bytes as usize], 0).map_err(Error::io(context()))
+    let allocated = match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(io::Error::from) {
+        // Some file systems cannot allocate. A file of zeros is what LMDB makes.
+        Err(error) if error.kind() != io::ErrorKind::StorageFull => {
+            file.write_all_at(&vec![0; bytes.saturating_sub(held) as usize], held)
         }
+        allocated => allocated,
+    };
+    match allocated {
         // It has room for as many readers as it ever had at once.
-        Err(error) if !is_new => {
+        Err(error) if held > 0 => {
             tracing::debug!(%error, "LMDB's lock file may lack room for more readers");
             Ok(())
         }
         allocated => allocated.map_err(Error::io(context())),
     }
+}
+
+/// The most readers for whom the lock file has room, which [`allocate_lock_file`] has made. LMDB would lengthen a shorter file, with
+/// a hole at its end.
+fn readers_with_room(folder: &Path) -> u32 {
+    let bytes = fs::metadata(folder.join(LOCK_FILE)).map_or(0, |found| found.len());
+    let entries = bytes.saturating_sub(LOCK_FILE_HEADER_BYTES) / READER_ENTRY_BYTES;
+    u32::try_from(entries).unwrap_or(MAX_READERS).clamp(1, MAX_READERS)
 }
 
 /// Makes an empty data file. It gets its name once it is whole. So a short file was cut: a killed process never leaves one.
@@ -373,7 +394,7 @@ fn open(folder: &Path) -> Result<Env<WithoutTls>> {
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     let mut map = MAP_BYTES;
     loop {
-        options.map_size(map).max_readers(MAX_READERS);
+        options.map_size(map).max_readers(readers_with_room(folder));
         // SAFETY: the folder belongs to the store, only LMDB writes its files, and the store refuses network file systems.
         // NO_SYNC is sound if processes crash, because the kernel has their writes. After an unclean reboot the store
         // discards the catalog, and rebuilds it from the log.
@@ -395,6 +416,8 @@ fn open(folder: &Path) -> Result<Env<WithoutTls>> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::process::{Child, Command, Stdio};
 
     use super::*;
 
@@ -405,8 +428,128 @@ mod tests {
         let environment = Environment::open(dir.path()).expect("opens");
         let found = fs::metadata(dir.path().join(LOCK_FILE)).expect("a lock file");
         assert!(found.blocks() * 512 >= u64::from(MAX_READERS) * READER_ENTRY_BYTES, "{} blocks", found.blocks());
-        let readers: Vec<_> = (0..MAX_READERS).map(|_| environment.read_txn().expect("a reader")).collect();
-        assert_eq!(readers.len(), MAX_READERS as usize);
+        let mut readers = all_readers(&environment);
+        assert!(readers.len() >= MAX_READERS as usize, "{}", readers.len());
+        readers.pop();
+        drop(environment.read_txn().expect("a reader"));
+    }
+
+    /// Begins reads until LMDB refuses one.
+    fn all_readers(environment: &Environment) -> Vec<RoTxn<'_, WithoutTls>> {
+        let mut readers = Vec::new();
+        loop {
+            match environment.read_txn() {
+                Ok(reader) => readers.push(reader),
+                Err(error) => {
+                    let error = Error::from(error).to_string();
+                    assert!(error.contains("read the store at this moment"), "{error}");
+                    return readers;
+                }
+            }
+        }
+    }
+
+    fn value(environment: &Environment) -> Option<Vec<u8>> {
+        let txn = environment.read_txn().expect("a reader");
+        environment.records.get(&txn, b"key").expect("reads").map(<[u8]>::to_vec)
+    }
+
+    fn put_value(environment: &Environment, value: &[u8]) {
+        let mut txn = environment.write_txn().expect("a transaction");
+        environment.records.put(&mut txn, b"key", value).expect("puts");
+        txn.commit().expect("commits");
+    }
+
+    /// Opens the environment as versions with a table of fewer readers did.
+    #[allow(unsafe_code)]
+    fn open_as_before(folder: &Path) -> Environment {
+        let in_use = Locked::share(File::open(folder).expect("a folder")).expect("locks");
+        let lock = folder.join(LOCK_FILE);
+        let file = File::options().create(true).truncate(false).write(true).open(lock).expect("a lock file");
+        let bytes = LOCK_FILE_HEADER_BYTES + u64::from(MIN_READERS) * READER_ENTRY_BYTES;
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).expect("allocates");
+        drop(file);
+        let mut options = EnvOpenOptions::new().read_txn_without_tls();
+        options.map_size(MAP_BYTES).max_readers(MIN_READERS);
+        // SAFETY: as in `open`.
+        let env = unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_READ_AHEAD).open(folder) }.expect("opens");
+        let mut txn = env.write_txn().expect("a transaction");
+        let records = env.create_database(&mut txn, None).expect("a database");
+        txn.commit().expect("commits");
+        Environment { env, records, _in_use: in_use, held: None }
+    }
+
+    const OTHER_VARIABLE: &str = "TERRACE_ENVIRONMENT_OF_OTHER";
+
+    /// Not a test: another process, which has the environment open until its input ends.
+    #[test]
+    fn other() {
+        let Ok(text) = std::env::var(OTHER_VARIABLE) else { return };
+        let (kind, folder) = text.split_once(' ').expect("a kind and a folder");
+        let folder = Path::new(folder);
+        let environment = match kind {
+            "before" => open_as_before(folder),
+            _ => Environment::open(folder).expect("opens"),
+        };
+        let readers = if kind == "reading" { all_readers(&environment) } else { Vec::new() };
+        put_value(&environment, kind.as_bytes());
+        println!("\nhas it open");
+        io::stdin().read_to_end(&mut Vec::new()).expect("waits");
+        drop(readers);
+    }
+
+    /// Starts such a process, and waits until it has the environment open.
+    fn start_other(kind: &str, folder: &Path) -> Child {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "environment::tests::other", "--nocapture"]);
+        command.env(OTHER_VARIABLE, format!("{kind} {}", folder.display()));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+        let output = BufReader::new(child.stdout.as_mut().expect("output"));
+        assert!(output.lines().any(|line| line.expect("a line") == "has it open"), "{kind}");
+        child
+    }
+
+    fn end(mut child: Child) {
+        child.stdin.take().expect("input").flush().expect("nothing is written");
+        assert!(child.wait().expect("ends").success());
+    }
+
+    /// A lock file of an earlier version is shorter. LMDB does not lengthen it while another process has it open, and the opener took
+    /// it for one that was cut.
+    #[test]
+    fn the_environment_is_shared_with_versions_that_had_room_for_fewer_readers() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path();
+        let length = || fs::metadata(folder.join(LOCK_FILE)).expect("a lock file").len();
+        let before = start_other("before", folder);
+        let short = length();
+        let environment = Environment::open(folder).expect("opens beside it");
+        assert_eq!(value(&environment).as_deref(), Some(&b"before"[..]));
+        let readers = all_readers(&environment).len();
+        assert!(readers >= MIN_READERS as usize && readers < MAX_READERS as usize, "{readers}");
+        end(before);
+        drop(environment);
+        assert_eq!(length(), short);
+        // After it, alone.
+        let environment = Environment::open(folder).expect("opens");
+        assert!(all_readers(&environment).len() >= MAX_READERS as usize);
+        put_value(&environment, b"now");
+        let before = start_other("before", folder);
+        assert_eq!(value(&environment).as_deref(), Some(&b"before"[..]));
+        assert!(all_readers(&environment).len() >= MAX_READERS as usize);
+        end(before);
+    }
+
+    #[test]
+    fn entries_of_killed_readers_are_given_to_others() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let environment = Environment::open(dir.path()).expect("opens");
+        let mut reading = start_other("reading", dir.path());
+        let error = environment.read_txn().err().map(|error| Error::from(error).to_string());
+        assert!(error.is_some_and(|error| error.contains("read the store at this moment")));
+        reading.kill().expect("kills");
+        reading.wait().expect("ends");
+        assert_eq!(value(&environment).as_deref(), Some(&b"reading"[..]));
     }
 
     /// Two processes that opened a store at once, and a data file of mostly free pages: the one that had made its lock a shared

@@ -135,6 +135,9 @@ impl From<heed::Error> for Error {
             heed::Error::Mdb(MdbError::Panic) => Error::Lmdb(
                 "an earlier write to it failed, and it is being reopened; try again, and see whether the disk of the store's directory is full or failing".into(),
             ),
+            heed::Error::Mdb(MdbError::ReadersFull) => Error::Lmdb(
+                "too many processes and threads read the store at this moment: 4,096 can, or 512 while a process of an earlier version has it open; try again when some of them have ended".into(),
+            ),
             other => Error::Lmdb(other.to_string()),
         }
     }
