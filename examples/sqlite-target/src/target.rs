@@ -203,8 +203,7 @@ impl Target for SqliteTarget {
     fn space(&self) -> io::Result<Space> {
         let connected = self.connection()?;
         let connection = connected.get()?;
-        self.used.make_stale();
-        Ok(Space::within(self.used.get(|| count_bytes(connection))?, self.capacity))
+        Ok(Space::within(self.used.get(Duration::ZERO, || count_bytes(connection))?, self.capacity))
     }
 
     fn used(&self) -> u64 {

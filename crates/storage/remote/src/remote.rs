@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use hyper::Method;
 use hyper::body::Bytes;
@@ -25,6 +26,8 @@ use crate::wire::{
 const MAX_APPEND_TRIES: usize = 16;
 /// A frame takes whole pages, about.
 const PAGE_BYTES: u64 = 4096;
+/// The node is asked again for its space if nobody has done so for this long.
+const MAX_SPACE_AGE: Duration = Duration::from_secs(1);
 
 /// A target of another node.
 pub struct Remote {
@@ -265,6 +268,8 @@ impl Target for Remote {
         };
         let pages = length.next_multiple_of(PAGE_BYTES);
         let measure = || self.fetch_space().map(|space| space.used);
+        // Processes of other machines write there, too.
+        self.used.get(MAX_SPACE_AGE, measure)?;
         let _room = self.used.take(pages, self.capacity, measure).map_err(full)?;
         let mut bytes = self.buffers.lend();
         bytes.clear();
@@ -341,7 +346,7 @@ impl Target for Remote {
         self.ready()?;
         let space = self.fetch_space()?;
         self.used.make_stale();
-        let used = self.used.get(|| Ok(space.used))?;
+        let used = self.used.get(MAX_SPACE_AGE, || Ok(space.used))?;
         Ok(Space { used, capacity: self.capacity.min(space.capacity), read_only: space.read_only })
     }
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix_futex_sync::Mutex;
 use terrace_format::REACH_FILE;
@@ -31,6 +32,8 @@ pub(super) const SEGMENTS_FOLDER: &str = "segments";
 const OWN_NAMES: [&str; 5] = [SEGMENTS_FOLDER, FILES_FOLDER, BYTES_FOLDER, "log", REACH_FILE];
 /// A segment of this length takes no more frames.
 const FULL_SEGMENT_BYTES: u64 = 256 << 20;
+/// The files are measured again if nobody has done so for this long. Meanwhile their bytes are counted.
+const MAX_MEASUREMENT_AGE: Duration = Duration::from_secs(60);
 /// The most files kept open for reading.
 const MAX_OPEN_FILES: usize = 256;
 /// A scan reads this many bytes at once, which holds a frame's header in one piece.
@@ -128,6 +131,7 @@ impl DirectoryTarget {
     /// of it. The note that the target is empty comes first: after a crash between the two, the next opener writes both.
     fn make_empty(&self) -> io::Result<()> {
         self.emptied.write()?;
+        self.used.make_stale();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(SEGMENTS_FOLDER))?;
         let new = self.root.join(format!("{MARKER_FILE}.new"));
         fs::write(&new, &self.mark)?;
@@ -539,33 +543,38 @@ impl Target for DirectoryTarget {
             let Some(first) = group.first() else { continue };
             let open = || File::options().read(true).write(true).open(self.path(first.segment));
             let Some(file) = self.look_for_any(open)? else { continue };
+            let before = file.metadata()?.blocks();
             // Adjacent places are freed together, which also frees the page that they share.
             for run in group.chunk_by(|a, b| a.end().next_multiple_of(FRAME_ALIGNMENT) == b.offset) {
                 if let (Some(first), Some(last)) = (run.first(), run.last()) {
                     segment::punch(&file, first.offset, last.end() - first.offset)?;
                 }
             }
+            self.used.give_back(before.saturating_sub(file.metadata()?.blocks()) * 512);
         }
-        self.used.make_stale();
         Ok(())
     }
 
     fn discard(&self, segment: u64) -> io::Result<bool> {
         self.seen()?;
         if segment & PLAIN_SEGMENT_BIT != 0 {
-            self.used.make_stale();
             // A missing file counts as discarded, provided that the target is there.
             self.ready()?;
-            return self.plain.discard(segment).map(|()| true);
+            let bytes = self.plain.allocated(segment);
+            self.plain.discard(segment)?;
+            self.used.give_back(bytes);
+            return Ok(true);
         }
         let path = self.path(segment);
         // The lock is held until the file is gone, so that no writer claims the segment in between.
-        let _held = match self.look_for_any(|| segment::hold(&path))? {
+        let held = match self.look_for_any(|| segment::hold(&path))? {
             None => return Ok(true),
             Some(None) => return Ok(false),
-            Some(held) => held,
+            Some(Some(held)) => held,
         };
+        let bytes = held.metadata()?.blocks() * 512;
         fs::remove_file(&path)?;
+        self.used.give_back(bytes);
         self.readers.lock().remove(&segment);
         Ok(true)
     }
@@ -585,8 +594,7 @@ impl Target for DirectoryTarget {
 
     fn space(&self) -> io::Result<Space> {
         self.seen()?;
-        self.used.make_stale();
-        let used = self.used.get(|| self.measure())?;
+        let used = self.used.get(MAX_MEASUREMENT_AGE, || self.measure())?;
         let system = self.look_for(|| Ok(rustix::fs::statvfs(&self.root)?))?;
         // Without free inodes no segment can be made. A file system that does not count inodes reports 0 of 0.
         let has_inodes = system.f_files == 0 || system.f_favail > 0;

@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix_futex_sync::Mutex;
 use terrace_system::{Locked, boot, read_regular};
@@ -24,6 +25,8 @@ pub const SLOT_BYTES: u64 = 2 << 20;
 const ENTRY_BYTES: u64 = 4;
 /// At most this many existing segments are tried before a new one is begun.
 const MAX_CLAIM_TRIES: usize = 16;
+/// The blobs are counted again if nobody has done so for this long.
+const MAX_COUNT_AGE: Duration = Duration::from_secs(1);
 /// The file that names the boot in which the ledger was built.
 const BOOT_FILE: &str = "boot";
 
@@ -159,7 +162,7 @@ impl Ledger {
 
     /// The bytes of all blobs.
     pub fn used(&self) -> io::Result<u64> {
-        self.used.get(|| self.count())
+        self.used.get(MAX_COUNT_AGE, || self.count())
     }
 
     /// Like [`Ledger::used`], but from the counter only.

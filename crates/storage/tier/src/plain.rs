@@ -13,11 +13,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
 use terrace_system::failed_sync::{self, FAILED_SYNC_BIT};
 use terrace_system::{open_regular, read_regular};
@@ -29,8 +28,6 @@ use super::{FRAME_ALIGNMENT, Place, Whole};
 pub const FILES_FOLDER: &str = "files";
 /// The folder of their bytes and headers, by number.
 pub(super) const BYTES_FOLDER: &str = "plain";
-/// The time for which a measurement of space is used. Meanwhile this process adds its own changes to it.
-const USED_FRESH: Duration = Duration::from_secs(60);
 /// The longest file name that file systems accept.
 const LONGEST_NAME: usize = 255;
 
@@ -43,12 +40,11 @@ pub fn can_be_file(key: &[u8]) -> bool {
 pub struct Plain {
     root: PathBuf,
     store: u64,
-    used: Mutex<Option<(Instant, u64)>>,
 }
 
 impl Plain {
     pub fn new(root: &Path, store: u64) -> Plain {
-        Plain { root: root.to_owned(), store, used: Mutex::default() }
+        Plain { root: root.to_owned(), store }
     }
 
     /// The path of a file's bytes.
@@ -83,9 +79,6 @@ impl Plain {
         let mut header = Vec::with_capacity(MAX_HEADER);
         frame.header.write(self.store, place, &mut header);
         headers.write_all_at(&header, offset)?;
-        if let Some((_, used)) = &mut *self.used.lock() {
-            *used += u64::from(place.length);
-        }
         Ok(place)
     }
 
@@ -156,9 +149,6 @@ impl Plain {
 
     /// Deletes a file by its number. Its bytes are gone when its name under `files/` is removed as well.
     pub fn discard(&self, file: u64) -> io::Result<()> {
-        if let Some((_, used)) = &mut *self.used.lock() {
-            *used = used.saturating_sub(self.allocated(file));
-        }
         for path in [self.new_name(file), self.headers(file), self.bytes(file)] {
             match fs::remove_file(path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -174,17 +164,9 @@ impl Plain {
         of(self.bytes(file)) + of(self.headers(file))
     }
 
-    /// The approximate number of bytes that all files take on the device.
+    /// The bytes that all files take on the device.
     pub fn used(&self) -> io::Result<u64> {
-        let mut used = self.used.lock();
-        match &*used {
-            Some((measured, bytes)) if measured.elapsed() < USED_FRESH => Ok(*bytes),
-            _ => {
-                let bytes = self.all()?.into_iter().map(|file| self.allocated(file)).sum();
-                *used = Some((Instant::now(), bytes));
-                Ok(bytes)
-            }
-        }
+        Ok(self.all()?.into_iter().map(|file| self.allocated(file)).sum())
     }
 
     /// The numbers of all files. After a power cut, only headers or a second name may be left of one.

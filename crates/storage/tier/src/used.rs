@@ -1,15 +1,16 @@
-//! Counts the bytes of a target: all processes add to the count as they write, and measure it from time to time.
+//! Counts the bytes of a target: all processes change the count as they write and free, and measure it from time to time.
 
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::time::Duration;
 
 use terrace_system::clock::monotonic_nanos;
 use terrace_system::words::Words;
 
-/// A measurement older than this is repeated. Bytes that are written meanwhile are added to it.
-const MAX_MEASUREMENT_AGE_NANOS: u64 = 1_000_000_000;
+/// No write is refused for lack of space by a measurement older than this.
+const MAX_REFUSING_AGE: Duration = Duration::from_secs(1);
 
 /// The bytes of a target.
 #[derive(Default)]
@@ -47,43 +48,59 @@ impl Used {
         bytes.load(Acquire)
     }
 
-    /// The current count, after a new measurement if the last one is old.
-    pub fn get(&self, measure: impl FnOnce() -> io::Result<u64>) -> io::Result<u64> {
+    /// The current count, after a new measurement if the last one is older than this.
+    pub fn get(&self, max_age: Duration, measure: impl FnOnce() -> io::Result<u64>) -> io::Result<u64> {
         let [bytes, measured] = self.shared.all();
         let (now, at) = (monotonic_nanos(), measured.load(Acquire));
-        let fresh = at != 0 && now.checked_sub(at).is_some_and(|age| age <= MAX_MEASUREMENT_AGE_NANOS);
-        if fresh {
+        // Measured at a later time: in an earlier boot.
+        let age = now.checked_sub(at).map(Duration::from_nanos);
+        if at != 0 && age.is_some_and(|age| age <= max_age) {
             return Ok(self.counted());
         }
         // Read before the time is set. Another process adds to the bytes only after it has seen a new time or has failed to set
-        // one. So all bytes that are added during this measurement are in the difference, and stay counted.
+        // one. So all bytes that are added during this measurement are in the difference, and stay counted. Bytes that are given back
+        // meanwhile may count as freed twice, or not at all, until the next measurement.
         let before = bytes.load(Acquire);
         if measured.compare_exchange(at, now, AcqRel, Acquire).is_ok() {
             let writing = self.writing.load(Acquire);
             let found = measure().inspect_err(|_| self.make_stale())?;
-            let with_taken = |bytes: u64| Some(found + writing + bytes.saturating_sub(before));
-            let _ = bytes.fetch_update(AcqRel, Acquire, with_taken); // the closure never refuses
+            let with_changes = |bytes: u64| Some((found + writing + bytes).saturating_sub(before));
+            let _ = bytes.fetch_update(AcqRel, Acquire, with_changes); // the closure never refuses
         }
         Ok(self.counted())
     }
 
-    /// Reserves space for bytes that are about to be written.
+    /// Reserves space for bytes that are about to be written. Measures only if nobody has, or before it refuses.
     ///
     /// # Errors
     /// `StorageFull` if the target would have more than `capacity` bytes. An error of `measure`.
-    pub fn take(&self, more: u64, capacity: u64, measure: impl FnOnce() -> io::Result<u64>) -> io::Result<Taken<'_>> {
-        self.get(measure)?;
+    pub fn take(&self, more: u64, capacity: u64, measure: impl Fn() -> io::Result<u64>) -> io::Result<Taken<'_>> {
+        self.get(Duration::MAX, &measure)?;
+        if let Some(taken) = self.take_counted(more, capacity) {
+            return Ok(taken);
+        }
+        self.get(MAX_REFUSING_AGE, &measure)?;
+        self.take_counted(more, capacity).ok_or_else(|| io::ErrorKind::StorageFull.into())
+    }
+
+    fn take_counted(&self, more: u64, capacity: u64) -> Option<Taken<'_>> {
         self.writing.fetch_add(more, AcqRel);
         let taken = Taken(self, more);
         let [bytes, _] = self.shared.all();
         if bytes.fetch_add(more, AcqRel).saturating_add(more) > capacity {
-            let _ = bytes.fetch_update(AcqRel, Acquire, |bytes| Some(bytes.saturating_sub(more))); // the closure never refuses
-            return Err(io::ErrorKind::StorageFull.into());
+            self.give_back(more);
+            return None;
         }
-        Ok(taken)
+        Some(taken)
     }
 
-    /// Makes the next [`Used::get`] measure.
+    /// Notes that bytes were freed.
+    pub fn give_back(&self, fewer: u64) {
+        let [bytes, _] = self.shared.all();
+        let _ = bytes.fetch_update(AcqRel, Acquire, |bytes| Some(bytes.saturating_sub(fewer))); // the closure never refuses
+    }
+
+    /// Makes the next [`Used::get`] or [`Used::take`] measure.
     pub fn make_stale(&self) {
         let [_, measured] = self.shared.all();
         measured.store(0, Release);
@@ -122,7 +139,7 @@ mod tests {
             drop(writing.take(10, 100, || Ok(0)).expect("room"));
             Ok(50)
         };
-        assert_eq!(measuring.get(measure).expect("measures"), 60);
+        assert_eq!(measuring.get(Duration::ZERO, measure).expect("measures"), 60);
     }
 
     #[test]
@@ -130,7 +147,7 @@ mod tests {
         let used = Used::default();
         let room = used.take(10, 100, || Ok(50)).expect("room");
         used.make_stale();
-        assert_eq!(used.get(|| Ok(50)).expect("measures"), 60);
+        assert_eq!(used.get(Duration::MAX, || Ok(50)).expect("measures"), 60);
         drop(room);
         used.make_stale();
         // One writes while another measures.
@@ -138,16 +155,62 @@ mod tests {
             drop(used.take(30, 100, || Ok(0)).expect("room"));
             Ok(60)
         };
-        assert_eq!(used.get(measure).expect("measures"), 90);
+        assert_eq!(used.get(Duration::MAX, measure).expect("measures"), 90);
     }
 
     #[test]
     fn what_is_stale_is_measured() {
         let used = Used::default();
-        assert_eq!(used.get(|| Ok(5)).expect("measures"), 5);
-        assert_eq!(used.get(|| Ok(6)).expect("counts"), 5);
+        assert_eq!(used.get(Duration::MAX, || Ok(5)).expect("measures"), 5);
+        assert_eq!(used.get(Duration::MAX, || Ok(6)).expect("counts"), 5);
         used.make_stale();
-        assert!(used.get(|| Err(io::ErrorKind::NotConnected.into())).is_err());
-        assert_eq!(used.get(|| Ok(6)).expect("measures"), 6);
+        assert!(used.get(Duration::MAX, || Err(io::ErrorKind::NotConnected.into())).is_err());
+        assert_eq!(used.get(Duration::MAX, || Ok(6)).expect("measures"), 6);
+    }
+
+    /// Ages the last measurement by an hour.
+    fn age(used: &Used) {
+        let [_, measured] = used.shared.all();
+        let hour = Duration::from_secs(3600).as_nanos() as u64;
+        measured.store(measured.load(Acquire).saturating_sub(hour).max(1), Release);
+    }
+
+    #[test]
+    fn writes_measure_only_before_they_are_refused() {
+        let used = Used::default();
+        let measured = AtomicU64::new(0);
+        let take = |more, found| {
+            let measure = || {
+                measured.fetch_add(1, AcqRel);
+                Ok(found)
+            };
+            used.take(more, 100, measure).map(drop).is_ok()
+        };
+        for _ in 0..9 {
+            assert!(take(10, 0));
+            age(&used);
+        }
+        assert_eq!((measured.load(Acquire), used.counted()), (1, 90));
+        used.give_back(30);
+        assert!(take(40, 0));
+        assert_eq!((measured.load(Acquire), used.counted()), (1, 100));
+        // The count may be too high.
+        assert!(take(10, 50));
+        assert_eq!((measured.load(Acquire), used.counted()), (2, 60));
+        // If it is not, it was measured a moment ago.
+        age(&used);
+        assert!(!take(50, 95));
+        assert_eq!((measured.load(Acquire), used.counted()), (3, 95));
+    }
+
+    #[test]
+    fn what_is_freed_while_another_measures_is_not_counted() {
+        let used = Used::default();
+        drop(used.take(50, 100, || Ok(0)).expect("room"));
+        let measure = || {
+            used.give_back(20);
+            Ok(50)
+        };
+        assert_eq!(used.get(Duration::ZERO, measure).expect("measures"), 30);
     }
 }

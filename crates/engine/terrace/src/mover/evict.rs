@@ -35,9 +35,13 @@ impl Mover {
     /// replicas are better than a full tier that takes no writes.
     pub fn evict(&self) -> Result<()> {
         let last = self.tiers.tiers.len() - 1;
-        for device in self.tiers.devices.iter().filter(|device| device.tier < last && self.is_own(device)) {
-            let mark = self.tiers.tier(device).high_watermark;
+        for device in self.tiers.devices.iter().filter(|device| self.is_own(device)) {
+            // Asked on the last tier, too: here a target's bytes are measured, now and then, and writes only count them.
             let Ok(space) = device.space() else { continue };
+            if device.tier == last {
+                continue;
+            }
+            let mark = self.tiers.tier(device).high_watermark;
             let mut excess = space.used.saturating_sub((space.capacity as f64 * mark) as u64);
             if excess > 0 {
                 // Replicas that were evicted before still take space, until readers no longer need them.

@@ -115,3 +115,56 @@ fn a_directory_that_vanished_is_away_and_comes_back() {
     append(&target, 2, 5000).expect("appends");
     assert!(read(&target, place, 1, 0, 5000).expect("reads") == bytes(1, 5000));
 }
+
+/// A directory target, and the words that its processes count its bytes in.
+fn counted_directory(folder: &Path) -> (DirectoryTarget, std::fs::File) {
+    let owner = TargetOwner { store: STORE_ID, number: 1, dir: folder.to_owned(), ids: ids() };
+    let target = DirectoryTarget::new(&folder.join("t"), &owner, 100 << 20, Making::Once);
+    let words = std::fs::File::options().write(true).open(folder.join("used-1")).expect("words");
+    (target, words)
+}
+
+/// Says that the target was measured at this time; 0: never.
+fn note_measured(words: &std::fs::File, time: u64) {
+    std::os::unix::fs::FileExt::write_all_at(words, &time.to_ne_bytes(), 8).expect("writes");
+}
+
+/// Writes looked at each segment of their target once in a second.
+#[test]
+fn a_write_to_a_directory_looks_at_no_other_segment() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (target, words) = counted_directory(folder.path());
+    append(&target, 1, 5000).expect("appends");
+    let before = target.used();
+    std::fs::write(folder.path().join("t/segments/000000007fffffff"), vec![1; 1 << 20])
+        .expect("a segment of another writer");
+    note_measured(&words, 1);
+    append(&target, 2, 5000).expect("appends");
+    assert!(target.used() > before && target.used() < before + (1 << 20), "{before}, then {}", target.used());
+    // What asks for the space, does.
+    assert!(target.space().expect("space").used > before + (1 << 20));
+}
+
+#[test]
+fn the_bytes_of_a_directory_are_counted_as_they_are_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (target, words) = counted_directory(folder.path());
+    let placed: Vec<Place> = (0..60).map(|n| append(&target, n, 100 << (n % 12)).expect("appends")).collect();
+    let check = |after: &str| {
+        let counted = target.used();
+        note_measured(&words, 0);
+        let measured = target.space().expect("space").used;
+        // File systems allocate a few pages of their own.
+        assert!(counted.abs_diff(measured) <= 64 << 10, "{counted} counted, {measured} measured after {after}");
+        measured
+    };
+    let all = check("writing");
+    target.free(&placed[10..50]).expect("frees");
+    let less = check("freeing");
+    assert!(less + (1 << 20) < all, "{less}");
+    let segment = placed[0].segment;
+    target.free(&placed).expect("frees");
+    target.release(segment);
+    assert!(target.discard(segment).expect("discards"));
+    assert!(check("discarding") < 64 << 10);
+}
