@@ -65,9 +65,18 @@ impl Catalog {
     pub fn each_object<E: From<Error>>(
         &self,
         prefix: &[u8],
+        each: impl FnMut(&[u8], &Object, &[Extent]) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        self.each_object_after(prefix, None, each)
+    }
+
+    /// Like [`Catalog::each_object`], for the objects after a key.
+    pub fn each_object_after<E: From<Error>>(
+        &self,
+        prefix: &[u8],
+        mut after: Option<Vec<u8>>,
         mut each: impl FnMut(&[u8], &Object, &[Extent]) -> Result<bool, E>,
     ) -> Result<(), E> {
-        let mut after: Option<Vec<u8>> = None;
         loop {
             let mut page = self.list(prefix, after.as_deref(), 256)?;
             for (key, _) in &page {

@@ -19,7 +19,9 @@ const MIN_DEAD_FACTOR: u64 = 2;
 const MIN_COPIED_OUT_BYTES: u64 = 1 << 20;
 /// The number of segments whose frames are copied out in one round.
 const MAX_SEGMENTS_COPIED_OUT: usize = 8;
-/// The time between two rounds of the background thread.
+/// The number of objects that a round of the background thread reads to find frames of these segments.
+const MAX_OBJECTS_READ_PER_ROUND: usize = 1024;
+/// The time after which the background thread looks for such segments again.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(30);
 /// Extents shorter than this are merged, if at least [`MIN_MERGED_EXTENTS`] are adjacent.
 const SMALL_EXTENT_BYTES: u32 = MAX_EXTENT_BYTES / 4;
@@ -32,6 +34,15 @@ const MAX_REMEMBERED_OBJECTS: usize = 4096;
 pub(super) struct Compaction {
     overlaid: Mutex<HashSet<Vec<u8>>>,
     looked: Mutex<Option<Instant>>,
+    /// Only the background thread takes it.
+    copying: Mutex<Option<CopyingOut>>,
+}
+
+/// Segments that are mostly garbage, while their live frames are looked for.
+struct CopyingOut {
+    segments: BTreeSet<(TargetId, u64)>,
+    /// The last key that was read.
+    after: Option<Vec<u8>>,
 }
 
 impl Compaction {
@@ -49,7 +60,10 @@ impl Mover {
     /// mostly garbage.
     pub fn compact(&self) -> Result<()> {
         self.merge_overlaid()?;
-        self.copy_out_dead()?;
+        let mut copying = self.begin_to_copy_out()?;
+        while copying.is_some() {
+            self.copy_some_out(&mut copying)?;
+        }
         self.finish(None, super::MAX_WAIT, &mut |_| {})
     }
 
@@ -60,15 +74,18 @@ impl Mover {
         }
     }
 
-    /// Compacts, if the last round was long enough ago.
+    /// Goes on with the compaction that is under way, and begins one if the last beginning was long enough ago.
     pub(super) fn compact_in_time(&self) -> Result<()> {
         let mut looked = self.state.compaction.looked.lock();
+        let mut copying = self.state.compaction.copying.lock();
         if looked.get_or_insert_with(Instant::now).elapsed() > COMPACTION_INTERVAL {
             self.merge_overlaid()?;
-            self.copy_out_dead()?;
+            if copying.is_none() {
+                *copying = self.begin_to_copy_out()?;
+            }
             *looked = Some(Instant::now());
         }
-        Ok(())
+        self.copy_some_out(&mut copying).map(drop)
     }
 
     fn merge_overlaid(&self) -> Result<()> {
@@ -114,8 +131,8 @@ impl Mover {
         }
     }
 
-    /// Marks the live replicas in such segments as pending on their own targets, which writes them to other segments.
-    fn copy_out_dead(&self) -> Result<()> {
+    /// Looks for segments that are mostly garbage.
+    fn begin_to_copy_out(&self) -> Result<Option<CopyingOut>> {
         let mut victims: BTreeSet<(TargetId, u64)> = BTreeSet::new();
         for device in self.tiers.devices.iter().filter(|d| d.state() == TierState::Ok) {
             for (segment, live) in self.catalog.segments(device.id)? {
@@ -129,21 +146,33 @@ impl Mover {
         while victims.len() > MAX_SEGMENTS_COPIED_OUT {
             victims.pop_last();
         }
-        if victims.is_empty() {
-            return Ok(());
-        }
-        self.catalog.each_object(b"", |key, object, extents| {
+        Ok((!victims.is_empty()).then_some(CopyingOut { segments: victims, after: None }))
+    }
+
+    /// Marks live replicas in such segments as pending on their own targets, which writes them to other segments. Reads some objects,
+    /// and returns how many; after the last one, `copying` is empty. A replica that a rename has moved back meanwhile is found
+    /// when such segments are looked for again.
+    fn copy_some_out(&self, copying: &mut Option<CopyingOut>) -> Result<usize> {
+        let Some(CopyingOut { segments, after }) = copying else { return Ok(0) };
+        let mut read = 0;
+        self.catalog.each_object_after(b"", after.clone(), |key, object, extents| {
             let mut edits = Vec::new();
             for extent in frames(extents) {
-                for replica in extent.replicas.iter().filter(|r| victims.contains(&(r.target, r.place.segment))) {
+                for replica in extent.replicas.iter().filter(|r| segments.contains(&(r.target, r.place.segment))) {
                     edits.push(owe(key, extent.task(object.id, replica.target), extent, None));
                 }
             }
             if !edits.is_empty() {
                 self.catalog.commit(Change { expect: Vec::new(), edits })?;
             }
-            Ok::<_, Error>(true)
-        })
+            *after = Some(key.to_vec());
+            read += 1;
+            Ok::<_, Error>(read < MAX_OBJECTS_READ_PER_ROUND)
+        })?;
+        if read < MAX_OBJECTS_READ_PER_ROUND {
+            *copying = None;
+        }
+        Ok(read)
     }
 }
 
@@ -177,6 +206,42 @@ fn runs(extents: &[Extent], block: u64) -> Vec<&[Extent]> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    use crate::{Config, Store};
+
+    /// Each round read all objects of the store, as long as any segment was mostly garbage.
+    #[test]
+    fn a_round_reads_some_objects_and_all_rounds_find_each_frame() {
+        const OBJECT_COUNT: usize = 20_000;
+        let dir = tempfile::tempdir().expect("a folder");
+        let (home, target) = (dir.path().join("store"), dir.path().join("t"));
+        let text = format!("[[tier]]\nname = 't'\nkind = 'directory'\ntargets = ['{}']\n", target.display());
+        let store = Store::init(&home, &Config::parse(&text, "test").expect("a configuration")).expect("a store");
+        // The background thread moves nothing.
+        let lock = std::fs::File::options().write(true).open(home.join("mover")).expect("a lock");
+        lock.lock().expect("locks");
+        let options = PutOptions { replicas: Some(1), ..PutOptions::default() };
+        let keys: Vec<String> = (0..OBJECT_COUNT).map(|n| format!("small/{n}")).collect();
+        for keys in keys.chunks(1000) {
+            let mut batch = store.batch();
+            for key in keys {
+                batch.put(key.as_bytes(), &terrace_testkit::noise(100, 1), &options).expect("puts");
+            }
+            batch.commit().expect("commits");
+        }
+        store.put_bytes(b"large", &terrace_testkit::noise(32 << 20, 2), &options).expect("puts");
+        store.remove(b"large").expect("removes");
+        let mover = &store.engine.mover;
+        let mut copying = mover.begin_to_copy_out().expect("looks");
+        let (mut rounds, mut read) = (0, 0);
+        while copying.is_some() {
+            let now = mover.copy_some_out(&mut copying).expect("marks");
+            assert!(now <= MAX_OBJECTS_READ_PER_ROUND, "{now} objects in a round");
+            (rounds, read) = (rounds + 1, read + now);
+        }
+        assert_eq!((rounds, read), (OBJECT_COUNT.div_ceil(MAX_OBJECTS_READ_PER_ROUND), OBJECT_COUNT));
+        assert_eq!(mover.catalog.owed_count(None).expect("counts"), OBJECT_COUNT as u64);
+    }
 
     fn extent(offset: u64, length: u32) -> Extent {
         let replicas = Default::default();
