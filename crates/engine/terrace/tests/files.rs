@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -9,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use common::hold_mover;
 use proptest::prelude::*;
 use terrace::files::{File, FileError, FileResult, Owner, Setting};
 use terrace::{Config, Files, Kind, Store};
@@ -476,7 +479,8 @@ fn what_was_accepted_is_written_when_there_is_room() {
         (0..length).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ (at >> 9) as u8).collect()
     };
     store.put_bytes(b"first", b"made", &Default::default()).unwrap();
-    // Another program fills the disk, which this process does not know yet.
+    // Another program fills the disk, which this process does not know yet: the background thread does not look.
+    let _mover = hold_mover(dir.path());
     small.fill_but(0);
     let files = Files::new(&store).unwrap();
     let file = files.create(b"a", 0o600, ROOT_OWNER, true).unwrap();
