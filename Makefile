@@ -22,7 +22,7 @@ build: needed ## the development binary, target/debug/terrace
 PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 g++ gfortran pkg-config protoc valgrind strace rsync vim mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn setfattr busybox tclsh
 PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 g++ gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace rsync vim e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven attr busybox-static tcl
 
-servers: packages target/servers/installed target/servers/hdfs/installed target/servers/java/installed ## real servers and programs that tests use
+servers: packages target/servers/installed target/servers/hdfs/installed target/servers/java/installed target/servers/hadoop/installed ## real servers and programs that tests use
 
 packages:
 	@command -v $(PROGRAMS) | wc -l | grep -qx $(words $(PROGRAMS)) || { \
@@ -41,11 +41,20 @@ target/servers/hdfs/installed: crates/engine/terrace/tests/services/hdfs/pom.xml
 	mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(abspath $(@D)) \
 	  && touch $@ || echo "skipped: HDFS cannot be installed here"
 
-# JUnit. Without it, the tests of the Java library are skipped, or fail where TERRACE_TEST_REQUIRE names java.
+# JUnit, and Hadoop with its own tests. Without them, the tests of the Java library are skipped, or fail where TERRACE_TEST_REQUIRE names java.
 target/servers/java/installed: crates/doors/java/pom.xml | packages
+target/servers/hadoop/installed: crates/doors/java/hadoop/pom.xml | packages
+target/servers/java/installed target/servers/hadoop/installed:
 	rm -rf $(@D)
 	mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DincludeScope=test -DoutputDirectory=$(abspath $(@D)) \
-	  && touch $@ || echo "skipped: JUnit cannot be installed here"
+	  && touch $@ || echo "skipped: the jars of $(@D) cannot be installed here"
+
+# Spark, for a test of `make soak`.
+target/servers/spark/installed: | packages
+	rm -rf $(@D)
+	python3 -m venv $(@D)
+	$(@D)/bin/pip install --quiet pyspark==3.5.9
+	touch $@
 
 # Ceph's suite for servers of S3. Without it, its test is skipped.
 S3_TESTS_COMMIT := 8f0ae7b404a3a2fcf7038bf1e6bf29544fe9b6a3
@@ -106,6 +115,10 @@ java: needed ## the Java library as a jar, target/java/terrace.jar
 	$(CARGO) build --release -p terrace-java
 	crates/doors/java/package target/release/libterrace_java.so target/java
 	@ls target/java/terrace.jar
+
+hadoop: java target/servers/hadoop/installed ## the file system for Hadoop and Spark as a jar, target/java/terrace-hadoop.jar
+	crates/doors/java/hadoop/package target/java target/servers/hadoop
+	@ls target/java/terrace-hadoop.jar
 
 PEERS := rclone restic rsync
 peers: ## what the bench puts beside Terrace: rclone, restic, rsync; in target/peers, with Go, versitygw, and with python3.11, IOWarp and Blosc2's BTune
@@ -211,7 +224,7 @@ memcheck: servers ## the unsafe code of the kernels, under valgrind
 	$(CARGO) test -p terrace-kernels --tests --no-run
 	timeout 300 $(CARGO) test -p terrace-kernels --tests
 
-soak: python-installed memcheck deny etcd target/servers/s3-tests/venv/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
+soak: python-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/spark/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace-cli --test power -- --nocapture
@@ -249,7 +262,7 @@ soak: python-installed memcheck deny etcd target/servers/s3-tests/venv/installed
 	test ! -e target/servers/s3-tests/venv/installed || TERRACE_S3_TESTS=$(CURDIR)/target/servers/s3-tests $(CARGO) test -p terrace-s3 --test s3_tests -- --nocapture
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test node -- --nocapture
 	export TERRACE_LINES=200; $(PYTEST) tests/test_transactions.py
-	TERRACE_KILLS=100 $(CARGO) test -p terrace-java -- --nocapture
+	TERRACE_KILLS=100 $(CARGO) test -p terrace-java -- --include-ignored --nocapture
 	TERRACE_STEPS=6000 $(CARGO) test -p terrace-cli --test model -- --nocapture
 	$(CARGO) build --release -p terrace-cli
 	TERRACE_RELEASED=$(CURDIR)/target/release/terrace $(CARGO) test -p terrace-cli --test cli released -- --ignored

@@ -32,11 +32,10 @@ impl<'a> JavaBytes<'a, '_> {
     }
 
     /// Fills the bytes by `fill`, which returns the number of those that it has filled.
-    pub fn fill(
-        &self,
-        env: &Env<'_>,
-        fill: impl FnOnce(&mut [u8]) -> Result<usize, engine::Error>,
-    ) -> Result<usize, Thrown> {
+    pub fn fill<E>(&self, env: &Env<'_>, fill: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, Thrown>
+    where
+        Thrown: From<E>,
+    {
         if !self.buffer.is_null() {
             let (address, length) = self.direct(env)?;
             // SAFETY: the buffer has these bytes and may be written to, which `Store.java` checks. The caller's reference to it keeps

@@ -49,13 +49,18 @@ pub fn of_numbers(numbers: [i64; RECEIPT_NUMBER_COUNT], store: u64) -> Result<Re
     })
 }
 
-/// Converts the description of an object.
-pub fn of_object(object: &Object) -> [i64; 7] {
-    let kind = match object.attributes.kind {
+/// Returns the position of a kind among those of Java.
+pub fn kind_number(kind: Kind) -> i64 {
+    match kind {
         Kind::File => 0,
         Kind::Directory => 1,
         Kind::Symlink => 2,
-    };
+    }
+}
+
+/// Converts the description of an object.
+pub fn of_object(object: &Object) -> [i64; 7] {
+    let kind = kind_number(object.attributes.kind);
     let (id, generation) = (object.id as i64, object.generation as i64);
     let (mode, modified) = (object.attributes.mode.into(), object.attributes.mtime);
     [id, generation, object.length as i64, object.want.into(), kind, mode, modified]

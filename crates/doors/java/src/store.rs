@@ -10,11 +10,12 @@ use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject, JObject
 use jni::sys::{jint, jlong};
 use jni::{Env, EnvUnowned, jni_mangle};
 
-use crate::bytes::{JavaBytes, signed};
+use crate::arrays::{long_array, pairs};
+use crate::bytes::JavaBytes;
 use crate::call::run;
 use crate::options::{ack, options};
 use crate::receipt::{of_numbers, of_object, to_numbers};
-use crate::stores::{OpenStore, find, keep, take};
+use crate::stores::{OPEN_STORES, OpenStore, find};
 use crate::thrown::Thrown;
 
 /// The store's own objects are below this name, and are listed only if it is asked for.
@@ -26,19 +27,12 @@ fn path(env: &Env<'_>, bytes: &JByteArray<'_>) -> Result<PathBuf, Thrown> {
     Ok(OsString::from_vec(env.convert_byte_array(bytes)?).into())
 }
 
-/// Makes an array of numbers.
-fn long_array<'local>(env: &mut Env<'local>, numbers: &[i64]) -> Result<JLongArray<'local>, Thrown> {
-    let array = JLongArray::new(env, numbers.len())?;
-    array.set_region(env, 0, numbers)?;
-    Ok(array)
-}
-
 fn receipt<'local>(env: &mut Env<'local>, store: &Store, receipt: &Receipt) -> Result<JLongArray<'local>, Thrown> {
     long_array(env, &to_numbers(receipt, store.id()))
 }
 
-/// An offset or a length; Java has no unsigned numbers.
-fn unsigned(number: jlong, noun: &str) -> Result<u64, Thrown> {
+/// Returns an offset or a length; Java has no unsigned numbers.
+pub fn unsigned(number: jlong, noun: &str) -> Result<u64, Thrown> {
     u64::try_from(number).map_err(|_| Thrown::Invalid(format!("{noun}: {number} is negative")))
 }
 
@@ -78,20 +72,29 @@ pub extern "system" fn open<'local>(
 ) -> jlong {
     run(env, |env| {
         let application = options(env, &settings)?;
-        Ok(keep(OpenStore { store: Store::open(&path(env, &directory)?)?, application }))
+        let store = Store::open(&path(env, &directory)?)?;
+        Ok(OPEN_STORES.keep(OpenStore::new(store, application)))
     })
+}
+
+/// Closes a store, whatever becomes of the bytes that its open files have buffered. Another thread may still be in a call with it; the last
+/// reference closes it.
+fn end(store: jlong, close: impl FnOnce(Store) -> Result<(), Error>) -> Result<(), Thrown> {
+    let Some(taken) = OPEN_STORES.take(store) else { return Ok(()) };
+    let flushed = taken.flush();
+    close(taken.store.clone())?;
+    flushed
 }
 
 #[jni_mangle("io.terrace.Native")]
 pub extern "system" fn close<'local>(env: EnvUnowned<'local>, _: JObject<'local>, store: jlong) {
-    // Another thread may still be in a call with this store; the last reference closes it.
-    run(env, |_| take(store).map_or(Ok(()), |taken| Ok(taken.store.clone().close()?)))
+    run(env, |_| end(store, Store::close))
 }
 
 /// Closes a store that the program has lost, without a wait for pending replicas.
 #[jni_mangle("io.terrace.Native")]
 pub extern "system" fn abandon<'local>(env: EnvUnowned<'local>, _: JClass<'local>, store: jlong) {
-    run(env, |_| take(store).map_or(Ok(()), |taken| Ok(taken.store.clone().close_at_once()?)))
+    run(env, |_| end(store, Store::close_at_once))
 }
 
 #[jni_mangle("io.terrace.Native")]
@@ -241,18 +244,7 @@ pub extern "system" fn list<'local>(
             after = Some(last.clone());
             found.extend(page.into_iter().filter(|(key, _)| is_own(&prefix) || !is_own(key)));
         }
-        let array = JObjectArray::<JObject<'_>>::new(env, found.len() * 2, JObject::null())?;
-        for (at, (key, object)) in found.iter().enumerate() {
-            let key_array = JByteArray::new(env, key.len())?;
-            key_array.set_region(env, 0, signed(key))?;
-            let description = long_array(env, &of_object(object))?;
-            array.set_element(env, at * 2, &key_array)?;
-            array.set_element(env, at * 2 + 1, &description)?;
-            // The table of local references is short.
-            env.delete_local_ref(key_array);
-            env.delete_local_ref(description);
-        }
-        Ok(array)
+        pairs(env, found.iter().map(|(key, object)| (key, of_object(object))))
     })
 }
 

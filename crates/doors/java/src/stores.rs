@@ -1,39 +1,51 @@
-//! The open stores, by numbers that are never reused: a call with the number of a closed store is an error, whatever Java does.
+//! The open stores.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use engine::files::{File, Files};
 use engine::{PutOptions, Store};
-use rustix_futex_sync::RwLock;
+use rustix_futex_sync::Mutex;
 
+use crate::numbered::Numbered;
 use crate::thrown::Thrown;
 
-static OPEN_STORES: LazyLock<RwLock<HashMap<i64, Arc<OpenStore>>>> = LazyLock::new(RwLock::default);
-static NEXT_STORE_NUMBER: AtomicI64 = AtomicI64::new(1);
+/// The open stores.
+pub static OPEN_STORES: LazyLock<Numbered<OpenStore>> = LazyLock::new(|| Numbered::new("store"));
 
-/// An open store. Many threads may use one at once.
+/// An open store.
 pub struct OpenStore {
     /// The store.
     pub store: Store,
     /// The requirements that apply to every call.
     pub application: PutOptions,
+    /// The files that are open. They are closed before the store.
+    pub open_files: Numbered<File>,
+    /// The store's objects as files, once they were asked for.
+    files: Mutex<Option<Files>>,
 }
 
-/// Keeps a store, and returns its number.
-pub fn keep(store: OpenStore) -> i64 {
-    // Relaxed is enough, because only the number itself is shared.
-    let number = NEXT_STORE_NUMBER.fetch_add(1, Ordering::Relaxed);
-    OPEN_STORES.write().insert(number, Arc::new(store));
-    number
+impl OpenStore {
+    /// A store whose files are all closed.
+    pub fn new(store: Store, application: PutOptions) -> OpenStore {
+        OpenStore { store, application, open_files: Numbered::new("file"), files: Mutex::default() }
+    }
+
+    /// Returns the store's objects as files.
+    pub fn files(&self) -> Result<Files, Thrown> {
+        let mut files = self.files.lock();
+        match &*files {
+            Some(files) => Ok(files.clone()),
+            None => Ok(files.insert(Files::with(&self.store, self.application.clone())?).clone()),
+        }
+    }
+
+    /// Writes the buffered bytes of open files. The errors of the store's own close are still to come.
+    pub fn flush(&self) -> Result<(), Thrown> {
+        self.files.lock().as_ref().map_or(Ok(()), |files| Ok(files.flush()?))
+    }
 }
 
-/// Returns the store with this number. It stays open until the caller drops it, even if another thread closes it.
+/// Returns the store with this number.
 pub fn find(number: i64) -> Result<Arc<OpenStore>, Thrown> {
-    OPEN_STORES.read().get(&number).cloned().ok_or(Thrown::Closed)
-}
-
-/// Returns the store with this number for the last time; `None` if another call has taken it.
-pub fn take(number: i64) -> Option<Arc<OpenStore>> {
-    OPEN_STORES.write().remove(&number)
+    OPEN_STORES.find(number)
 }

@@ -1,6 +1,7 @@
 //! The failures of calls, and the exception that Java gets for each; `TerraceException.java` has their classes.
 
 use engine::Error;
+use engine::files::FileError;
 use jni::jni_str;
 use jni::strings::JNIStr;
 
@@ -13,9 +14,12 @@ pub enum Thrown {
     /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] Error),
-    /// The store was closed.
-    #[error("the store is closed; open it again")]
-    Closed,
+    /// An error of a file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The store or the file was closed.
+    #[error("the {0} is closed; open it again")]
+    Closed(&'static str),
     /// An unusable argument.
     #[error("{0}")]
     Invalid(String),
@@ -32,11 +36,28 @@ impl Thrown {
     pub fn class(&self) -> &'static JNIStr {
         match self {
             Thrown::Engine(error) => of_engine(error),
-            Thrown::Closed => jni_str!("java/lang/IllegalStateException"),
+            Thrown::File(error) => of_file(error),
+            Thrown::Closed(_) => jni_str!("java/lang/IllegalStateException"),
             Thrown::Invalid(_) => jni_str!("java/lang/IllegalArgumentException"),
             Thrown::TooLong(_) => jni_str!("io/terrace/TerraceException$TooLarge"),
             Thrown::Java(_) => RUNTIME_EXCEPTION_CLASS,
         }
+    }
+}
+
+fn of_file(error: &FileError) -> &'static JNIStr {
+    match error {
+        FileError::NotFound(_) => jni_str!("io/terrace/TerraceException$NotFound"),
+        FileError::Exists(_) => jni_str!("io/terrace/TerraceException$Exists"),
+        FileError::NotDirectory(_) => jni_str!("io/terrace/TerraceException$NotDirectory"),
+        FileError::IsDirectory(_) => jni_str!("io/terrace/TerraceException$IsDirectory"),
+        FileError::NotEmpty(_) => jni_str!("io/terrace/TerraceException$NotEmpty"),
+        FileError::NameTooLong(_) | FileError::Reserved(_) => jni_str!("io/terrace/TerraceException$BadKey"),
+        FileError::Stale(_) => jni_str!("io/terrace/TerraceException$Conflict"),
+        FileError::TooLarge(_) => jni_str!("io/terrace/TerraceException$TooLarge"),
+        FileError::Engine(error) => of_engine(error),
+        // What an operation on this kind of file does not support, and what the engine may add later.
+        _ => jni_str!("io/terrace/TerraceException"),
     }
 }
 

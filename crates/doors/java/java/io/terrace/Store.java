@@ -368,6 +368,15 @@ public final class Store implements AutoCloseable {
     }
 
     /**
+     * Returns the store's objects as files.
+     *
+     * @return the files; they are closed with the store
+     */
+    public StoreFiles files() {
+        return new StoreFiles(calls, number);
+    }
+
+    /**
      * Waits at most a minute until no replica is pending and everything is durable, and then closes the store in any case. Closing a store
      * twice does nothing. A store that is not closed before it becomes unreachable is closed without the wait.
      *

@@ -11,7 +11,6 @@ public final class StoredObject {
     private static final int KIND_AT = 4;
     private static final int MODE_AT = 5;
     private static final int MODIFIED_AT = 6;
-    private static final long NANOS_PER_SECOND = 1_000_000_000;
 
     private final String key;
     private final long[] numbers;
@@ -100,8 +99,7 @@ public final class StoredObject {
      * @return the time
      */
     public Instant modified() {
-        long nanos = numbers[MODIFIED_AT];
-        return Instant.ofEpochSecond(Math.floorDiv(nanos, NANOS_PER_SECOND), Math.floorMod(nanos, NANOS_PER_SECOND));
+        return Times.instant(numbers[MODIFIED_AT]);
     }
 
     @Override

@@ -108,4 +108,40 @@ public class TerraceException extends IOException {
             super(message);
         }
     }
+
+    /** Something has this path already. */
+    public static final class Exists extends TerraceException {
+        private static final long serialVersionUID = 1;
+
+        Exists(String message) {
+            super(message);
+        }
+    }
+
+    /** A directory is needed, and something else has this path. */
+    public static final class NotDirectory extends TerraceException {
+        private static final long serialVersionUID = 1;
+
+        NotDirectory(String message) {
+            super(message);
+        }
+    }
+
+    /** The call is not possible on a directory. */
+    public static final class IsDirectory extends TerraceException {
+        private static final long serialVersionUID = 1;
+
+        IsDirectory(String message) {
+            super(message);
+        }
+    }
+
+    /** A directory that is not empty is neither removed nor replaced. */
+    public static final class NotEmpty extends TerraceException {
+        private static final long serialVersionUID = 1;
+
+        NotEmpty(String message) {
+            super(message);
+        }
+    }
 }

@@ -1,6 +1,8 @@
-//! The jar, and programs of Java that use it.
+//! The jars, and programs of Java that use them.
 
 #![allow(clippy::unwrap_used)]
+
+mod hadoop;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -25,11 +27,11 @@ fn built(path: &str) -> PathBuf {
     std::env::current_exe().unwrap().with_file_name(path)
 }
 
-/// The jar with JUnit.
-fn junit() -> Result<PathBuf, Missing> {
-    let found = fs::read_dir(here("../../../target/servers/java")).into_iter().flatten();
-    let mut jars = found.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "jar"));
-    jars.next().ok_or_else(|| Missing::new("java", "there are no jars of JUnit; `make servers` downloads them"))
+/// The jars of `target/servers` that a test needs, as an entry of a class path.
+fn jars(name: &str) -> Result<PathBuf, Missing> {
+    let folder = here("../../../target/servers").join(name);
+    let reason = || format!("{} has no jars; `make servers` downloads them", folder.display());
+    if folder.join("installed").exists() { Ok(folder.join("*")) } else { Err(Missing::new("java", reason())) }
 }
 
 fn build() -> Result<PathBuf, Missing> {
@@ -37,10 +39,10 @@ fn build() -> Result<PathBuf, Missing> {
     if let Err(error) = Command::new("javac").arg("-version").output() {
         return Err(Missing::new("java", format!("javac: {error}; `make packages` installs it")));
     }
-    let path = format!("{}:{}", folder.join("terrace.jar").display(), junit()?.display());
+    let path = format!("{}:{}", folder.join("terrace.jar").display(), jars("java")?.display());
     // Packing makes the folder again, without what an earlier run has compiled.
     succeed(Command::new(here("package")).arg(built("libterrace_java.so")).arg(&folder));
-    let programs = fs::read_dir(here("tests/java")).unwrap().map(|entry| entry.unwrap().path());
+    let programs = fs::read_dir(here("tests/programs")).unwrap().map(|entry| entry.unwrap().path());
     let flags = ["--release", "11", "-Xlint:all", "-Werror", "-cp", &path, "-d"];
     succeed(Command::new("javac").args(flags).arg(folder.join("programs")).args(programs));
     Ok(folder)
@@ -58,9 +60,13 @@ fn succeed(command: &mut Command) -> String {
     out.into_owned()
 }
 
-/// A program of `tests/java`, or of JUnit.
-fn program(folder: &Path, class: &str) -> Command {
-    let path = [folder.join("terrace.jar"), folder.join("programs"), junit().unwrap()];
+/// A program of `tests/programs`, or of JUnit.
+fn own_program(folder: &Path, class: &str) -> Command {
+    program(&[folder.join("terrace.jar"), folder.join("programs"), jars("java").unwrap()], class)
+}
+
+/// A program of this class path.
+fn program(path: &[PathBuf], class: &str) -> Command {
     let mut command = Command::new("java");
     // It lives for seconds, so code that starts fast is better than code that runs fast.
     command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xcheck:jni", "-cp"]);
@@ -85,7 +91,7 @@ fn a_program_uses_all_of_it() {
         skip(name, &Missing::new("terrace", "the command is not built: `cargo build --bins`"));
         return;
     }
-    let mut command = program(folder, "org.junit.platform.console.ConsoleLauncher");
+    let mut command = own_program(folder, "org.junit.platform.console.ConsoleLauncher");
     command.args(["execute", "--disable-banner", "--disable-ansi-colors", "--details=tree", "--fail-if-no-tests"]);
     command.arg("--scan-class-path").arg(folder.join("programs")).env("TERRACE_PROGRAM", terrace);
     let said = succeed(&mut command);
@@ -112,7 +118,7 @@ fn acknowledged_objects_survive_the_death_of_the_program() {
     let mut random = Random::new(7);
     let mut count = 0;
     for run in 0..kills {
-        let mut command = program(folder, "DurablePuts");
+        let mut command = own_program(folder, "DurablePuts");
         let child = command.arg(&at).arg(format!("run{run}")).stdout(Stdio::piped()).spawn().unwrap();
         let acknowledged = killed_after(child, 1 + random.below(40) as usize);
         let store = Store::open(&at).unwrap();
@@ -134,7 +140,7 @@ fn a_full_disk_is_told_of_in_the_same_words() {
     let at = store(dir.path(), &small.path().join("disk"));
     small.fill_but(0);
     let length = 1 << 20;
-    let said = succeed(program(folder, "FullDisk").arg(&at).arg(length.to_string()));
+    let said = succeed(own_program(folder, "FullDisk").arg(&at).arg(length.to_string()));
     let store = Store::open(&at).unwrap();
     let refused = store.put_bytes(b"large", &vec![0; length], &PutOptions::default()).unwrap_err();
     assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
@@ -143,9 +149,12 @@ fn a_full_disk_is_told_of_in_the_same_words() {
 
 #[test]
 fn the_guide_to_java_works_as_it_says() {
-    let Some(folder) = java("the guide to Java works as it says") else { return };
     let dir = TempDir::new().unwrap();
-    fs::copy(folder.join("terrace.jar"), dir.path().join("terrace.jar")).unwrap();
+    let Some(path) = hadoop::path("the guide to Java works as it says") else { return };
+    for jar in path.iter().filter(|path| path.extension().is_some_and(|ending| ending == "jar")) {
+        fs::copy(jar, dir.path().join(jar.file_name().unwrap())).unwrap();
+    }
+    std::os::unix::fs::symlink(here("../../../target/servers/hadoop"), dir.path().join("hadoop")).unwrap();
     let programs = built("..");
     let ran = Guide { name: "java.md", folder: dir.path(), programs: &programs, replaced: &[], before: &|_| {} }.run();
     assert!(ran >= 2, "{ran} commands ran");
