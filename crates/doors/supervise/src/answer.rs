@@ -220,7 +220,7 @@ impl CallAnswers {
                 self.set(caller, call, &path, &Setting { mode: Some(mode as mode_t & 0o7777), ..Setting::default() })?;
             }
             CallTask::SetOwner { user, group } => self.set(caller, call, &path, &to_owner(user, group))?,
-            CallTask::SetTimes { times } => self.set(caller, call, &path, &read_times(caller, times)?)?,
+            CallTask::SetTimes { times, form } => self.set(caller, call, &path, &form.read(caller, times)?)?,
             CallTask::Pairs(task) => return pairs::answer(&self.files, caller, &path, task).map(CallReply::Value),
             CallTask::MakeHardLink => return Err(libc::EPERM),
             CallTask::Open { .. } | CallTask::OpenAs { .. } | CallTask::Rename { .. } => {
@@ -239,25 +239,4 @@ impl CallAnswers {
         }
         Ok(())
     }
-}
-
-/// Reads two times, or none, which means now.
-fn read_times(caller: Caller, address: u64) -> Result<Setting, c_int> {
-    let now = || {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-    };
-    if address == 0 {
-        return Ok(Setting { accessed: Some(now()), modified: Some(now()), ..Setting::default() });
-    }
-    let mut words = [[0; 8]; 4];
-    caller.read(address, words.as_flattened_mut())?;
-    let [accessed, accessed_rest, modified, modified_rest] = words.map(i64::from_ne_bytes);
-    let time = |seconds: i64, rest: i64| match rest {
-        libc::UTIME_OMIT => None,
-        libc::UTIME_NOW => Some(now()),
-        rest => Some(seconds.saturating_mul(1_000_000_000).saturating_add(rest)),
-    };
-    let (accessed, modified) = (time(accessed, accessed_rest), time(modified, modified_rest));
-    Ok(Setting { accessed, modified, ..Setting::default() })
 }

@@ -4,6 +4,8 @@ use std::ffi::{c_int, c_long, c_uint};
 
 use libc::seccomp_data;
 
+use crate::times::TimesForm;
+
 /// The calls that every architecture has.
 const USUAL_CALLS: [c_long; 33] = [
     libc::SYS_openat,
@@ -42,7 +44,7 @@ const USUAL_CALLS: [c_long; 33] = [
 ];
 /// Calls that only older architectures have.
 #[cfg(target_arch = "x86_64")]
-const OLDER_CALLS: [c_long; 15] = [
+const OLDER_CALLS: [c_long; 18] = [
     libc::SYS_open,
     libc::SYS_creat,
     libc::SYS_stat,
@@ -58,6 +60,9 @@ const OLDER_CALLS: [c_long; 15] = [
     libc::SYS_chmod,
     libc::SYS_chown,
     libc::SYS_lchown,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER_CALLS: [c_long; 0] = [];
@@ -107,7 +112,7 @@ pub enum CallTask {
     /// Set the owner and the group. `u32::MAX` leaves one as it is.
     SetOwner { user: u32, group: u32 },
     /// Set the times of access and modification.
-    SetTimes { times: u64 },
+    SetTimes { times: u64, form: TimesForm },
     /// Return, change or remove extended attributes.
     Pairs(PairTask),
 }
@@ -181,7 +186,7 @@ pub fn decode(data: &seccomp_data) -> Option<PathCall> {
         libc::SYS_truncate => call(CURRENT_DIRECTORY, a, 0, CallTask::SetLength { length: b as i64 }),
         libc::SYS_fchmodat => call(a, b, 0, CallTask::SetMode { mode: c as u32 }),
         libc::SYS_fchmodat2 => call(a, b, d, CallTask::SetMode { mode: c as u32 }),
-        libc::SYS_utimensat => call(a, b, d, CallTask::SetTimes { times: c }),
+        libc::SYS_utimensat => call(a, b, d, CallTask::SetTimes { times: c, form: TimesForm::Nanoseconds }),
         libc::SYS_fchownat => call(a, b, e, CallTask::SetOwner { user: c as u32, group: d as u32 }),
         libc::SYS_fchmod => call(a, 0, keep, CallTask::SetMode { mode: b as u32 }),
         libc::SYS_fchown => call(a, 0, keep, CallTask::SetOwner { user: b as u32, group: c as u32 }),
@@ -239,6 +244,12 @@ fn decode_older(number: c_long, [a, b, c, ..]: [u64; 6]) -> Option<PathCall> {
         libc::SYS_chmod => call(a, true, CallTask::SetMode { mode: b as u32 }),
         libc::SYS_chown => call(a, true, CallTask::SetOwner { user: b as u32, group: c as u32 }),
         libc::SYS_lchown => call(a, false, CallTask::SetOwner { user: b as u32, group: c as u32 }),
+        libc::SYS_utime => call(a, true, CallTask::SetTimes { times: b, form: TimesForm::Seconds }),
+        libc::SYS_utimes => call(a, true, CallTask::SetTimes { times: b, form: TimesForm::Microseconds }),
+        libc::SYS_futimesat => {
+            let task = CallTask::SetTimes { times: c, form: TimesForm::Microseconds };
+            PathCall { dir: a as c_int, path: b, follows: true, task }
+        }
         _ => return None,
     })
 }

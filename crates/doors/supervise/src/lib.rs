@@ -23,5 +23,6 @@ mod sieve;
 mod spool;
 mod spools;
 mod supervisor;
+mod times;
 
 pub use supervisor::{ServingSupervisor, Supervision};
