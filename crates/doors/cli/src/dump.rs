@@ -32,7 +32,8 @@ pub struct Dump {
 pub enum Care {
     /// Delete old versions from this node's store and free their space.
     ///
-    /// Chunks that newer versions share stay. Run it on each node with the same --keep, while nothing is dumped.
+    /// Chunks that newer versions share stay. Run it on each node with the same --keep, while nothing is dumped. A dump with --keep
+    /// does this itself.
     Gc {
         /// The dump's name [default: all dumps].
         name: Option<String>,
@@ -65,27 +66,16 @@ pub fn care(store: &Store, care: &Care, show: Show) -> Result<bool> {
 fn collect(store: &Store, name: Option<&str>, keep: usize, show: Show) -> Result<bool> {
     let names = name.map_or_else(|| gc::dumps(store), |name| Ok(vec![name.to_owned()]))?;
     for name in names {
-        let before = used(store)?;
         let dropped = gc::collect(store, &name, keep)?;
-        // Sync, because deleted space is freed once a sync covers the deletion; without it, the space would come back only with the
-        // store's next sync.
-        let freeing = store.sync().and_then(|()| store.reap_now());
-        let freed = before.saturating_sub(used(store)?);
         let versions = count(dropped.versions.len() as u64, "version");
         let words = format!(
-            "{name}: {versions} with {} bytes of chunks deleted; {freed} bytes of the tiers are free again",
-            dropped.bytes
+            "{name}: {versions} with {} bytes of chunks deleted; {} bytes of the tiers are free again",
+            dropped.bytes, dropped.freed
         );
-        let value = json!({"dump": name, "dropped": dropped.versions, "bytes": dropped.bytes, "freed": freed});
+        let value = json!({"dump": name, "dropped": dropped.versions, "bytes": dropped.bytes, "freed": dropped.freed});
         show.result(&value, &words)?;
-        freeing.context("freeing the space of deleted versions")?;
     }
     Ok(true)
-}
-
-/// Returns the bytes used on all tiers.
-fn used(store: &Store) -> Result<u64> {
-    Ok(store.status()?.tiers.iter().map(|tier| tier.used).sum())
 }
 
 fn list(store: &Store, show: Show) -> Result<bool> {

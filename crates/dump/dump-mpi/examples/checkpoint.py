@@ -14,7 +14,7 @@ from terrace_dump import Checkpoints
 
 rank = MPI.COMM_WORLD.Get_rank()
 field, step = array.array("d", bytes(8 * 50_000)), array.array("q", [0])
-with Checkpoints(MPI.COMM_WORLD, sys.argv[1], replicas=2) as checkpoints:
+with Checkpoints(MPI.COMM_WORLD, sys.argv[1], replicas=2, keep=2) as checkpoints:
     checkpoints.protect(0, field)
     checkpoints.protect(1, step)
     version = checkpoints.restart("python")

@@ -56,6 +56,11 @@ enum terrace_dump_status terrace_dump_open(MPI_Comm comm,
 enum terrace_dump_status terrace_dump_set_replicas(struct terrace_checkpoints *checkpoints,
                                                    uint32_t replicas);
 
+// Sets how many of the newest versions stay: once a new version is durable, the older ones are dropped, and their space is free when the call
+// that made it returns; by default, or with 0, all stay. It must be the same on all ranks.
+enum terrace_dump_status terrace_dump_set_keep(struct terrace_checkpoints *checkpoints,
+                                               uint32_t keep);
+
 // Sets how memory is divided into chunks: into pieces of `bytes` bytes, by default 4096; or, with `by_content`, at
 // boundaries that the content determines, about `bytes` bytes apart. It must be the same on all ranks.
 enum terrace_dump_status terrace_dump_set_chunks(struct terrace_checkpoints *checkpoints,

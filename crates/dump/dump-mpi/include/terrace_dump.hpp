@@ -49,6 +49,7 @@ public:
     checkpoints(MPI_Comm comm, const std::string &store) : open_(opened(comm, store)) {}
 
     void set_replicas(std::uint32_t replicas) { check(terrace_dump_set_replicas(get(), replicas)); }
+    void set_keep(std::uint32_t keep) { check(terrace_dump_set_keep(get(), keep)); }
     void set_chunks(std::uint32_t bytes, bool by_content = false) { check(terrace_dump_set_chunks(get(), bytes, by_content)); }
     void set_limit(std::uint32_t limit) { check(terrace_dump_set_limit(get(), limit)); }
 

@@ -45,6 +45,12 @@ module terrace_dumps
       integer(c_int32_t), value :: replicas
     end function
 
+    integer(c_int) function terrace_dump_set_keep(checkpoints, keep) bind(c)
+      import
+      type(c_ptr), value :: checkpoints
+      integer(c_int32_t), value :: keep
+    end function
+
     integer(c_int) function terrace_dump_set_chunks(checkpoints, bytes, by_content) bind(c)
       import
       type(c_ptr), value :: checkpoints

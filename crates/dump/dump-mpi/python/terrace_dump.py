@@ -39,6 +39,7 @@ def _library():
     arguments = {
         "open": [comm, text, ctypes.POINTER(handle)],
         "set_replicas": [handle, ctypes.c_uint32],
+        "set_keep": [handle, ctypes.c_uint32],
         "set_chunks": [handle, ctypes.c_uint32, ctypes.c_bool],
         "protect": [handle, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t],
         "protect_same": [handle, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t],
@@ -63,7 +64,7 @@ class Checkpoints:
     """The ranks of a communicator with their nodes' stores. Every method but ``protect``, ``unprotect`` and
     ``test`` is collective."""
 
-    def __init__(self, comm, store, replicas=3, chunk=4096, by_content=False, limit=1):
+    def __init__(self, comm, store, replicas=3, chunk=4096, by_content=False, limit=1, keep=0):
         self._library, kind = _library()
         self._regions = {}
         self._handle = ctypes.c_void_p()
@@ -72,6 +73,7 @@ class Checkpoints:
         self._call("set_replicas", replicas)
         self._call("set_chunks", chunk, by_content)
         self._call("set_limit", limit)
+        self._call("set_keep", keep)
 
     def _call(self, name, *arguments, handle=True):
         given = (self._handle, *arguments) if handle else arguments

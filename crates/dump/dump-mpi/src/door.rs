@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_void};
+use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -114,6 +115,16 @@ pub extern "C" fn terrace_dump_open(comm: MPI_Comm, store: *const c_char, opened
 pub extern "C" fn terrace_dump_set_replicas(checkpoints: *mut Checkpoints, replicas: u32) -> DumpStatus {
     guard(|| {
         there(checkpoints)?.options.replicas = replicas;
+        Ok(())
+    })
+}
+
+/// Sets how many of the newest versions stay: once a new version is durable, the older ones are dropped, and their space is free when the call
+/// that made it returns; by default, or with 0, all stay. It must be the same on all ranks.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dump_set_keep(checkpoints: *mut Checkpoints, keep: u32) -> DumpStatus {
+    guard(|| {
+        there(checkpoints)?.options.keep = NonZeroU32::new(keep);
         Ok(())
     })
 }

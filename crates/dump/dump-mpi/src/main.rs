@@ -132,7 +132,7 @@ fn dump(world: &MpiWorld, store: &Store, flags: &DumpFlags, show: Shown<'_>) -> 
     };
     let bytes = together(world, read())?;
     let done = terrace_dump::dump(world, store, &flags.name, &[&bytes], &flags.options())?;
-    let figures = [done.bytes, done.distinct, done.stored, done.chunks.sent, done.chunks.received];
+    let figures = [done.bytes, done.distinct, done.stored, done.chunks.sent, done.chunks.received, done.freed];
     let figures: Vec<u8> = figures.iter().flat_map(|figure| figure.to_le_bytes()).collect();
     let all = world.all_gather(&figures)?;
     let of = |figure: usize| {
@@ -140,17 +140,23 @@ fn dump(world: &MpiWorld, store: &Store, flags: &DumpFlags, show: Shown<'_>) -> 
         all.iter().map(one).collect::<Vec<u64>>()
     };
     let sum = |figure| of(figure).iter().sum::<u64>();
-    let (bytes, distinct, stored, sent) = (sum(0), sum(1), sum(2), sum(3));
+    let (bytes, distinct, stored, sent, freed) = (sum(0), sum(1), sum(2), sum(3), sum(5));
     let most = of(4).into_iter().max().unwrap_or(0);
-    let (name, version, copies, ranks) = (&flags.name, done.version, done.copies, world.size());
+    let (name, version, copies, ranks, dropped) =
+        (&flags.name, done.version, done.copies, world.size(), done.dropped);
+    let kept = match dropped {
+        0 => String::new(),
+        1 => format!("; 1 older version is dropped, and {freed} bytes of the tiers are free again"),
+        _ => format!("; {dropped} older versions are dropped, and {freed} bytes of the tiers are free again"),
+    };
     show(
         json!({
             "dump": name, "version": version, "ranks": ranks, "nodes": copies, "bytes": bytes, "distinct": distinct,
-            "stored": stored, "sent": sent, "most_received": most,
+            "stored": stored, "sent": sent, "most_received": most, "dropped": dropped, "freed": freed,
         }),
         format!(
             "{name} version {version}: {bytes} bytes of {ranks} ranks on {copies} nodes each; {distinct} distinct in their \
-             rank, {stored} stored, {sent} sent, at most {most} to one rank"
+             rank, {stored} stored, {sent} sent, at most {most} to one rank{kept}"
         ),
     );
     Ok(())

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 use terrace::{Config, Store};
+use terrace_dump::gc;
 use terrace_testkit::guide::Guide;
 use terrace_testkit::{Missing, skip};
 
@@ -359,6 +360,10 @@ fn a_python_program_continues_from_its_checkpoint() {
     };
     assert_eq!(run("2"), "begins\nstep 2 is version 1, ended: (True, 1)\n");
     assert_eq!(run("3"), "goes on after step 2\nstep 3 is version 2, ended: (True, 2)\n");
+    for node in 0..2 {
+        let store = Store::open(Path::new(&nodes.file(&format!("{node}/store")))).unwrap();
+        assert_eq!(gc::versions(&store, "python").unwrap(), [1, 2], "the program keeps two");
+    }
     // A masked array was dumped without its mask and without an error. The check needs only the attribute that
     // distinguishes one.
     let masked = "import sys\nfrom mpi4py import MPI\nfrom terrace_dump import Checkpoints\n\

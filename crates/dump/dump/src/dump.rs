@@ -9,7 +9,9 @@ use crate::ask::exchange_messages;
 use crate::chunk::{Chunk, Chunks};
 use crate::confirm::{Confirmed, confirm};
 use crate::exchange::{Letter, Moved, exchange};
+use crate::gc;
 use crate::halving::{Answers, meet};
+use crate::lock::Locks;
 use crate::manifest::{self, Complete, Held, Manifest};
 use crate::names::{self, Part};
 use crate::options::{Dumped, Duplicates, Options};
@@ -28,7 +30,8 @@ use crate::{Error, Result};
 /// # Errors
 /// [`Error::Differ`] on all ranks if their options differ; [`Error::Refused`] if another job or `gc` works on a dump of
 /// that name. If one rank fails, all ranks return an error; this dump then does not exist, and earlier dumps remain.
-/// Only if the failure is in the last step may the dump exist nevertheless.
+/// Only if the failure is in the last step may the dump exist nevertheless. If older versions cannot be dropped, all stay, or some
+/// of them in some stores: the dump exists then, a warning says why, and the next one with `keep` drops them.
 pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], options: &Options) -> Result<Dumped> {
     let session = Session::begin(world, store, name, Work::Dump, options.terms())?;
     options.check()?;
@@ -75,6 +78,7 @@ pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], opt
         manifest::put(store, &names::version_prefix(name, Part::Complete, version), &complete)?;
         Ok(store.sync()?)
     })?;
+    let (dropped, freed) = drop_older_versions(&session, version, options)?;
     Ok(Dumped {
         version,
         copies,
@@ -83,7 +87,36 @@ pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], opt
         stored,
         chunks: moved,
         records,
+        dropped,
+        freed,
     })
+}
+
+/// Drops the versions that are too old to be kept beside the new one, and returns their number, and the bytes that this rank has freed.
+/// Collective.
+fn drop_older_versions(session: &Session<'_>, version: u32, options: &Options) -> Result<(u32, u64)> {
+    let Session { world, store, name, versions, .. } = session;
+    let Some(keep) = options.keep else { return Ok((0, 0)) };
+    let old = (versions.len() as u32 + 1).saturating_sub(keep.get());
+    if old == 0 {
+        return Ok((0, 0));
+    }
+    // In all stores or in none: a restore of an older version may have begun in one of them.
+    let locked = if world.leads() { Locks::for_drop(store, name) } else { Ok(Locks::default()) };
+    let collected = agree(*world, locked).and_then(|_locks| {
+        let collect = || Ok(gc::collect_locked(store, name, keep.get() as usize)?.freed);
+        agree(*world, if world.leads() { collect() } else { Ok(0) })
+    });
+    match collected {
+        Ok(freed) => Ok((old, freed)),
+        Err(error) if error.is_transport() => Err(error),
+        Err(error) => {
+            if world.rank() == 0 {
+                tracing::warn!("version {version} of dump {name:?} exists, and older ones are not all dropped: {error}");
+            }
+            Ok((0, 0))
+        }
+    }
 }
 
 /// Exchanges knowledge of chunks with the other ranks and returns this rank's part of the plan. Collective.

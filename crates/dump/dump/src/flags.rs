@@ -1,5 +1,6 @@
 //! The flags of dumps and restores, as `terrace` and `terrace-dump` both take them.
 
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use clap::Args;
@@ -37,6 +38,10 @@ pub struct DumpFlags {
     /// Version to write [default: the next].
     #[arg(long)]
     pub version: Option<u32>,
+    /// Once this version is durable, drop all but this many of the newest versions, and free their space before the command ends
+    /// [default: keep all].
+    #[arg(long)]
+    pub keep: Option<NonZeroU32>,
 }
 
 /// The arguments of `restore`.
@@ -65,6 +70,7 @@ impl DumpFlags {
             by_load: !self.static_partners,
             window: self.window,
             version: self.version,
+            keep: self.keep,
             ..Options::default()
         }
     }

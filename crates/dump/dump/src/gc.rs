@@ -21,6 +21,8 @@ pub struct Dropped {
     pub versions: Vec<u32>,
     /// Bytes of removed packs, minus bytes of new packs.
     pub bytes: u64,
+    /// Bytes of the store's tiers that are free again.
+    pub freed: u64,
 }
 
 /// Returns the names of all dumps with at least one object in a store.
@@ -44,14 +46,20 @@ pub fn versions(store: &Store, name: &str) -> Result<Vec<u32>> {
         .collect())
 }
 
-/// Drops all but the newest `keep` versions of a dump from this store, and always keeps at least one. Call it on each
-/// node.
+/// Drops all but the newest `keep` versions of a dump from this store, always keeps at least one, and frees the space of the
+/// others. Call it on each node.
 ///
 /// # Errors
 /// [`Error::Refused`](crate::Error::Refused) while a dump of that name is made or restored from this store.
 pub fn collect(store: &Store, name: &str, keep: usize) -> Result<Dropped> {
     names::check_name(name)?;
     let _locks = Locks::for_gc(store, name)?;
+    collect_locked(store, name, keep)
+}
+
+/// Does this for a caller that holds the locks of `gc`, or those of a dump and of its readers.
+pub(crate) fn collect_locked(store: &Store, name: &str, keep: usize) -> Result<Dropped> {
+    let used = count_used_bytes(store)?;
     let mut versions = versions(store, name)?;
     let newest = versions.split_off(versions.len().saturating_sub(keep.max(1)));
     let Some(last) = newest.last() else { return Ok(Dropped::default()) };
@@ -66,7 +74,17 @@ pub fn collect(store: &Store, name: &str, keep: usize) -> Result<Dropped> {
     }
     let before = count_pack_bytes(store, name)?;
     repack(store, name, *last)?;
-    Ok(Dropped { versions, bytes: before.saturating_sub(count_pack_bytes(store, name)?) })
+    let bytes = before.saturating_sub(count_pack_bytes(store, name)?);
+    // Sync, because deleted space is freed once a sync covers the deletion; without it, the space would come back only with
+    // the store's next sync.
+    store.sync()?;
+    store.reap_now()?;
+    Ok(Dropped { versions, bytes, freed: used.saturating_sub(count_used_bytes(store)?) })
+}
+
+/// Returns the number of bytes that are used on all tiers.
+fn count_used_bytes(store: &Store) -> Result<u64> {
+    Ok(store.status()?.tiers.iter().map(|tier| tier.used).sum())
 }
 
 /// Returns the total length of the dump's packs in bytes.

@@ -55,6 +55,10 @@ fn lock_exclusively(store: &Store, name: &str, what: &str, who: &str) -> Result<
     })
 }
 
+fn lock_readers(store: &Store, name: &str) -> Result<Locked> {
+    lock_exclusively(store, name, "readers", "a job restores")
+}
+
 impl Locks {
     /// Takes the locks of a dump, on all nodes or on none. Collective.
     ///
@@ -81,8 +85,16 @@ impl Locks {
     pub fn for_gc(store: &Store, name: &str) -> Result<Locks> {
         let turn = lock_exclusively(store, name, "turn", "a job, or another gc, works on")?;
         let ranks = lock_exclusively(store, name, "ranks", "ranks of a job that failed are still at")?;
-        let readers = lock_exclusively(store, name, "readers", "a job restores")?;
+        let readers = lock_readers(store, name)?;
         Ok(Locks { _held: vec![turn, ranks, readers] })
+    }
+
+    /// Takes the lock that a job which dumps needs besides its own to drop versions.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] while the name is restored.
+    pub fn for_drop(store: &Store, name: &str) -> Result<Locks> {
+        Ok(Locks { _held: vec![lock_readers(store, name)?] })
     }
 
     /// Takes the lock of a restore. Waits until a running `gc` ends.

@@ -1,5 +1,7 @@
 //! The options and the result of a dump.
 
+use std::num::NonZeroU32;
+
 use crate::chunk::Chunking;
 use crate::exchange::Moved;
 use crate::terms::Terms;
@@ -33,6 +35,8 @@ pub struct Options {
     pub window: usize,
     /// The version to create; `None` creates the one after the newest.
     pub version: Option<u32>,
+    /// The number of newest versions that stay, the new one included; the older ones are dropped. `None` keeps all.
+    pub keep: Option<NonZeroU32>,
 }
 
 impl Default for Options {
@@ -45,6 +49,7 @@ impl Default for Options {
             table: 1 << 17,
             window: 32 << 20,
             version: None,
+            keep: None,
         }
     }
 }
@@ -69,6 +74,7 @@ impl Options {
             .with("table", self.table)
             .with("window", self.window)
             .with("version", self.version.map_or_else(|| "the next".to_owned(), |version| version.to_string()))
+            .with("keep", self.keep.map_or_else(|| "all versions".to_owned(), |keep| keep.to_string()))
     }
 
     /// # Errors
@@ -112,4 +118,8 @@ pub struct Dumped {
     pub chunks: Moved,
     /// The data that questions and manifests moved.
     pub records: Moved,
+    /// The number of older versions that were dropped.
+    pub dropped: u32,
+    /// Bytes that are free again for that on the tiers of this node's store; zero on all ranks of a node but one.
+    pub freed: u64,
 }

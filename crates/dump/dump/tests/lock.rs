@@ -7,6 +7,7 @@
 
 mod common;
 
+use std::num::NonZeroU32;
 use std::process::{Command, Stdio};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -158,6 +159,36 @@ fn gc_does_not_remove_versions_being_restored() {
         assert!(is_round(first.join().unwrap(), 0));
     });
     assert_eq!(gc::collect(&stores[0], "state", 1).unwrap().versions, [0]);
+}
+
+#[test]
+fn a_dump_does_not_drop_versions_being_restored() {
+    let mut place = Place::new();
+    let stores = place.stores(2);
+    let threads = || Threads::on(&[0, 1]);
+    let dump_and_keep_one = |round| {
+        let done = threads().run(|world| {
+            let (buffers, keep) = (buffers(world.rank(), round), NonZeroU32::new(1));
+            let store = &stores[world.node() as usize];
+            dump(world, store, "state", &slices(&buffers), &Options { keep, ..options() })
+        });
+        done.into_iter().map(|done| done.unwrap().dropped).collect::<Vec<_>>()
+    };
+    assert_eq!(dump_and_keep_one(0), [0, 0]);
+    let gate = Gate::default();
+    std::thread::scope(|scope| {
+        // It restores from one of the two stores.
+        let first = scope.spawn(|| {
+            Threads::on(&[0]).run(|world| restore_in(&Gated { world, gate: &gate }, &stores, Some(0)))
+        });
+        gate.wait_for(1);
+        assert_eq!(dump_and_keep_one(1), [0, 0]);
+        assert!(stores.iter().all(|store| gc::versions(store, "state").unwrap() == [0, 1]));
+        gate.open();
+        assert!(is_round(first.join().unwrap(), 0));
+    });
+    assert_eq!(dump_and_keep_one(2), [2, 2]);
+    assert!(stores.iter().all(|store| gc::versions(store, "state").unwrap() == [2]));
 }
 
 #[test]

@@ -9,6 +9,8 @@
 
 mod common;
 
+use std::num::NonZeroU32;
+
 use common::{CHUNK_BYTES, Place, buffers, slices};
 use terrace::Store;
 use terrace_dump::chunk::Chunking;
@@ -55,7 +57,7 @@ fn assert_told<T: std::fmt::Debug>(told: &[Result<T>], option: &str) {
 fn a_dump_of_ranks_with_different_options_is_refused_by_all() {
     let mut place = Place::new();
     let stores = place.stores(3);
-    let odd: [(&str, Options); 8] = [
+    let odd: [(&str, Options); 9] = [
         ("replicas", Options { replicas: 3, ..usual() }),
         ("chunk", Options { chunking: Chunking::Fixed(512), ..usual() }),
         ("chunk", Options { chunking: Chunking::Content(CHUNK_BYTES as u32), ..usual() }),
@@ -64,6 +66,7 @@ fn a_dump_of_ranks_with_different_options_is_refused_by_all() {
         ("table", Options { table: 7, ..usual() }),
         ("window", Options { window: 5000, ..usual() }),
         ("version", Options { version: Some(1), ..usual() }),
+        ("keep", Options { keep: NonZeroU32::new(2), ..usual() }),
     ];
     for (option, odd) in odd {
         assert_told(&dump_all(&stores, |rank| if rank == ODD_RANK { odd } else { usual() }), option);

@@ -5,6 +5,7 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use common::{CHUNK_BYTES, Place, buffers, slices};
 use terrace::Store;
@@ -166,4 +167,42 @@ fn old_versions_are_dropped_and_shared_chunks_stay() {
         packs.map(|(_, object)| object.length).sum()
     };
     assert_eq!(bytes(&all), bytes(&alone), "packs that were mostly dead have been rewritten");
+}
+
+/// Returns a buffer that has no chunk of another rank or round.
+fn changed(rank: u32, round: u32) -> Vec<u8> {
+    (0..400).flat_map(|i| common::chunk(u64::from(rank) * 100_000 + u64::from(round) * 1000 + i)).collect()
+}
+
+/// Only `gc` on each node dropped versions: the stores of a job that dumped again and again became full.
+#[test]
+fn a_dump_that_keeps_some_versions_frees_the_space_of_the_others() {
+    let nodes = [0, 0, 1, 2];
+    let mut place = Place::new();
+    let stores = place.stores(3);
+    let all: Vec<&Store> = stores.iter().collect();
+    let threads = Threads::on(&nodes);
+    let options = Options { replicas: 2, keep: NonZeroU32::new(2), ..Options::default() };
+    let used = || -> Vec<u64> { all.iter().map(|store| store.status().unwrap().tiers[0].used).collect() };
+    let mut most = Vec::new();
+    for round in 0..6 {
+        let done = threads.run(|world| {
+            let buffer = changed(world.rank(), round);
+            dump(world, all[world.node() as usize], "state", &[&buffer], &options)
+        });
+        let done: Vec<Dumped> = done.into_iter().collect::<Result<_>>().unwrap();
+        assert!(done.iter().all(|done| done.dropped == u32::from(round >= 2)), "{done:?}");
+        assert_eq!(done.iter().any(|done| done.freed > 0), round >= 2, "{done:?}");
+        assert_eq!(done[1].freed, 0, "it does not lead its node");
+        let expected: Vec<u32> = (round.saturating_sub(1)..=round).collect();
+        assert!(all.iter().all(|store| gc::versions(store, "state").unwrap() == expected));
+        if round == 2 {
+            most = used();
+        }
+    }
+    assert!(used().iter().zip(&most).all(|(now, most)| *now <= most + 8192), "{:?} grew from {most:?}", used());
+    for version in [4, 5] {
+        let (_, ranks) = restored(&nodes, &all, Some(version)).unwrap();
+        assert!(ranks.iter().all(|(rank, buffers)| buffers[0] == changed(*rank, version)), "version {version}");
+    }
 }
