@@ -16,6 +16,7 @@ use crate::flush::Flush;
 use crate::globals::Globals;
 use crate::health::Health;
 use crate::job;
+use crate::job_arguments::Job;
 use crate::node::Node;
 use crate::opening::Init;
 use crate::range::{Range, range};
@@ -99,6 +100,15 @@ pub enum Command {
     Cluster {
         #[command(subcommand)]
         asked: ClusterCommand,
+    },
+    /// Copy what a job reads into the store, and what it made to where it stays.
+    ///
+    /// Example: terrace job start --origin /pfs/input --stage inputs.txt
+    ///
+    /// Example: terrace job end --to /pfs/results --deadline 10m --report end.json
+    Job {
+        #[command(subcommand)]
+        asked: Job,
     },
     /// Show how safe the data is, and what to do about it.
     ///
@@ -487,7 +497,7 @@ pub enum Tiers {
 }
 
 /// Selects files of a directory. A pattern is matched against a file's path, its name, and the names of its folders.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct Filter {
     /// Include only files whose path, name or folder matches. Can be repeated.
     #[arg(long, value_name = "GLOB", value_parser = glob)]

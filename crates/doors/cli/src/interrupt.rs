@@ -4,7 +4,8 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -26,17 +27,40 @@ pub fn listen() -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
-            // Hold the lock until the process ends, so that no other temporary file is created.
-            let unfinished = unfinished();
-            if let Some(path) = &*unfinished {
-                let _ = fs::remove_file(path);
-            }
-            terrace::remove_unfinished_parts();
-            complain("stopped; what is finished is kept, and the same command does the rest");
-            process::exit(128 + signal);
+            end_by(signal);
         }
     };
     thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+}
+
+/// Starts to handle signals for a command that ends in order at SIGTERM: that only sets the flag. Ctrl-C ends the process at once.
+pub fn listen_for_end() -> io::Result<Arc<AtomicBool>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let flag = Arc::new(AtomicBool::new(false));
+    let shared = flag.clone();
+    let wait = move || {
+        for signal in signals.forever() {
+            match signal {
+                // Relaxed: no other data depends on the flag.
+                SIGTERM => shared.store(true, Ordering::Relaxed),
+                _ => end_by(signal),
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait)?;
+    Ok(flag)
+}
+
+/// Removes temporary files, and ends the process.
+fn end_by(signal: i32) -> ! {
+    // Hold the lock until the process ends, so that no other temporary file is created.
+    let unfinished = unfinished();
+    if let Some(path) = &*unfinished {
+        let _ = fs::remove_file(path);
+    }
+    terrace::remove_unfinished_parts();
+    complain("stopped; what is finished is kept, and the same command does the rest");
+    process::exit(128 + signal);
 }
 
 /// Starts to collect signals for a server. Call it before the server begins, so that none ends it halfway.

@@ -14,6 +14,7 @@ mod health;
 mod help;
 mod interrupt;
 mod job;
+mod job_arguments;
 mod log;
 mod look;
 mod mount;
@@ -28,7 +29,9 @@ mod range;
 mod run;
 mod sample;
 mod serve;
+mod service;
 mod simulate;
+mod staging;
 mod view;
 mod wishes;
 
@@ -42,6 +45,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use arguments::{Arguments, ClusterCommand, Command, StoreCommand};
 use clap::{CommandFactory, FromArgMatches};
+use job_arguments::Job;
 use output::{Show, complain, print, use_json_messages};
 use terrace::Store;
 
@@ -103,6 +107,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         Command::Cluster { asked: ClusterCommand::Up(asked) } => Ok(exit_code(job::up(asked)?)),
         Command::Cluster { asked: ClusterCommand::Down(asked) } => stoppable(|| job::down(&store()?, asked, show)),
+        Command::Job { asked: Job::Start(asked) } => stoppable(|| staging::start(&opened()?, asked, show)),
+        Command::Job { asked: Job::End(asked) } => {
+            let stops = interrupt::listen_for_end().context("listening for signals")?;
+            Ok(exit_code(staging::end(&opened()?, asked, &stops, show)?))
+        }
         Command::Node(asked) => node::node(&arguments.globals, asked).map(|()| ExitCode::SUCCESS),
         Command::Health(asked) => {
             interrupt::listen().context("listening for signals")?;

@@ -142,8 +142,7 @@ fn dump(world: &MpiWorld, store: &Store, flags: &DumpFlags, show: Shown<'_>) -> 
     let sum = |figure| of(figure).iter().sum::<u64>();
     let (bytes, distinct, stored, sent, freed) = (sum(0), sum(1), sum(2), sum(3), sum(5));
     let most = of(4).into_iter().max().unwrap_or(0);
-    let (name, version, copies, ranks, dropped) =
-        (&flags.name, done.version, done.copies, world.size(), done.dropped);
+    let (name, version, copies, ranks, dropped) = (&flags.name, done.version, done.copies, world.size(), done.dropped);
     let kept = match dropped {
         0 => String::new(),
         1 => format!("; 1 older version is dropped, and {freed} bytes of the tiers are free again"),

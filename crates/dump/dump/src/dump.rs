@@ -112,7 +112,9 @@ fn drop_older_versions(session: &Session<'_>, version: u32, options: &Options) -
         Err(error) if error.is_transport() => Err(error),
         Err(error) => {
             if world.rank() == 0 {
-                tracing::warn!("version {version} of dump {name:?} exists, and older ones are not all dropped: {error}");
+                tracing::warn!(
+                    "version {version} of dump {name:?} exists, and older ones are not all dropped: {error}"
+                );
             }
             Ok((0, 0))
         }

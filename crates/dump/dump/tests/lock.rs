@@ -178,9 +178,8 @@ fn a_dump_does_not_drop_versions_being_restored() {
     let gate = Gate::default();
     std::thread::scope(|scope| {
         // It restores from one of the two stores.
-        let first = scope.spawn(|| {
-            Threads::on(&[0]).run(|world| restore_in(&Gated { world, gate: &gate }, &stores, Some(0)))
-        });
+        let first =
+            scope.spawn(|| Threads::on(&[0]).run(|world| restore_in(&Gated { world, gate: &gate }, &stores, Some(0))));
         gate.wait_for(1);
         assert_eq!(dump_and_keep_one(1), [0, 0]);
         assert!(stores.iter().all(|store| gc::versions(store, "state").unwrap() == [0, 1]));

@@ -80,6 +80,19 @@ impl NewFile {
         NewFile::begin(place.to_owned(), false, length, None)
     }
 
+    /// Creates a file of `length` bytes. Finishing it replaces what is at its place, also a link.
+    ///
+    /// # Errors
+    /// As [`NewFile::create`].
+    pub fn replace(place: &Path, length: u64) -> io::Result<NewFile> {
+        NewFile::begin(place.to_owned(), true, length, None)
+    }
+
+    /// Returns the file under its hidden name, for a writer that leaves holes.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     fn begin(place: PathBuf, replaces: bool, length: u64, permissions: Option<Permissions>) -> io::Result<NewFile> {
         let open = |path: &Path| {
             // So that no other user can make the name lead elsewhere.

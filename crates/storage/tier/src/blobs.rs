@@ -1,6 +1,7 @@
 //! Blobs of a service by their names, for callers that do not use frames.
 
-use std::io;
+use std::io::{self, Read};
+use std::ops::Range;
 
 use futures::TryStreamExt as _;
 use opendal::{Buffer, Error, ErrorKind, Operator, Writer};
@@ -54,6 +55,28 @@ impl Blobs {
         run(async move { operator.read(&name).await.map(|bytes| bytes.to_vec()) })
     }
 
+    /// Returns the length of a blob. None if there is no such blob.
+    pub fn length(&self, name: &str) -> io::Result<Option<u64>> {
+        let (operator, name) = (self.operator.clone(), name.to_owned());
+        let found =
+            run(async move { operator.stat(&name).await.map(|found| (found.is_file(), found.content_length())) });
+        match found {
+            Ok((is_blob, length)) => Ok(is_blob.then_some(length)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Reads a blob of this length, part by part.
+    pub fn reader(&self, name: &str, length: u64) -> BlobReader<'_> {
+        BlobReader { blobs: self, name: name.to_owned(), length, at: 0, part: io::Cursor::default() }
+    }
+
+    fn read_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let (operator, name) = (self.operator.clone(), name.to_owned());
+        run(async move { operator.read_with(&name).range(range).await.map(|bytes| bytes.to_vec()) })
+    }
+
     /// Lists the names of the blobs below `folder`, in order. `folder` ends with `/`.
     pub fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         let (operator, folder) = (self.operator.clone(), folder.to_owned());
@@ -78,6 +101,32 @@ impl Blobs {
     pub fn delete(&self, names: Vec<String>) -> io::Result<()> {
         let operator = self.operator.clone();
         run(async move { operator.delete_iter(names).await })
+    }
+}
+
+/// The bytes of a blob.
+pub struct BlobReader<'a> {
+    blobs: &'a Blobs,
+    name: String,
+    length: u64,
+    /// The end of the part that was read last.
+    at: u64,
+    part: io::Cursor<Vec<u8>>,
+}
+
+impl Read for BlobReader<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.part.read(out)?;
+        if read > 0 || out.is_empty() || self.at >= self.length {
+            return Ok(read);
+        }
+        let end = self.length.min(self.at + PART_BYTES as u64);
+        let part = self.blobs.read_range(&self.name, self.at..end)?;
+        if part.len() as u64 != end - self.at {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the blob became shorter while it was read"));
+        }
+        (self.at, self.part) = (end, io::Cursor::new(part));
+        self.part.read(out)
     }
 }
 

@@ -32,7 +32,7 @@ mod synced;
 mod used;
 
 #[cfg(feature = "object")]
-pub use blobs::{Blobs, Upload};
+pub use blobs::{BlobReader, Blobs, Upload};
 pub use capabilities::Capabilities;
 pub use directory::{DirectoryTarget, MARKER_FILE, Making, read_marker};
 pub use emptied::EmptiedNote;

@@ -1,10 +1,10 @@
 //! Copies stored objects to files.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, Metadata};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, StdoutLock, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, bail};
@@ -12,10 +12,12 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use terrace::files::Owner;
 use terrace::sparse::{SparseReader, SparseWriter, WriteHoles};
-use terrace::{Kind, Object, Store, real_path};
+use terrace::{Kind, Object, Store};
 
 use super::check::same_bytes;
+use super::out_folder::OutFolder;
 use super::restore::{NotRestored, allowed_mode, modified};
+use super::special::{write_directory, write_link};
 use super::tell_repaired;
 use crate::arguments::Get;
 use crate::errors::{describe, io_kind};
@@ -85,11 +87,10 @@ struct Wanted {
 }
 
 pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
-    let real_dest = real_path(&get.dest);
-    let own_directories: Vec<PathBuf> = store.own_directories().map(real_path).collect();
+    let folder = OutFolder::new(store, &get.dest);
     if get.dest.as_os_str() != "-" {
         // Before the destination folder is made.
-        check_foreign(&real_dest, &own_directories).with_context(|| format!("writing {}", path_name(&get.dest)))?;
+        folder.check().with_context(|| format!("writing {}", path_name(&get.dest)))?;
     }
     let wanted = wanted(store, get)?;
     if get.dest.as_os_str() == "-" && !get.dry_run {
@@ -98,17 +99,10 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
     let bar = show.bar(wanted.iter().map(|w| w.object.length).sum());
     let (mut read, mut unchanged, mut failed, mut bytes) = (0, 0, 0, 0);
     let mut would_write = Vec::new();
-    let mut getter = Getter {
-        store,
-        get,
-        owner: store.owner()?,
-        real_dest,
-        own_directories,
-        bar: &bar,
-        not_restored: NotRestored::default(),
-    };
+    let mut getter =
+        Getter { store, get, owner: store.owner()?, folder, bar: &bar, not_restored: NotRestored::default() };
     if !get.dry_run {
-        make_private(&wanted, &get.dest)?;
+        make_private(&wanted, &getter.folder)?;
     }
     for wanted in &wanted {
         bar.set_message(name(&wanted.key));
@@ -211,27 +205,12 @@ enum Got {
     Bytes(u64),
 }
 
-/// Checks that a path without symbolic links is in none of the store's own directories.
-fn check_foreign(path: &Path, own_directories: &[PathBuf]) -> Result<()> {
-    match own_directories.iter().find(|own| path.starts_with(own)) {
-        Some(own) => bail!("the store keeps its own files in {}; name another destination", path_name(own)),
-        None => Ok(()),
-    }
-}
-
-/// Returns a symbolic link on the way from the destination folder to the folder of an object.
-fn find_link<'a>(Wanted { path, object, named, .. }: &'a Wanted, dest: &Path) -> Option<&'a Path> {
-    let is_directory = object.attributes.kind == Kind::Directory;
-    let below = path.ancestors().skip(usize::from(!is_directory)).take_while(|folder| !named && *folder != dest);
-    below.into_iter().find(|folder| folder.is_symlink())
-}
-
 /// Creates the directories with access for this user only, until they are filled and get their own modes.
-fn make_private(wanted: &[Wanted], dest: &Path) -> Result<()> {
+fn make_private(wanted: &[Wanted], folder: &OutFolder) -> Result<()> {
     // Parents come last in the order, so iterate backwards.
     let directories = wanted.iter().rev().filter(|w| !w.named && w.object.attributes.kind == Kind::Directory);
     // Those behind a link are reported when they are handled.
-    for Wanted { path, .. } in directories.filter(|w| find_link(w, dest).is_none()) {
+    for Wanted { path, .. } in directories.filter(|w| folder.find_link(&w.path, true).is_none()) {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).with_context(|| format!("making {}", path_name(parent)))?;
         }
@@ -247,10 +226,7 @@ struct Getter<'a> {
     get: &'a Get,
     /// The owner of objects without a recorded owner.
     owner: Owner,
-    /// The destination without symbolic links.
-    real_dest: PathBuf,
-    /// Where the store keeps its own files, without symbolic links.
-    own_directories: Vec<PathBuf>,
+    folder: OutFolder,
     bar: &'a ProgressBar,
     not_restored: NotRestored,
 }
@@ -265,7 +241,8 @@ impl Getter<'_> {
         }
         tracing::info!(path = path_name(&wanted.path), "writing");
         let context = || format!("writing {}", path_name(&wanted.path));
-        self.check_place(wanted).with_context(context)?;
+        let is_directory = wanted.object.attributes.kind == Kind::Directory;
+        self.folder.check_place(&wanted.path, wanted.named, is_directory).with_context(context)?;
         self.write(wanted).map(Got::Bytes).with_context(context)
     }
 
@@ -289,48 +266,19 @@ impl Getter<'_> {
         Ok(metadata.mode() & 0o7777 == mode && metadata.modified()? == modified(&object.attributes))
     }
 
-    /// Checks that what is at the destination may be replaced, that it is not among the store's own files, and that no symbolic link
-    /// leads out of the destination folder.
-    fn check_place(&self, wanted: &Wanted) -> Result<()> {
-        let Wanted { path, named, .. } = wanted;
-        let is_special = |found: Metadata| !found.is_file() && !found.is_dir() && !found.is_symlink();
-        let found = if *named { fs::metadata(path) } else { fs::symlink_metadata(path) };
-        if found.is_ok_and(is_special) {
-            bail!(
-                "it is a device, a pipe or a socket, which is not replaced; name a file, or `-` for the standard output"
-            );
-        }
-        let below = path.strip_prefix(&self.get.dest).unwrap_or(path);
-        check_foreign(&self.real_dest.join(below), &self.own_directories)?;
-        match find_link(wanted, &self.get.dest) {
-            Some(link) => {
-                let link = path_name(link);
-                bail!("{link} is a symbolic link, and is not followed; remove it, or name another destination")
-            }
-            None => Ok(()),
-        }
-    }
-
     /// Writes one object to a temporary file and renames it, so that no file is ever partly written. Returns the number of bytes.
     fn write(&mut self, wanted: &Wanted) -> Result<u64> {
         let (store, owner) = (self.store, self.owner);
         let Wanted { key, object: Object { attributes, .. }, path, .. } = wanted;
         if attributes.kind == Kind::Directory {
-            fs::create_dir_all(path)?;
-            self.not_restored.owner(path, attributes, owner)?;
-            self.not_restored.mode_and_time(&File::open(path)?, attributes, owner)?;
+            write_directory(path, attributes, owner, &mut self.not_restored)?;
             return Ok(0);
         }
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
         if attributes.kind == Kind::Symlink {
-            let to = store.get(key)?;
-            let length = to.len() as u64;
-            let (beside, ()) = TemporaryFile::make(path, |beside| symlink(OsString::from_vec(to), beside))?;
-            self.not_restored.owner(beside.path(), attributes, owner)?;
-            beside.into_place(path)?;
-            return Ok(length);
+            return write_link(store, key, path, attributes, owner, &mut self.not_restored);
         }
         let (beside, file) =
             TemporaryFile::make(path, |beside| File::options().write(true).create_new(true).mode(0o600).open(beside))?;

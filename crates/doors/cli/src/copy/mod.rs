@@ -2,13 +2,19 @@
 
 mod check;
 mod get;
+mod out_folder;
 mod put;
 mod restore;
+mod special;
 mod tree;
 
-pub use check::check;
+pub use check::{check, same_bytes};
 pub use get::{cat, get};
+pub use out_folder::OutFolder;
 pub use put::put;
+pub use restore::NotRestored;
+pub use special::{write_directory, write_link};
+pub use tree::{Changes, Item, Tree};
 
 use anyhow::Result;
 use terrace::Store;

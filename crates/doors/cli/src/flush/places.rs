@@ -11,6 +11,8 @@ use terrace_stream::destinations::{Destination, Files, Keys};
 use terrace_stream::sources::{Redis, Watch};
 use terrace_stream::{AnySource, Control, Running};
 
+use crate::service::ServiceAddress;
+
 /// A source.
 pub enum From {
     Stdin,
@@ -70,8 +72,7 @@ impl From {
 pub enum To {
     Files(PathBuf),
     Keys(Vec<u8>),
-    /// A service, a bucket, and a path in it.
-    Bucket(String, String, String),
+    Bucket(ServiceAddress),
 }
 
 impl To {
@@ -79,10 +80,7 @@ impl To {
         if let Some(prefix) = text.as_bytes().strip_prefix(b"key:") {
             return Ok(To::Keys(prefix.to_vec()));
         }
-        let service = text.to_str().and_then(|text| text.split_once("://"));
-        let Some((service, place)) = service else { return Self::files(text.into()) };
-        let (bucket, path) = place.split_once('/').unwrap_or((place, ""));
-        Ok(To::Bucket(service.into(), bucket.into(), format!("/{path}")))
+        ServiceAddress::parse(text).map_or_else(|| Self::files(text.into()), |address| Ok(To::Bucket(address)))
     }
 
     /// Returns a directory, which may not exist yet. Rejects paths that only look like a service.
@@ -111,34 +109,17 @@ impl To {
         Ok(match self {
             To::Files(root) => Arc::new(Files::new(&root)?),
             To::Keys(prefix) => Arc::new(Keys::new(store, &prefix)),
-            To::Bucket(service, bucket, root) => open_bucket(service, bucket, root, options)?,
+            To::Bucket(address) => open_bucket(address, options)?,
         })
     }
 }
 
 #[cfg(feature = "object")]
-fn open_bucket(name: String, bucket: String, root: String, options: &[String]) -> Result<Arc<dyn Destination>> {
-    use terrace::tier::{Service, unavailable};
-
-    if let Some(reason) = unavailable(&name) {
-        bail!(reason);
-    }
-    let parse = |option: &String| {
-        let (name, value) =
-            option.split_once('=').with_context(|| format!("{option}: write an option as name=value"))?;
-        Ok((name.to_owned(), value.to_owned()))
-    };
-    let mut options = options.iter().map(parse).collect::<Result<std::collections::BTreeMap<_, _>>>()?;
-    if !bucket.is_empty() {
-        options.insert("bucket".into(), bucket);
-    }
-    let timeout = std::time::Duration::from_secs(60);
-    Ok(Arc::new(terrace_stream::destinations::Bucket::new(&Service { name, options, root, timeout })?))
+fn open_bucket(address: ServiceAddress, options: &[String]) -> Result<Arc<dyn Destination>> {
+    Ok(Arc::new(terrace_stream::destinations::Bucket::new(&address.service(options)?)?))
 }
 
 #[cfg(not(feature = "object"))]
-fn open_bucket(name: String, _: String, _: String, _: &[String]) -> Result<Arc<dyn Destination>> {
-    bail!(
-        "service {name:?} is not compiled in; the cargo feature services-{name} does that, if there is such a service"
-    )
+fn open_bucket(address: ServiceAddress, options: &[String]) -> Result<Arc<dyn Destination>> {
+    address.service(options).map(|never| match never {})
 }

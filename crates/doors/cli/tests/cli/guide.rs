@@ -182,6 +182,16 @@ fn the_guide_to_flushing_works_as_it_says() {
 }
 
 #[test]
+fn the_guide_to_jobs_works_as_it_says() {
+    let place = Place::new();
+    place.write("pfs/input/mesh/a.h5", noise(1_200_000, 1));
+    place.write("pfs/input/mesh/b.h5", noise(1_200_000, 2));
+    place.write("pfs/input/steps.txt", "10\n");
+    place.write("run.out", "10 steps ok\n");
+    run_guide("jobs.md", &place, &[("/pfs/", "pfs/")]);
+}
+
+#[test]
 fn the_guide_to_the_simulator_works_as_it_says() {
     let place = Place::empty();
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../demo/clusters");

@@ -23,4 +23,5 @@ mod restore;
 mod signals;
 mod simulate;
 mod sparse;
+mod staging;
 mod tiers;

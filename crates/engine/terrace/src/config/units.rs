@@ -33,12 +33,13 @@ const BYTE_UNITS: [(&str, u64); 10] = [
 ];
 
 /// In nanoseconds. A unit must come before units whose name is its ending, such as `us` before `s`.
-const TIME_UNITS: [(&str, u64); 7] = [
+const TIME_UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
     ("ms", 1_000_000),
     ("s", 1_000_000_000),
     ("min", 60_000_000_000),
+    ("m", 60_000_000_000),
     ("h", 3_600_000_000_000),
     ("d", 86_400_000_000_000),
 ];
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!("5ms".parse(), Ok(Time(Duration::from_millis(5))));
         assert_eq!("1.5s".parse(), Ok(Time(Duration::from_millis(1500))));
         assert_eq!("0s".parse(), Ok(Time(Duration::ZERO)));
-        for (text, seconds) in [("10min", 600), ("12h", 43_200), ("1.5 h", 5400), ("7d", 604_800)] {
+        for (text, seconds) in [("10min", 600), ("10m", 600), ("12h", 43_200), ("1.5 h", 5400), ("7d", 604_800)] {
             assert_eq!(text.parse(), Ok(Time(Duration::from_secs(seconds))), "{text}");
         }
         assert_eq!(Time(Duration::from_secs(86_400)).to_string(), "86400s");

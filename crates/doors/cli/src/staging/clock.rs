@@ -1,0 +1,80 @@
+//! The time that a job's end may take.
+
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use terrace::sparse::{ReadHoles, WriteHoles};
+
+/// When no further object begins, and when the one in progress is given up.
+pub struct Clock<'a> {
+    pub until: Option<Instant>,
+    /// Set by SIGTERM.
+    pub stops: &'a AtomicBool,
+}
+
+impl Clock<'_> {
+    /// Says why no further object begins. None if one may.
+    pub fn why_over(&self) -> Option<&'static str> {
+        if self.is_late() {
+            return Some("the deadline has passed");
+        }
+        // Relaxed: no other data depends on the flag.
+        self.stops.load(Ordering::Relaxed).then_some("SIGTERM has come")
+    }
+
+    /// Returns whether the deadline has passed.
+    pub fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Limits reads or writes of an object.
+    pub fn limit<T>(&self, inner: T) -> Limited<T> {
+        Limited { inner, until: self.until }
+    }
+}
+
+/// Bytes that are read or written until a time, and fail after it.
+pub struct Limited<T> {
+    pub inner: T,
+    until: Option<Instant>,
+}
+
+impl<T> Limited<T> {
+    fn check(&self) -> io::Result<()> {
+        match self.until.is_some_and(|until| Instant::now() >= until) {
+            true => Err(io::Error::new(io::ErrorKind::TimedOut, "the deadline has passed")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl<T: Read> Read for Limited<T> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.check()?;
+        self.inner.read(out)
+    }
+}
+
+impl<T: ReadHoles> ReadHoles for Limited<T> {
+    fn pass_hole(&mut self) -> io::Result<u64> {
+        self.inner.pass_hole()
+    }
+}
+
+impl<T: Write> Write for Limited<T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check()?;
+        self.inner.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl<T: WriteHoles> WriteHoles for Limited<T> {
+    fn skip_hole(&mut self, length: u64) -> io::Result<()> {
+        self.inner.skip_hole(length)
+    }
+}

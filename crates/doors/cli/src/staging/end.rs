@@ -1,0 +1,123 @@
+//! Copies what a job made to where it stays.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use terrace::{Object, Store};
+
+use super::clock::Clock;
+use super::list::read_list;
+use super::record::InputRecord;
+use super::report::{EndReport, SavedAs};
+use super::results::{ResultPlace, open_results};
+use crate::errors::{describe, io_kind};
+use crate::job_arguments::JobEnd;
+use crate::look::each;
+use crate::output::{Show, complain, name};
+
+const MAX_SHOWN_OBJECTS: usize = 20;
+
+/// The objects to copy, the most wanted first.
+#[derive(Default)]
+struct WantedResults {
+    objects: Vec<(Vec<u8>, Object)>,
+    /// The names of the list for which there is nothing.
+    missing: Vec<Vec<u8>>,
+    /// The number of unchanged inputs that were left out.
+    inputs: u64,
+}
+
+/// Copies the objects that are wanted, until `stops` is set. Returns false if one is not at the destination.
+pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Result<bool> {
+    let clock = Clock { until: asked.deadline.map(|time| Instant::now() + time.0), stops };
+    let mut wanted = match &asked.save {
+        Some(list) => find_listed(store, &read_list(list)?)?,
+        None => find_made(store)?,
+    };
+    let mut place = open_results(store, &asked.to, &asked.options)?;
+    // What was copied before is read again last: the time is for what is missing.
+    wanted.objects.sort_by_cached_key(|(key, object)| place.seems_there(key, object));
+    let lengths = wanted.objects.iter().map(|(key, object)| (key.as_slice(), object.length));
+    let mut report = EndReport::begin(Path::new(&asked.to), wanted.inputs, lengths);
+    wanted.missing.iter().for_each(|name| report.note_missing(name));
+    if let Some(file) = &asked.report {
+        report.write(file)?;
+    }
+    let bar = show.bar(wanted.objects.iter().map(|(_, object)| object.length).sum());
+    for (number, (key, object)) in wanted.objects.iter().enumerate() {
+        if let Some(reason) = clock.why_over() {
+            report.note(number, SavedAs::Left, Some(reason.to_owned()));
+            continue;
+        }
+        bar.set_message(name(key));
+        match save(store, &mut *place, key, object, &clock) {
+            Ok(outcome) => report.note(number, outcome, None),
+            Err(error) if clock.is_late() && io_kind(&error) == Some(std::io::ErrorKind::TimedOut) => {
+                report.note(number, SavedAs::Left, Some(describe(&error)));
+            }
+            Err(error) => report.note(number, SavedAs::Failed, Some(describe(&error))),
+        }
+        bar.inc(object.length);
+    }
+    bar.finish_and_clear();
+    for (key, reason) in report.lacking().take(MAX_SHOWN_OBJECTS) {
+        complain(&format!("{key}: {reason}"));
+    }
+    // Before the file, for which there may be no room.
+    show.result(&report, &report.describe())?;
+    if let Some(file) = &asked.report {
+        report.write(file)?;
+    }
+    Ok(report.is_safe())
+}
+
+/// Copies an object unless it is there, and compares it.
+fn save(store: &Store, place: &mut dyn ResultPlace, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<SavedAs> {
+    if place.seems_there(key, object) && place.is_there(store, key, object, clock)? {
+        return Ok(SavedAs::Present);
+    }
+    place.write(store, key, object, clock)?;
+    match place.is_there(store, key, object, clock)? {
+        true => Ok(SavedAs::Copied),
+        false => {
+            bail!("it differs at the destination; if nobody has changed it meanwhile, look after that file system")
+        }
+    }
+}
+
+/// Finds the objects of a list, in its order. Those at and below a prefix are in the order of their keys.
+fn find_listed(store: &Store, names: &[Vec<u8>]) -> Result<WantedResults> {
+    let (mut wanted, mut known) = (WantedResults::default(), BTreeSet::new());
+    for name in names {
+        let mut is_there = false;
+        each(store, name, |key, object| {
+            is_there = true;
+            if known.insert(key.to_vec()) {
+                wanted.objects.push((key.to_vec(), object.clone()));
+            }
+            Ok(())
+        })?;
+        if !is_there {
+            wanted.missing.push(name.clone());
+        }
+    }
+    Ok(wanted)
+}
+
+/// Finds all objects but unchanged inputs. Those that changed last come first.
+fn find_made(store: &Store) -> Result<WantedResults> {
+    let (mut wanted, record) = (WantedResults::default(), InputRecord::read(store)?);
+    each(store, b"", |key, object| {
+        match record.is_unchanged(key, object.generation) {
+            true => wanted.inputs += 1,
+            false => wanted.objects.push((key.to_vec(), object.clone())),
+        }
+        Ok(())
+    })?;
+    wanted.objects.sort_by_key(|(_, object)| Reverse(object.generation));
+    Ok(wanted)
+}

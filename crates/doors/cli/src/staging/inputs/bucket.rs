@@ -1,0 +1,54 @@
+//! Inputs in a service that keeps blobs.
+
+use anyhow::{Context, Result, bail};
+use terrace::sparse::Dense;
+use terrace::tier::{Blobs, Service};
+use terrace::{Attributes, Store, key};
+
+use super::{Input, InputPlace};
+
+pub struct InputBucket {
+    blobs: Blobs,
+    service: String,
+}
+
+impl InputBucket {
+    pub fn new(service: &Service) -> Result<InputBucket> {
+        let blobs = Blobs::new(service).with_context(|| format!("opening {service}"))?;
+        Ok(InputBucket { blobs, service: service.to_string() })
+    }
+
+    fn input(&self, name: String, length: u64) -> Input<'_> {
+        Input {
+            key: name.clone().into_bytes(),
+            attributes: Attributes::now(),
+            length,
+            open: Box::new(move || Ok(Box::new(Dense(self.blobs.reader(&name, length))))),
+        }
+    }
+
+    fn length(&self, name: &str) -> Result<Option<u64>> {
+        self.blobs.length(name).with_context(|| format!("looking at {name} in {}", self.service))
+    }
+}
+
+impl InputPlace for InputBucket {
+    fn find(&self, _: &Store, name: Option<&[u8]>) -> Result<Vec<Input<'_>>> {
+        let name = std::str::from_utf8(name.unwrap_or_default()).context("blobs have names in UTF-8")?;
+        if let Some(length) = if name.is_empty() { None } else { self.length(name)? } {
+            return Ok(vec![self.input(name.to_owned(), length)]);
+        }
+        let names = self.blobs.list(&format!("{name}/")).with_context(|| format!("listing {name} in {}", self.service));
+        let mut found = Vec::new();
+        for name in names? {
+            key::check(name.as_bytes())?;
+            if let Some(length) = self.length(&name)? {
+                found.push(self.input(name, length));
+            }
+        }
+        if found.is_empty() {
+            bail!("{} has nothing at or below {name:?}; name what is there", self.service);
+        }
+        Ok(found)
+    }
+}

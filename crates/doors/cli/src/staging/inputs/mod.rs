@@ -1,0 +1,48 @@
+//! The places of inputs: a directory, or a service that keeps blobs.
+
+#[cfg(feature = "object")]
+mod bucket;
+mod folder;
+
+use std::ffi::OsStr;
+
+use anyhow::Result;
+use terrace::sparse::ReadHoles;
+use terrace::{Attributes, Store};
+
+use crate::service::ServiceAddress;
+
+/// An input of a job.
+pub struct Input<'a> {
+    pub key: Vec<u8>,
+    pub attributes: Attributes,
+    pub length: u64,
+    /// Opens its bytes.
+    pub open: OpenInput<'a>,
+}
+
+type OpenInput<'a> = Box<dyn Fn() -> Result<Box<dyn ReadHoles + 'a>> + 'a>;
+
+/// A place of inputs.
+pub trait InputPlace {
+    /// Finds an input by its name, or all in a folder; without a name, all that are there.
+    fn find(&self, store: &Store, name: Option<&[u8]>) -> Result<Vec<Input<'_>>>;
+}
+
+/// Opens the place that the command line names.
+pub fn open_inputs(text: &OsStr, options: &[String]) -> Result<Box<dyn InputPlace>> {
+    match ServiceAddress::parse(text) {
+        Some(address) => open_bucket(address, options),
+        None => Ok(Box::new(folder::InputFolder::new(text.as_ref())?)),
+    }
+}
+
+#[cfg(feature = "object")]
+fn open_bucket(address: ServiceAddress, options: &[String]) -> Result<Box<dyn InputPlace>> {
+    Ok(Box::new(bucket::InputBucket::new(&address.service(options)?)?))
+}
+
+#[cfg(not(feature = "object"))]
+fn open_bucket(address: ServiceAddress, options: &[String]) -> Result<Box<dyn InputPlace>> {
+    address.service(options).map(|never| match never {})
+}

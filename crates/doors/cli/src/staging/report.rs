@@ -1,0 +1,116 @@
+//! The report of a job's end.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use terrace::{key, replace_durably};
+
+use crate::output::{count, path_name, size};
+
+/// The outcome of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SavedAs {
+    /// It was copied, and is there.
+    Copied,
+    /// It was there before.
+    Present,
+    /// It could not be copied, or differs there.
+    Failed,
+    /// It was not tried, or was given up at the deadline.
+    Left,
+}
+
+/// An object and its outcome.
+#[derive(Debug, Serialize)]
+pub struct SavedObject {
+    /// The key, printed lossily.
+    key: String,
+    bytes: u64,
+    outcome: SavedAs,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// The outcomes of all objects, in the order in which they were tried.
+#[derive(Serialize)]
+pub struct EndReport {
+    to: String,
+    /// Whether all are there.
+    safe: bool,
+    copied: u64,
+    present: u64,
+    failed: u64,
+    left: u64,
+    /// Bytes that were copied.
+    bytes: u64,
+    /// The inputs that were left out because the job has not changed them.
+    inputs: u64,
+    objects: Vec<SavedObject>,
+}
+
+impl EndReport {
+    /// Begins a report in which all objects are left.
+    pub fn begin<'a>(to: &Path, inputs: u64, objects: impl Iterator<Item = (&'a [u8], u64)>) -> EndReport {
+        let object = |(key, bytes)| SavedObject {
+            key: key::show(key),
+            bytes,
+            outcome: SavedAs::Left,
+            reason: Some("the command ended before".to_owned()),
+        };
+        let objects: Vec<SavedObject> = objects.map(object).collect();
+        let left = objects.len() as u64;
+        let to = to.display().to_string();
+        EndReport { to, safe: left == 0, copied: 0, present: 0, failed: 0, left, bytes: 0, inputs, objects }
+    }
+
+    /// Notes the outcome of the object with this number.
+    pub fn note(&mut self, number: usize, outcome: SavedAs, reason: Option<String>) {
+        let Some(object) = self.objects.get_mut(number) else { return };
+        (object.outcome, object.reason) = (outcome, reason);
+        self.left -= 1;
+        match outcome {
+            SavedAs::Copied => (self.copied, self.bytes) = (self.copied + 1, self.bytes + object.bytes),
+            SavedAs::Present => self.present += 1,
+            SavedAs::Failed => self.failed += 1,
+            SavedAs::Left => self.left += 1,
+        }
+        self.safe = self.failed + self.left == 0;
+    }
+
+    /// Notes a name for which the store has no object.
+    pub fn note_missing(&mut self, name: &[u8]) {
+        let reason = Some("nothing is stored at or below this key".to_owned());
+        self.objects.push(SavedObject { key: key::show(name), bytes: 0, outcome: SavedAs::Failed, reason });
+        self.failed += 1;
+        self.safe = false;
+    }
+
+    /// Returns whether all objects are there.
+    pub fn is_safe(&self) -> bool {
+        self.safe
+    }
+
+    /// Returns the objects that are not there, with the reasons.
+    pub fn lacking(&self) -> impl Iterator<Item = (&str, &str)> {
+        let lacks = |object: &&SavedObject| matches!(object.outcome, SavedAs::Failed | SavedAs::Left);
+        let lacking = self.objects.iter().filter(lacks);
+        lacking.map(|object| (object.key.as_str(), object.reason.as_deref().unwrap_or_default()))
+    }
+
+    /// Returns the words for people.
+    pub fn describe(&self) -> String {
+        let EndReport { to, copied, present, failed, left, bytes, .. } = self;
+        let copied = count(*copied, "object");
+        format!("{copied} copied to {to} ({}), {present} there before, {failed} failed, {left} left", size(*bytes))
+    }
+
+    /// Writes it to a file, whole and durably.
+    pub fn write(&self, file: &Path) -> Result<()> {
+        let text = serde_json::to_vec_pretty(self)?;
+        // A bare name has an empty parent, which cannot be synced.
+        let file = std::path::absolute(file).context("the working directory")?;
+        replace_durably(&file, text).with_context(|| format!("writing {}", path_name(&file)))
+    }
+}

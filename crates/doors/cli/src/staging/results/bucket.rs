@@ -1,0 +1,81 @@
+//! Results in a service that keeps blobs.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result, bail};
+use terrace::sparse::Dense;
+use terrace::tier::{Blobs, Service, Upload};
+use terrace::{Kind, Object, Store};
+
+use super::{Clock, ResultPlace};
+use crate::copy::same_bytes;
+
+/// The folder of blobs that are being written, on services that show them meanwhile.
+const PART_FOLDER: &str = ".terrace-part";
+
+pub struct ResultBucket {
+    blobs: Blobs,
+    service: String,
+}
+
+impl ResultBucket {
+    pub fn new(service: &Service) -> Result<ResultBucket> {
+        let blobs = Blobs::new(service).with_context(|| format!("opening {service}"))?;
+        Ok(ResultBucket { blobs, service: service.to_string() })
+    }
+}
+
+fn text(key: &[u8]) -> Result<&str> {
+    std::str::from_utf8(key).context("blobs have names in UTF-8")
+}
+
+impl ResultPlace for ResultBucket {
+    fn seems_there(&self, key: &[u8], object: &Object) -> bool {
+        let length = text(key).and_then(|name| Ok(self.blobs.length(name)?));
+        length.is_ok_and(|length| length == Some(object.length))
+    }
+
+    fn is_there(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool> {
+        let name = text(key)?;
+        let compare = || match self.blobs.length(name)? {
+            Some(length) if length == object.length => {
+                same_bytes(store, key, clock.limit(Dense(self.blobs.reader(name, length))))
+            }
+            _ => Ok(false),
+        };
+        compare().with_context(|| format!("reading {name} in {}", self.service))
+    }
+
+    fn write(&mut self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<()> {
+        let name = text(key)?;
+        if object.attributes.kind != Kind::File {
+            bail!("a blob is a regular file, and this is a directory or a symbolic link; copy it to a directory");
+        }
+        let write = || -> Result<()> {
+            let upload = self.blobs.begin(name, &format!("{PART_FOLDER}/{name}"))?;
+            let mut to = clock.limit(Dense(UploadWriter { upload: Some(upload) }));
+            store.get_sparse(key, 0, None, &mut to)?;
+            to.inner.0.upload.take().map_or(Ok(()), Upload::end)?;
+            Ok(())
+        };
+        write().with_context(|| format!("writing {name} in {}", self.service))
+    }
+}
+
+/// Writes the parts of an upload.
+struct UploadWriter {
+    /// None after a failed write, which gives the upload up.
+    upload: Option<Upload>,
+}
+
+impl Write for UploadWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let upload = self.upload.take().ok_or_else(|| io::Error::other("an earlier part was not written"))?;
+        self.upload = Some(upload.write(bytes.to_vec().into())?);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! `terrace job start` and `end`: what a job reads comes into the store, and what it made goes where it stays.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use terrace_testkit::{SmallDisk, wait_until};
+
+use crate::place::{Place, Ran, noise, ran};
+
+const BIG_BYTES: usize = 12_000_000;
+
+/// A store that needs a second to read the big object, and other objects.
+fn slow() -> Place {
+    let place = Place::with("throttle = { read = '12MB/s' }", "throttle = { read = '12MB/s' }");
+    place.write("made/a", "a");
+    place.write("made/big", noise(BIG_BYTES, 1));
+    place.write("made/c", "c");
+    place.good(["put", "made", ""]);
+    place.write("list", "a\nbig\nc\n");
+    place
+}
+
+/// Key, outcome and reason of each object.
+fn outcomes(report: &Value) -> Vec<(String, String, String)> {
+    let text = |object: &Value, field: &str| object[field].as_str().unwrap_or_default().to_owned();
+    let objects = report["objects"].as_array().unwrap().iter();
+    objects.map(|object| (text(object, "key"), text(object, "outcome"), text(object, "reason"))).collect()
+}
+
+/// Keys and outcomes.
+fn short(report: &Value) -> Vec<(String, String)> {
+    outcomes(report).into_iter().map(|(key, outcome, _)| (key, outcome)).collect()
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected.iter().map(|(key, outcome)| ((*key).to_owned(), (*outcome).to_owned())).collect()
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().map(Result::unwrap) {
+        match entry.path().is_dir() {
+            true => found.extend(files(&entry.path())),
+            false => found.push(entry.path().display().to_string()),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn inputs_come_in_and_only_results_go_out() {
+    let place = Place::new();
+    place.write("origin/mesh/a.h5", noise(3_000_000, 1));
+    place.write("origin/mesh/b.h5", noise(200_000, 2));
+    place.write("origin/steps.txt", "10\n");
+    place.write("origin/not listed", "x");
+    place.write("list", "./mesh/\n\nsteps.txt\n");
+    let start = ["job", "start", "--origin", "origin", "--stage", "list"];
+    assert_eq!(place.json(start), (json!({"staged": 3, "unchanged": 0, "failed": 0, "bytes": 3_200_003}), 0));
+    assert_eq!(place.keys(""), ["mesh/a.h5", "mesh/b.h5", "steps.txt"]);
+    assert!(place.good(["cat", "steps.txt"]) == "10\n");
+    // The job changes an input, and makes two files.
+    place.good(["sync"]);
+    place.write("made/steps.txt", "11\n");
+    place.write("made/out/late", "late");
+    place.good(["put", "made/steps.txt", "steps.txt"]);
+    place.good(["put", "made/out", "out"]);
+    place.write("made/out/later", noise(1_000_000, 3));
+    fs::set_permissions(place.path("made/out/later"), fs::Permissions::from_mode(0o640)).unwrap();
+    place.good(["put", "made/out/later", "out/later"]);
+    let end = ["job", "end", "--to", "results", "--deadline", "10m", "--report", "end.json"];
+    let (report, code) = place.json(end);
+    let made = [("out/later", "copied"), ("out/late", "copied"), ("steps.txt", "copied")];
+    assert_eq!((short(&report), code), (pairs(&made), 0), "those that changed last come first");
+    assert_eq!((&report["safe"], &report["inputs"]), (&json!(true), &json!(2)));
+    assert_eq!(serde_json::from_slice::<Value>(&place.read("end.json")).unwrap(), report);
+    assert!(place.read("results/out/later") == noise(1_000_000, 3) && place.read("results/steps.txt") == b"11\n");
+    assert_eq!(place.path("results/out/later").metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(files(&place.path("results")).len(), 3);
+    // The inputs are compared again, and staged again only where they differ.
+    let (again, code) = place.json(start);
+    assert_eq!((&again["staged"], &again["unchanged"], code), (&json!(1), &json!(2), 0));
+    assert_eq!(place.good(["cat", "steps.txt"]), "10\n");
+}
+
+#[test]
+fn an_input_that_is_not_there_is_named_and_the_others_come_in() {
+    let place = Place::new();
+    place.write("origin/a", "a");
+    place.write("list", "missing\na\n");
+    let ran = place.run(["job", "start", "--origin", "origin", "--stage", "list"]);
+    assert!(ran.code == 1 && ran.err.contains("origin/missing"), "{}", ran.err);
+    assert_eq!(ran.out, "1 input staged (1 B), 0 unchanged, 1 failed\n");
+    assert_eq!(place.keys(""), ["a"]);
+    place.write("list", "a\n../b\n");
+    place.bad(["job", "start", "--origin", "origin", "--stage", "list"], &["list: line 2"]);
+    place.bad(["job", "start", "--origin", "nowhere"], &["nowhere"]);
+    place.bad(["job", "start", "--origin", "list"], &["list is no directory"]);
+}
+
+#[test]
+fn a_repeated_end_copies_what_is_missing_or_differs() {
+    let place = Place::new();
+    for (name, bytes) in [("a", noise(100_000, 1)), ("b", noise(100_000, 2)), ("c/d", noise(100_000, 3))] {
+        place.write(Path::new("made").join(name), bytes);
+    }
+    symlink("a", place.path("made/link")).unwrap();
+    fs::create_dir(place.path("made/empty")).unwrap();
+    place.good(["put", "made", ""]);
+    place.write("list", "a\nb\nc\nlink\nempty\n");
+    let end = ["job", "end", "--to", "results", "--save", "list"];
+    let all = |outcome| pairs(&["a", "b", "c/d", "link", "empty"].map(|key| (key, outcome)));
+    assert_eq!(short(&place.json(end).0), all("copied"));
+    assert_eq!(short(&place.json(end).0), all("present"));
+    assert_eq!(fs::read_link(place.path("results/link")).unwrap(), Path::new("a"));
+    assert!(place.path("results/empty").is_dir());
+    // A bit of one is wrong at the destination, and another one is missing there.
+    let mut bytes = place.read("results/a");
+    bytes[77_777] ^= 1;
+    place.write("results/a", bytes);
+    fs::remove_file(place.path("results/c/d")).unwrap();
+    let (report, code) = place.json(end);
+    let mended = [("c/d", "copied"), ("a", "copied"), ("b", "present"), ("link", "present"), ("empty", "present")];
+    assert_eq!((short(&report), code), (pairs(&mended), 0), "the missing one comes first");
+    assert!(place.read("results/a") == noise(100_000, 1) && place.read("results/c/d") == noise(100_000, 3));
+    // A key that is not stored is no success.
+    place.write("list", "a\nnothing\n");
+    let (report, code) = place.json(end);
+    assert_eq!((short(&report), code), (pairs(&[("a", "present"), ("nothing", "failed")]), 1));
+}
+
+#[test]
+fn objects_that_cannot_be_copied_are_named_with_the_reason() {
+    let place = Place::new();
+    place.write("made/a", "a");
+    place.write("made/b/c", "c");
+    place.good(["put", "made", ""]);
+    place.bad(["job", "end", "--to", "tiers/disk/results"], &["the store keeps its own files in"]);
+    // Another user's link could lead anywhere.
+    fs::create_dir_all(place.path("results")).unwrap();
+    fs::create_dir(place.path("elsewhere")).unwrap();
+    symlink(place.path("elsewhere"), place.path("results/b")).unwrap();
+    symlink(place.path("elsewhere/a"), place.path("results/a")).unwrap();
+    let Ran { code, err, .. } = place.run(["job", "end", "--to", "results", "--report", "end.json"]);
+    assert!(code == 1 && err.contains("b/c: ") && err.contains("results/b is a symbolic link"), "{err}");
+    assert!(place.read("results/a") == b"a" && files(&place.path("elsewhere")).is_empty());
+    // An equal file behind a link is no result either.
+    place.write("elsewhere/c", "c");
+    assert_eq!(place.run(["job", "end", "--to", "results"]).code, 1);
+    let report: Value = serde_json::from_slice(&place.read("end.json")).unwrap();
+    assert_eq!((&report["copied"], &report["failed"], &report["safe"]), (&json!(1), &json!(1), &json!(false)));
+}
+
+#[test]
+fn a_full_destination_takes_what_fits() {
+    let place = Place::new();
+    let Some(disk) = SmallDisk::mount("a full destination", &place.path("small"), "size=1m") else { return };
+    place.write("made/large", noise(2_000_000, 1));
+    place.write("made/small", noise(300_000, 2));
+    place.good(["put", "made", ""]);
+    place.write("list", "large\nsmall\n");
+    let to = disk.path().join("results");
+    let (report, code) = place.json(["job", "end", "--to", to.to_str().unwrap(), "--save", "list"]);
+    assert_eq!((short(&report), code), (pairs(&[("large", "failed"), ("small", "copied")]), 1));
+    assert!(outcomes(&report)[0].2.contains("are free there"), "{report}");
+    assert_eq!(files(&to).len(), 1);
+}
+
+#[test]
+fn the_deadline_gives_up_the_object_in_progress() {
+    let place = Place::with("throttle = { read = '1MB/s' }", "throttle = { read = '1MB/s' }");
+    place.write("made/a", "a");
+    place.write("made/big", noise(BIG_BYTES, 1));
+    place.write("made/c", "c");
+    place.good(["put", "made", ""]);
+    place.write("list", "a\nbig\nc\n");
+    let (report, code) = place.json(["job", "end", "--to", "results", "--save", "list", "--deadline", "4s"]);
+    let expected = [("a", "copied"), ("big", "left"), ("c", "left")];
+    assert_eq!((short(&report), code), (pairs(&expected), 1));
+    assert!(outcomes(&report)[1].2.contains("the deadline has passed"), "{report}");
+    assert_eq!(files(&place.path("results")), [place.path("results/a").display().to_string()]);
+}
+
+/// Starts the end of a slow job, and returns once the big object is in progress.
+fn end_in_progress(place: &Place) -> Child {
+    let arguments = ["job", "end", "--to", "results", "--save", "list", "--report", "end.json"];
+    let child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let part = place.path("results/.big.terrace-part");
+    wait_until("it is in progress", || part.metadata().is_ok_and(|found| found.len() > 1_000_000));
+    assert_eq!(part.metadata().unwrap().permissions().mode() & 0o777, 0o600, "the object may be private");
+    child
+}
+
+fn end_by(child: Child, signal: Signal) -> Ran {
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    ran(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn an_end_that_is_ended_finishes_its_object_and_the_next_one_does_the_rest() {
+    let place = slow();
+    let Ran { code, err, .. } = end_by(end_in_progress(&place), Signal::TERM);
+    assert!(code == 1 && err.contains("c: SIGTERM has come"), "{err}");
+    let report: Value = serde_json::from_slice(&place.read("end.json")).unwrap();
+    assert_eq!(short(&report), pairs(&[("a", "copied"), ("big", "copied"), ("c", "left")]));
+    assert!(place.read("results/big") == noise(BIG_BYTES, 1) && !place.path("results/c").exists());
+    let (report, code) = place.json(["job", "end", "--to", "results", "--save", "list"]);
+    assert_eq!((short(&report), code), (pairs(&[("c", "copied"), ("a", "present"), ("big", "present")]), 0));
+}
+
+#[test]
+fn an_end_that_is_killed_leaves_whole_files_and_a_report() {
+    let place = slow();
+    for (signal, code) in [(Signal::INT, 130), (Signal::KILL, -1)] {
+        let ran = end_by(end_in_progress(&place), signal);
+        assert_eq!(ran.code, code, "{}", ran.err);
+        let report: Value = serde_json::from_slice(&place.read("end.json")).unwrap();
+        assert_eq!(report["safe"], json!(false), "it says so from the beginning");
+        assert!(place.read("results/a") == b"a" && !place.path("results/big").exists());
+        fs::remove_file(place.path("results/a")).unwrap();
+    }
+    place.good(["job", "end", "--to", "results", "--save", "list"]);
+    assert!(place.read("results/big") == noise(BIG_BYTES, 1));
+    assert_eq!(files(&place.path("results")).len(), 3, "nothing of the killed command is left");
+}
+
+#[cfg(feature = "services-fs")]
+#[test]
+fn a_service_is_an_origin_and_a_destination() {
+    let place = Place::new();
+    place.write("origin/mesh/a", noise(20_000_000, 1));
+    place.write("origin/b", "b");
+    place.write("list", "mesh\nb\n");
+    let url = |folder: &str| format!("fs://{}", place.path(folder).display());
+    let (origin, to) = (url("origin"), url("results"));
+    let start = ["job", "start", "--origin", &origin, "--stage", "list"];
+    assert_eq!(place.json(start).0, json!({"staged": 2, "unchanged": 0, "failed": 0, "bytes": 20_000_001}));
+    assert_eq!(place.json(start).0["unchanged"], json!(2));
+    place.write("made", noise(20_000_000, 2));
+    place.good(["put", "made", "out/made"]);
+    let end = ["job", "end", "--to", &to];
+    assert_eq!(short(&place.json(end).0), pairs(&[("out/made", "copied")]));
+    assert!(place.read("results/out/made") == noise(20_000_000, 2));
+    assert_eq!(short(&place.json(end).0), pairs(&[("out/made", "present")]));
+    let mut bytes = place.read("results/out/made");
+    bytes[15_000_000] ^= 1;
+    place.write("results/out/made", bytes);
+    assert_eq!(short(&place.json(end).0), pairs(&[("out/made", "copied")]));
+    assert!(place.read("results/out/made") == noise(20_000_000, 2));
+}
