@@ -103,8 +103,8 @@ enum terrace_dump_status terrace_dump_checkpoint(struct terrace_checkpoints *che
                                                  int64_t version,
                                                  uint32_t *made);
 
-// Restores the protected regions from `version` of `name`; -1 means the newest. `restored` gets the version; it may be
-// null. The regions must be those of the dump. Another number of ranks may restart if all regions are parts, or the
+// Restores the protected regions from `version` of `name`; -1 means the newest one that is whole. `restored` gets the version; it may
+// be null. The regions must be those of the dump. Another number of ranks may restart if all regions are parts, or the
 // same on all ranks. If any rank fails, no memory is changed. Collective.
 enum terrace_dump_status terrace_dump_restart(struct terrace_checkpoints *checkpoints,
                                               const char *name,

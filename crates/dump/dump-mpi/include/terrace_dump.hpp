@@ -43,7 +43,7 @@ inline void dump(MPI_Comm comm, const void *buffer, std::size_t length, std::uin
 // before MPI_Finalize; the destructor waits for checkpoints that have begun.
 class checkpoints {
 public:
-    // The version that a checkpoint makes next, or the newest one that a restart finds.
+    // The version that a checkpoint makes next, or the newest whole one that a restart finds.
     static constexpr std::int64_t newest = -1;
 
     checkpoints(MPI_Comm comm, const std::string &store) : open_(opened(comm, store)) {}

@@ -228,8 +228,8 @@ pub extern "C" fn terrace_dump_checkpoint(
     })
 }
 
-/// Restores the protected regions from `version` of `name`; -1 means the newest. `restored` gets the version; it may be
-/// null. The regions must be those of the dump. Another number of ranks may restart if all regions are parts, or the
+/// Restores the protected regions from `version` of `name`; -1 means the newest one that is whole. `restored` gets the version; it may
+/// be null. The regions must be those of the dump. Another number of ranks may restart if all regions are parts, or the
 /// same on all ranks. If any rank fails, no memory is changed. Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_restart(

@@ -163,7 +163,8 @@ fn dump(world: &MpiWorld, store: &Store, flags: &DumpFlags, show: Shown<'_>) -> 
 
 fn restore(world: &MpiWorld, store: &Store, flags: &RestoreFlags, show: Shown<'_>) -> Result<()> {
     let window = Options::default().window;
-    let restored = terrace_dump::restore(world, store, &flags.name, flags.version, Wanted::Dealt, window)?;
+    let restore = if flags.partial { terrace_dump::restore } else { terrace_dump::restore_whole };
+    let restored = restore(world, store, &flags.name, flags.version, Wanted::Dealt, window)?;
     let (version, ranks) = (restored.version, restored.ranks);
     let (buffers, lost) = match flags.partial {
         true => restored.left(),

@@ -150,8 +150,12 @@ fn the_guide_to_dumps_works_as_it_says() {
     let folder = tempfile::tempdir().unwrap();
     let file = |rank: u32| folder.path().join(format!("out.{rank}"));
     (0..8).for_each(|rank| fs::write(file(rank), bytes(rank, 0)).unwrap());
-    let below = format!("{}/local/", folder.path().display());
-    let replaced = [("/local/", below), ("mpirun", "mpirun --allow-run-as-root --oversubscribe".to_owned())];
+    let below = |name: &str| folder.path().join(name).display().to_string();
+    let replaced = [
+        ("/local/", below("local/")),
+        ("/pfs/", below("pfs/")),
+        ("mpirun", "mpirun --allow-run-as-root --oversubscribe".to_owned()),
+    ];
     Guide { name: "dump.md", folder: folder.path(), programs, replaced: &replaced, before: &|_| {} }.run();
     assert!((0..8).all(|rank| fs::read(file(rank)).unwrap() == bytes(rank, 0)));
 }

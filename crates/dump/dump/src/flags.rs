@@ -52,7 +52,7 @@ pub struct RestoreFlags {
     /// Files to write: one for each rank that dumped, or one name with {rank} in it.
     #[arg(required = true)]
     pub files: Vec<String>,
-    /// Version to restore [default: the newest].
+    /// Version to restore [default: the newest that is whole; with --partial the newest].
     #[arg(long)]
     pub version: Option<u32>,
     /// Restore the rest if a part is lost; lost bytes become zeros.

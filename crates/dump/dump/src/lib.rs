@@ -76,5 +76,5 @@ pub use dump::dump;
 pub use error::{Difference, Error, Lost, Result};
 pub use names::is_pack;
 pub use options::{Dumped, Duplicates, Options};
-pub use restore::{Restored, Wanted, restore};
+pub use restore::{Restored, Wanted, restore, restore_whole};
 pub use terms::Terms;

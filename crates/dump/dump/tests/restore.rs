@@ -13,7 +13,7 @@ use terrace::Store;
 use terrace_dump::chunk::Chunking;
 use terrace_dump::transport::World;
 use terrace_dump::transport::threads::Threads;
-use terrace_dump::{Dumped, Error, Lost, Options, Restored, Result, Wanted, dump, restore};
+use terrace_dump::{Dumped, Error, Lost, Options, Restored, Result, Wanted, dump, restore, restore_whole};
 
 const WINDOW_BYTES: usize = 5000;
 
@@ -41,6 +41,39 @@ fn whole(restored: Vec<Result<Restored>>) -> BTreeMap<u32, Vec<Vec<u8>>> {
 
 fn expected(ranks: u32, round: u64) -> BTreeMap<u32, Vec<Vec<u8>>> {
     (0..ranks).map(|rank| (rank, buffers(rank, round))).collect()
+}
+
+/// A restore failed although an older version was whole, and a job that restarts by itself does not name one.
+#[test]
+fn the_newest_version_that_is_whole_is_restored() {
+    let nodes: Vec<u32> = (0..4).collect();
+    let mut place = Place::new();
+    let stores = place.stores(5);
+    // Chunks that the last two versions add are in one store each.
+    for (round, replicas) in [(0, 1), (1, 2), (5, 1), (9, 1)] {
+        dump_all(&nodes, &stores[..4], replicas, round);
+    }
+    let left: Vec<&Store> = [&stores[0], &stores[4], &stores[2], &stores[3]].to_vec();
+    let restore_on = |nodes: &[u32], stores: &[&Store], version| {
+        Threads::on(nodes).run(|world| {
+            restore_whole(world, stores[world.node() as usize], "state", version, Wanted::Dealt, WINDOW_BYTES)
+        })
+    };
+    let restored = restore_on(&nodes, &left, None);
+    assert!(restored.iter().all(|one| one.as_ref().unwrap().version == 1));
+    assert_eq!(whole(restored), expected(4, 1));
+    for version in [2, 3] {
+        let named = restore_on(&nodes, &left, Some(version));
+        assert!(named.iter().all(Result::is_err) && named.iter().any(|one| matches!(one, Err(Error::Lost(_)))));
+    }
+    // With all stores it is the newest, and with one of them none is whole.
+    let all: Vec<&Store> = stores[..4].iter().collect();
+    assert_eq!(whole(restore_on(&nodes, &all, None)), expected(4, 9));
+    let one = restore_on(&[0, 0], &all, None);
+    let lost = one.iter().find_map(|one| if let Err(Error::Lost(lost)) = one { Some(lost) } else { None });
+    let newest = restore_on(&[0, 0], &all, Some(3));
+    let newest = newest.iter().find_map(|one| if let Err(Error::Lost(lost)) = one { Some(lost) } else { None });
+    assert!(lost.is_some() && lost == newest, "the error tells of the newest");
 }
 
 #[test]

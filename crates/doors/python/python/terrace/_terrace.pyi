@@ -301,7 +301,7 @@ class Dumps:
     def make(self, name: str, buffers: Sequence[Buffer]) -> int:
         """Dumps buffers as the only rank. Returns the version."""
     def restore(self, name: str, version: int | None = None) -> tuple[int, dict[int, builtins.list[bytes]]]:
-        """Restores the newest version of a dump, or this one: the buffers of each rank. Returns the version with
+        """Restores the newest whole version of a dump, or this one: the buffers of each rank. Returns the version with
         them."""
     def keep(self, name: str, newest: int) -> builtins.list[int]:
         """Drops all but the newest versions of a dump. Returns those dropped."""

@@ -10,7 +10,7 @@ use terrace::Store;
 
 use crate::exchange::{Letter, exchange};
 use crate::transport::{World, agree};
-use crate::{Dumped, Error, Options, Result, Wanted, dump, restore};
+use crate::{Dumped, Error, Options, Result, Wanted, dump, restore_whole};
 use census::{Census, Transfer};
 use shape::{RegionShape, decode_head, encode_head};
 
@@ -70,7 +70,7 @@ pub fn borrow(copied: &BTreeMap<u32, Protected<Vec<u8>>>) -> BTreeMap<u32, Prote
         .collect()
 }
 
-/// Restores a rank's regions from the newest version of a checkpoint, or from the given one, and returns the version.
+/// Restores a rank's regions from the newest version of a checkpoint that is whole, or from the given one, and returns the version.
 /// Collective. The ranks protect the regions that were dumped; another number of ranks, or other parts, restore what is
 /// [`Split::Same`] or [`Split::Part`]. If any rank fails, no rank's regions change.
 ///
@@ -84,7 +84,7 @@ pub fn restart(
     regions: &mut BTreeMap<u32, Protected<&mut [u8]>>,
     window: usize,
 ) -> Result<u32> {
-    let restored = restore(world, store, name, version, Wanted::Dealt, window)?;
+    let restored = restore_whole(world, store, name, version, Wanted::Dealt, window)?;
     let version = restored.version;
     let here = agree(world, restored.whole().and_then(read_heads))?;
     let shape = |(number, region): (&u32, &Protected<&mut [u8]>)| RegionShape {

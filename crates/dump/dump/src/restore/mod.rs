@@ -73,9 +73,63 @@ pub fn restore(
 ) -> Result<Restored> {
     let asked = version.map_or_else(|| "the newest".to_owned(), |version| version.to_string());
     let terms = Terms::of("restore").with("version", asked).with("window", window);
+    let session = begin(world, store, name, terms, window)?;
+    let (version, _) = session.version(version)?;
+    restore_version(&session, version, wanted, window)
+}
+
+/// Restores buffers as [`restore`] does, from the newest version that is whole for all ranks, or from the given version. Collective.
+/// A warning names each newer version that is passed over.
+///
+/// # Errors
+/// [`Error::Lost`] or [`Error::Elsewhere`], which tell of the newest version, if no version is whole.
+pub fn restore_whole(
+    world: &dyn World,
+    store: &Store,
+    name: &str,
+    version: Option<u32>,
+    wanted: Wanted<'_>,
+    window: usize,
+) -> Result<Restored> {
+    let asked = version.map_or_else(|| "the newest that is whole".to_owned(), |version| version.to_string());
+    let terms = Terms::of("restore").with("version", asked).with("window", window);
+    let session = begin(world, store, name, terms, window)?;
+    let (newest, _) = session.version(version)?;
+    let older = session.versions.range(..newest).map(|(older, _)| *older).rev().filter(|_| version.is_none());
+    let mut failure = None;
+    for version in std::iter::once(newest).chain(older) {
+        let mut restored = restore_version(&session, version, wanted, window)?;
+        let lost = std::mem::take(&mut restored.lost);
+        // All ranks go on with an older version, or none.
+        match agree(world, if lost.is_empty() { Ok(()) } else { Err(Error::Lost(lost)) }) {
+            Ok(()) => return Ok(restored),
+            Err(error) if error.is_transport() => return Err(error),
+            Err(error) => {
+                if world.rank() == 0 {
+                    tracing::warn!("version {version} of dump {name:?} is not whole: {error}");
+                }
+                failure.get_or_insert(error);
+            }
+        }
+    }
+    Err(failure.unwrap_or_else(|| Error::NotFound { name: name.to_owned(), version, known: "none".to_owned() }))
+}
+
+fn begin<'a>(
+    world: &'a dyn World,
+    store: &'a Store,
+    name: &'a str,
+    terms: Terms,
+    window: usize,
+) -> Result<Session<'a>> {
     let session = Session::begin(world, store, name, Work::Restore, terms)?;
     check_window(window, *Chunking::VALID_SIZES_BYTES.start() as usize)?;
-    let (version, complete) = session.version(version)?;
+    Ok(session)
+}
+
+/// Restores buffers from a version. Collective.
+fn restore_version(session: &Session<'_>, version: u32, wanted: Wanted<'_>, window: usize) -> Result<Restored> {
+    let (world, (version, complete)) = (session.world, session.version(Some(version))?);
     let ranks = complete.buffers.len() as u32;
     let wanted = match wanted {
         Wanted::Dealt => (0..ranks).filter(|rank| rank % world.size() == world.rank()).collect(),
@@ -84,13 +138,13 @@ pub fn restore(
     let beyond = wanted.iter().find(|rank| **rank >= ranks);
     let refuse = |rank: &u32| Err(Error::Refused(format!("rank {rank} did not dump; ranks 0 to {} did", ranks - 1)));
     agree(world, beyond.map_or(Ok(()), refuse))?;
-    let manifests = manifests::fetch(&session, version, complete, &wanted, window)?;
+    let manifests = manifests::fetch(session, version, complete, &wanted, window)?;
     let mut buffers = Buffers::new(&wanted, complete, manifests);
-    let here = load_packed(&session, version, |hash| session.answers(hash))?;
-    let mut missing = list_missing(&session, complete, &buffers);
-    fetch_missing(&session, &here, &mut missing, &mut buffers, window)?;
-    ask_all_nodes(&session, &here, &mut missing, window)?;
-    fetch_missing(&session, &here, &mut missing, &mut buffers, window)?;
+    let here = load_packed(session, version, |hash| session.answers(hash))?;
+    let mut missing = list_missing(session, complete, &buffers);
+    fetch_missing(session, &here, &mut missing, &mut buffers, window)?;
+    ask_all_nodes(session, &here, &mut missing, window)?;
+    fetch_missing(session, &here, &mut missing, &mut buffers, window)?;
     let (buffers, lost) = buffers.finish();
     Ok(Restored { version, ranks, buffers, lost })
 }
