@@ -3,7 +3,7 @@ CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := build
-.PHONY: needed needed-by-tests build demo demo-cluster test golden lint deny soak memcheck bench bench-quick bench-full measured install servers etcd etcd-test packages tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
+.PHONY: needed needed-by-tests build demo demo-cluster test golden lint deny soak memcheck bench bench-quick bench-full measured install servers etcd etcd-test packages tools python python-installed python-released python-test mpi mpi-test mpi-installed slurm-installed install-mpi peers
 
 needed:
 	@command -v $(CARGO) > /dev/null || { echo "Rust is missing: https://rustup.rs installs it, and takes the version of rust-toolchain.toml"; exit 1; }
@@ -144,6 +144,12 @@ mpi-installed: ## OpenMPI with what its bindings are made with, and mpi4py
 	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$root apt-get update -qq && $$root apt-get install -qq -y $(MPI_PACKAGES) > /dev/null; }
 
+SLURM_PACKAGES := slurm-wlm munge
+slurm-installed: ## Slurm, in which a test runs jobs on this machine
+	@command -v slurmctld slurmd munged > /dev/null || { \
+	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$root apt-get update -qq && $$root apt-get install -qq -y $(SLURM_PACKAGES) > /dev/null; }
+
 mpi: mpi-installed ## what dumps under mpirun: target/debug/terrace-dump and the library for C
 	$(CARGO) build $(MPI) --lib --bins --examples
 
@@ -224,7 +230,7 @@ memcheck: servers ## the unsafe code of the kernels, under valgrind
 	$(CARGO) test -p terrace-kernels --tests --no-run
 	timeout 300 $(CARGO) test -p terrace-kernels --tests
 
-soak: python-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/spark/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
+soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/spark/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace-cli --test power -- --nocapture
@@ -263,6 +269,7 @@ soak: python-installed memcheck deny etcd target/servers/s3-tests/venv/installed
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test node -- --nocapture
 	export TERRACE_LINES=200; $(PYTEST) tests/test_transactions.py
 	TERRACE_KILLS=100 $(CARGO) test -p terrace-java -- --include-ignored --nocapture
+	$(CARGO) test -p terrace-cli --test slurm -- --nocapture --test-threads=1
 	TERRACE_STEPS=6000 $(CARGO) test -p terrace-cli --test model -- --nocapture
 	$(CARGO) build --release -p terrace-cli
 	TERRACE_RELEASED=$(CURDIR)/target/release/terrace $(CARGO) test -p terrace-cli --test cli released -- --ignored
