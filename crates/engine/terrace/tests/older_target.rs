@@ -4,12 +4,14 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{store_of, tier};
-use terrace::{Ack, PutOptions, Store};
+use terrace::{Ack, Error, PutOptions, Store};
 use terrace_testkit::noise;
 
 fn durable() -> PutOptions {
@@ -187,6 +189,167 @@ fn a_bucket_that_is_newer_than_the_directory_is_compared_with_the_catalog() {
     let store = Store::open(&home).unwrap();
     store.look_at_targets().unwrap();
     assert_eq!(store.status().unwrap().owed, 0);
+}
+
+/// Objects that had been put after the backup were swept from the current bucket, because the restored directory did not name them. It had the only
+/// replicas of bytes that had been durable.
+#[cfg(feature = "services-fs")]
+#[test]
+fn what_a_newer_bucket_has_more_than_the_directory_can_be_salvaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, disk, bucket) = (dir.path().join("store"), dir.path().join("disk"), dir.path().join("bucket"));
+    let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), bucket_tier(dir.path())]);
+    put_first(&store);
+    store.close().unwrap();
+    let copies = [copy_of(&home), copy_of(&disk)];
+    let store = Store::open(&home).unwrap();
+    let precious = noise(6 << 20, 9);
+    store.put_bytes(b"precious", &precious, &durable()).unwrap();
+    store.close().unwrap();
+    let held = allocated(&bucket);
+    restore(&copies[0], &home);
+    restore(&copies[1], &disk);
+
+    drop(Store::open(&home).unwrap());
+    let store = Store::open(&home).unwrap();
+    assert!(allocated(&bucket) >= held);
+    let refused = store.prune(false).unwrap_err().to_string();
+    assert!(refused.contains("--salvage") && refused.contains("--force"), "{refused}");
+    store.close().unwrap();
+    let (store, salvaged) = Store::salvage(&home).unwrap();
+    assert_eq!((salvaged.objects, salvaged.bytes), (1, 6 << 20));
+    let key = store.list(b"salvaged", None, 10).unwrap().remove(0).0;
+    assert!(store.get(&key).unwrap() == precious);
+    store.remove(&key).unwrap();
+    store.sync().unwrap();
+    store.reap_now().unwrap();
+    store.prune(true).unwrap();
+    assert!(!home.join("newer-1").exists() && allocated(&bucket) < 6 << 20);
+    assert!(store.get(b"first3").unwrap() == noise(200_000, 3));
+}
+
+/// The files below a folder, by their paths in it.
+fn files_below(folder: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => {
+                found.extend(files_below(&entry.path()).iter().map(|file| Path::new(&entry.file_name()).join(file)))
+            }
+            false => drop(found.insert(entry.file_name().into())),
+        }
+    }
+    found
+}
+
+fn allocated(folder: &Path) -> u64 {
+    let blocks = |file: PathBuf| fs::metadata(folder.join(file)).unwrap().blocks();
+    files_below(folder).into_iter().map(blocks).sum::<u64>() * 512
+}
+
+/// An older copy of a target had frames of objects that were removed since, and names of plain files, which stayed readable. Nothing gave
+/// them back, and `destroy` left the names.
+#[test]
+fn what_an_older_copy_of_a_target_has_too_much_is_given_back() {
+    for layout in ["frames", "plain"] {
+        let dir = tempfile::tempdir().unwrap();
+        let more = format!("layout = '{layout}'\n");
+        let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], &more), tier(dir.path(), "b", &["b"], "")]);
+        let (home, target) = (store.dir().to_owned(), dir.path().join("a"));
+        for (key, seed) in [("gone/deep", 1), ("moved", 2), ("changed", 3)] {
+            store.put_bytes(key.as_bytes(), &noise(300_000, seed), &durable()).unwrap();
+        }
+        store.close().unwrap();
+        let copy = copy_of(&target);
+        let store = Store::open(&home).unwrap();
+        store.remove(b"gone/deep").unwrap();
+        store.rename(b"moved", b"renamed").unwrap();
+        store.put_bytes(b"changed", &noise(300_000, 4), &durable()).unwrap();
+        store.sync().unwrap();
+        store.reap_now().unwrap();
+        store.close().unwrap();
+        let needed = allocated(&target);
+        restore(&copy, &target);
+        fs::create_dir_all(target.join("files/gone")).unwrap();
+        fs::write(target.join("files/gone/of-another"), b"theirs").unwrap();
+
+        let store = Store::open(&home).unwrap();
+        assert!(!target.join("files/gone/deep").exists(), "{layout}");
+        store.sync().unwrap();
+        for (key, seed) in [("renamed", 2), ("changed", 4)] {
+            assert!(store.get(key.as_bytes()).unwrap() == noise(300_000, seed), "{layout}: {key}");
+        }
+        store.close().unwrap();
+        // The older bytes of a changed object go after the newer ones are there.
+        let store = Store::open(&home).unwrap();
+        let found = store.scrub(b"", false, None, |_| {}).unwrap();
+        assert_eq!((found.bad, found.lost), (0, 0), "{layout}: {found:?}");
+        let now = allocated(&target);
+        assert!(now < needed + (100 << 10), "{layout}: {now} bytes, of {needed}");
+        let names = match layout {
+            "plain" => vec!["changed", "gone/of-another", "renamed"],
+            _ => vec!["gone/of-another"],
+        };
+        assert_eq!(files_below(&target.join("files")), names.into_iter().map(PathBuf::from).collect());
+        store.close().unwrap();
+        assert!(!home.join("sweep-due-0").exists() && !home.join("names-due-0").exists());
+        let kept = Store::destroy(&home, true).unwrap().kept;
+        assert_eq!(kept, [target.join("files/gone/of-another")], "{layout}");
+    }
+}
+
+/// A segment without frames in the catalog is deleted with the frames of the older copy.
+#[test]
+fn a_segment_that_only_an_older_copy_of_a_target_has_is_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], ""), tier(dir.path(), "b", &["b"], "")]);
+    let (home, target) = (store.dir().to_owned(), dir.path().join("a"));
+    put_first(&store);
+    store.close().unwrap();
+    let copy = copy_of(&target);
+    let store = Store::open(&home).unwrap();
+    (0..4).for_each(|n| store.remove(format!("first{n}").as_bytes()).unwrap());
+    store.sync().unwrap();
+    store.close().unwrap();
+    // No process writes to the segment any more, so it can be deleted.
+    let store = Store::open(&home).unwrap();
+    store.reap_now().unwrap();
+    assert!(files_below(&target.join("segments")).is_empty());
+    store.close().unwrap();
+    restore(&copy, &target);
+    assert!(!files_below(&target.join("segments")).is_empty());
+
+    drop(Store::open(&home).unwrap());
+    assert!(files_below(&target.join("segments")).is_empty());
+}
+
+/// Much that an older copy has too much stays, with its names, until the user says that nothing is missing.
+#[test]
+fn much_that_an_older_copy_of_a_target_has_too_much_stays_unless_it_is_forced() {
+    let dir = tempfile::tempdir().unwrap();
+    let more = "layout = 'plain'\n";
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], more), tier(dir.path(), "b", &["b"], "")]);
+    let (home, target) = (store.dir().to_owned(), dir.path().join("a"));
+    let one = PutOptions { replicas: Some(1), ..durable() };
+    store.put_bytes(b"much", &noise(66 << 20, 1), &one).unwrap();
+    store.close().unwrap();
+    let copy = copy_of(&target);
+    let store = Store::open(&home).unwrap();
+    store.remove(b"much").unwrap();
+    store.sync().unwrap();
+    store.reap_now().unwrap();
+    store.put_bytes(b"more", b"bytes", &durable()).unwrap();
+    store.close().unwrap();
+    restore(&copy, &target);
+
+    let file = target.join("files/much");
+    let store = Store::open(&home).unwrap();
+    assert!(file.exists());
+    assert!(matches!(store.prune(false), Err(Error::TooMuch { .. })));
+    assert!(fs::read(&file).unwrap() == noise(66 << 20, 1));
+    assert!(store.prune(true).unwrap() > 66 << 20);
+    assert!(!file.exists() && allocated(&target.join("plain")) < 1 << 20);
+    assert!(!home.join("sweep-due-0").exists());
 }
 
 /// The store's directory and one of two targets came from one backup. A rebuild took the log from the other one, and the notes of the

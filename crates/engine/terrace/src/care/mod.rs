@@ -3,6 +3,7 @@
 mod discard;
 mod lost;
 mod names;
+mod note;
 mod rebuild;
 mod recover;
 mod restart;

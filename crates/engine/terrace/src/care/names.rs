@@ -1,56 +1,36 @@
 //! Corrects the names of plain files after a restart of the machine. Names are not synced, so some may belong to lost
 //! commits, and others may be missing.
 
-use std::fs::File;
-use std::path::PathBuf;
+use std::collections::HashSet;
 
 use terrace_tier::PLAIN_SEGMENT_BIT;
 
 use super::Care;
+use super::note::Note;
 use crate::devices::Device;
 use crate::report::TierState;
 use crate::{Error, Result};
 
 impl Care {
-    /// Makes the names of plain files match the catalog: on all targets, or only on those that could not be checked when
-    /// this was due. It costs nothing if no rule makes plain files.
+    /// Makes the names of plain files match the catalog: on all targets, or only on those where this is due. It costs nothing if no rule
+    /// makes plain files, unless a target is an older copy of itself.
     pub(super) fn name_again(&self, on_all: bool) -> Result<()> {
-        if !self.planning.rules.now().has_plain() {
-            return Ok(());
-        }
+        let on_all = on_all && self.planning.rules.now().has_plain();
         let with_files = self.tiers.devices.iter().filter(|device| device.capabilities.plain_files);
-        for device in with_files.filter(|device| on_all || self.are_names_due(device)) {
-            let named = device.state() == TierState::Ok && self.name_again_on(device)?;
-            self.note_names_due(device, !named)?;
+        for device in with_files {
+            let due = Note::names_due(&self.journal.dir, device);
+            if on_all || due.holds() {
+                let named = device.state() == TierState::Ok && self.name_again_on(device)?;
+                due.set(!named)?;
+            }
         }
         Ok(())
     }
 
     /// Returns the targets that work again and whose names are still to be checked.
     pub(super) fn names_due(&self) -> impl Iterator<Item = &Device> {
-        let has_plain = self.planning.rules.now().has_plain();
-        let devices = self.tiers.devices.iter().filter(move |device| has_plain && device.state() == TierState::Ok);
-        devices.filter(|device| self.are_names_due(device))
-    }
-
-    fn are_names_due(&self, device: &Device) -> bool {
-        self.names_due_note(device).exists()
-    }
-
-    /// Returns the path of the note that says that a target's names are still to be checked.
-    fn names_due_note(&self, device: &Device) -> PathBuf {
-        self.journal.dir.join(format!("names-due-{}", device.id))
-    }
-
-    /// Writes or removes the note. It is not synced, because all names are due after a power cut.
-    fn note_names_due(&self, device: &Device, are_due: bool) -> Result<()> {
-        let note = self.names_due_note(device);
-        let noted = match (are_due, note.exists()) {
-            (true, false) => File::create(&note).map(drop),
-            (false, true) => std::fs::remove_file(&note),
-            _ => Ok(()),
-        };
-        noted.map_err(Error::io(format!("noting {}", note.display())))
+        let devices = self.tiers.devices.iter().filter(|device| device.state() == TierState::Ok);
+        devices.filter(|device| Note::names_due(&self.journal.dir, device).holds())
     }
 
     /// Makes the names on a target match the catalog. Returns false if the target cannot be reached.
@@ -66,7 +46,13 @@ impl Care {
                 return Ok(false);
             }
         };
-        names.iter().try_for_each(|(key, file)| self.mover.update_name(device, key, &[*file]).map(drop))?;
+        // What an older copy has too much keeps its names until it is swept: nothing else tells its keys.
+        let is_left = Note::sweep_due(&self.journal.dir, device).holds();
+        let Some(left) = (if is_left { self.find_unknown_files(device)? } else { Some(HashSet::new()) }) else {
+            return Ok(false);
+        };
+        let mut known = names.iter().filter(|(_, file)| !left.contains(file));
+        known.try_for_each(|(key, file)| self.mover.update_name(device, key, &[*file]).map(drop))?;
         if !self.catalog.segments(device.id)?.iter().any(|(file, _)| file & PLAIN_SEGMENT_BIT != 0) {
             return Ok(true);
         }

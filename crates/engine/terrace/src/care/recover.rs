@@ -88,7 +88,7 @@ impl Care {
         for device in older.into_iter().filter(|device| !device.target.is_new()) {
             tracing::warn!(
                 target = %device.path.display(),
-                "this target is an older copy of itself, such as a restored backup; what it lacks will be made again from other replicas"
+                "this target is an older copy of itself, such as a restored backup; what it lacks will be made again from other replicas, and what no commit names any more is given back"
             );
             device.target.note_new().map_err(Error::io(format!("noting that {} is older", device.path.display())))?;
         }
@@ -120,6 +120,7 @@ impl Care {
         if self.emptied().next().is_some() {
             let _lock = self.locks.wait_for_mover()?;
             self.owe_what_is_gone(&HashSet::new(), false)?;
+            self.name_again(false)?;
         }
         Ok(missing)
     }
@@ -153,6 +154,8 @@ impl Care {
             })?;
         }
         for Emptied { device, .. } in emptied {
+            // Before the notes by which it is known as older or newer.
+            self.note_sweep(device)?;
             self.journal.trust_target(device);
             if let Err(error) = device.target.forget_new() {
                 tracing::warn!(target = %device.path.display(), %error, "the note that this target was empty could not be removed; the next opening of the store checks the target again");

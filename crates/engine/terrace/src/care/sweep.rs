@@ -1,11 +1,15 @@
 //! Sweeping: frees the frames and files that killed writers left and no commit names.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::io;
 
 use terrace_tier::Place;
 
+use super::note::Note;
 use super::{Care, Discard};
 use crate::devices::Device;
+use crate::home::refuse;
+use crate::mover::Naming;
 use crate::report::TierState;
 use crate::{Error, Result};
 
@@ -19,13 +23,24 @@ impl Care {
     /// store open: then the writers of such frames are dead. The log must be known to be whole.
     ///
     /// # Errors
-    /// [`crate::Error::TooMuch`] for a target with too much of it, unless `force`; the other targets are still swept.
+    /// [`crate::Error::TooMuch`] for a target with too much of it, and [`crate::Error::Store`] for one that was used with a newer copy of
+    /// the store's directory, unless `force`; the other targets are still swept.
     pub fn sweep(&self, force: bool) -> Result<u64> {
         let (mut freed, mut refused) = (0, None);
         for device in self.tiers.devices.iter().filter(|device| device.state() == TierState::Ok) {
-            for swept in [self.sweep_drafts(device, force), self.sweep_frames(device, force)] {
+            let notes = [Note::sweep_due(&self.journal.dir, device), Note::is_newer(&self.journal.dir, device)];
+            let [is_due, is_newer] = notes.each_ref().map(Note::holds);
+            if is_newer && !force {
+                refused = refused.or(Some(self.refuse_newer(device)));
+                continue;
+            }
+            let swept = [self.sweep_files(device, force), self.sweep_frames(device, force, is_due)];
+            if swept.iter().all(|swept| matches!(swept, Ok(Some(_)))) {
+                notes.iter().try_for_each(|note| note.set(false))?;
+            }
+            for swept in swept {
                 match swept {
-                    Ok(bytes) => freed += bytes,
+                    Ok(bytes) => freed += bytes.unwrap_or(0),
                     Err(error) => refused = refused.or(Some(error)),
                 }
             }
@@ -33,31 +48,100 @@ impl Care {
         refused.map_or(Ok(freed), Err)
     }
 
-    fn sweep_drafts(&self, device: &Device, force: bool) -> Result<u64> {
-        let mut files = device.target.files().and_then(|files| files.numbers().ok()).unwrap_or_default();
-        if files.is_empty() {
-            return Ok(0);
+    /// Notes how a target that was compared with the catalog is to be swept. An older copy of itself may hold much that was given back
+    /// since. One that is newer than the catalog holds what that does not know.
+    pub(super) fn note_sweep(&self, device: &Device) -> Result<()> {
+        let last = self.catalog.tail()?.sequence;
+        if last == 0 || self.catalog.is_shared() {
+            return Ok(());
         }
-        let known: HashSet<u64> = self.catalog.segments(device.id)?.into_iter().map(|(id, _)| id).collect();
-        files.retain(|file| !known.contains(file));
-        let bytes = files.iter().map(|file| device.target.allocated(*file)).sum();
-        self.allow_sweep(device, "plain files", files.len(), bytes, force)?;
-        for file in files {
-            // A file that cannot be removed is found again by the next sweep.
-            let _ = device.target.discard(file);
+        let dir = &self.journal.dir;
+        match device.target.synced_to() {
+            Ok(theirs) if theirs.is_none_or(|theirs| theirs <= last) => {
+                Note::sweep_due(dir, device).set(true)?;
+                if device.capabilities.plain_files { Note::names_due(dir, device).set(true) } else { Ok(()) }
+            }
+            // A target that does not answer may be newer, too.
+            _ => Note::is_newer(dir, device).set(true),
         }
-        Ok(bytes)
     }
 
-    fn sweep_frames(&self, device: &Device, force: bool) -> Result<u64> {
+    fn refuse_newer(&self, device: &Device) -> Error {
+        let reason = format!(
+            "{} was used with a newer copy of this directory, and keeps what only that copy names; `terrace rebuild --salvage` offers it, and \
+             `terrace prune --force` gives back what is left",
+            device.path.display()
+        );
+        refuse(&self.journal.dir, &reason)
+    }
+
+    /// Returns the numbers of the plain files on a target that no commit names. None if the target fails.
+    pub(super) fn find_unknown_files(&self, device: &Device) -> Result<Option<HashSet<u64>>> {
+        let Some(files) = device.target.files() else { return Ok(Some(HashSet::new())) };
+        let mut unknown = match files.numbers() {
+            Ok(files) => files,
+            Err(error) => {
+                device.failed(&error);
+                return Ok(None);
+            }
+        };
+        if !unknown.is_empty() {
+            let known: HashSet<u64> = self.catalog.segments(device.id)?.into_iter().map(|(id, _)| id).collect();
+            unknown.retain(|file| !known.contains(file));
+        }
+        Ok(Some(unknown.into_iter().collect()))
+    }
+
+    /// Discards the plain files that no commit names, and returns their size in bytes. None if the target fails.
+    fn sweep_files(&self, device: &Device, force: bool) -> Result<Option<u64>> {
+        let Some(unknown) = self.find_unknown_files(device)? else { return Ok(None) };
+        if unknown.is_empty() {
+            return Ok(Some(0));
+        }
+        let bytes = unknown.iter().map(|file| device.target.allocated(*file)).sum();
+        self.allow_sweep(device, "plain files", unknown.len(), bytes, force)?;
+        let Some(named) = self.unname(device, &unknown)? else { return Ok(None) };
+        for file in unknown.difference(&named) {
+            // A file that cannot be removed is found again by the next sweep.
+            let _ = device.target.discard(*file);
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Removes the names of these plain files, and returns those that keep one until the object at their key has a new file. None if the
+    /// target fails. Without its number, a named file could not be told from one of another program.
+    fn unname(&self, device: &Device, unknown: &HashSet<u64>) -> Result<Option<HashSet<u64>>> {
+        let Some(files) = device.target.files() else { return Ok(None) };
+        // Each process that names a file reads the catalog and the target under this lock.
+        let _lock = self.mover.wait_for_names_lock(device)?;
+        let names = match files.names() {
+            Ok(names) => names,
+            Err(error) => {
+                device.failed(&error);
+                return Ok(None);
+            }
+        };
+        let mut named = HashSet::new();
+        for (key, file) in names.iter().filter(|(_, file)| unknown.contains(file)) {
+            if !matches!(self.mover.update_name(device, key, &[*file])?, Naming::Settled) {
+                named.insert(*file);
+            }
+        }
+        Ok(Some(named))
+    }
+
+    /// Frees the frames that no commit names, and returns their size in bytes. None if the target fails. Without `force`, and unless this
+    /// `is_due`, the target is only searched if it seems worth it.
+    fn sweep_frames(&self, device: &Device, force: bool, is_due: bool) -> Result<Option<u64>> {
         let dying = self.catalog.dead_places(device.id)?;
         let segments = self.catalog.segments(device.id)?;
         let bytes = segments.iter().map(|(_, live)| live.bytes).sum::<u64>() + dying.bytes();
         let is_little = |used: u64| used <= bytes + bytes / MIN_SWEPT_PART + MIN_SWEPT_BYTES;
         // A frame whose bytes the device refused would let each sync of its segment fail.
         let may_be_lost = || segments.iter().any(|(id, _)| device.target.sync_failed(*id));
-        if !force && device.space().is_ok_and(|space| is_little(space.used)) && !may_be_lost() {
-            return Ok(0);
+        let is_searched = force || is_due;
+        if !is_searched && device.space().is_ok_and(|space| is_little(space.used)) && !may_be_lost() {
+            return Ok(Some(0));
         }
         let known = self.find_known(device, dying.iter().collect())?;
         let mut unnamed: Vec<Place> = Vec::new();
@@ -70,11 +154,12 @@ impl Care {
         if scanned.is_ok() {
             self.allow_sweep(device, "frames", unnamed.len(), bytes, force)?;
         }
-        match scanned.and_then(|()| device.target.free(&unnamed)) {
-            Ok(()) => Ok(bytes),
+        let recorded = segments.iter().map(|(id, _)| *id).chain(known.0.iter().map(|place| place.segment)).collect();
+        match scanned.and_then(|()| give_back(device, unnamed, &recorded)) {
+            Ok(()) => Ok(Some(bytes)),
             Err(e) => {
                 device.failed(&e);
-                Ok(0)
+                Ok(None)
             }
         }
     }
@@ -102,6 +187,15 @@ impl Care {
         Discard { what: &what, why: "no commit names them, and their writers are gone", count, bytes, of_bytes }
             .allow(force)
     }
+}
+
+/// Frees frames, and discards their segments, but for those that are `recorded` in the catalog.
+fn give_back(device: &Device, mut places: Vec<Place>, recorded: &HashSet<u64>) -> io::Result<()> {
+    device.target.free(&places)?;
+    places.retain(|place| !recorded.contains(&place.segment));
+    let segments: BTreeSet<u64> = places.iter().map(|place| place.segment).collect();
+    // One that a writer has open stays.
+    segments.into_iter().try_for_each(|segment| device.target.discard(segment).map(drop))
 }
 
 /// The places on a target that the catalog knows, in order.

@@ -23,6 +23,7 @@ mod room;
 mod save;
 mod wait;
 
+pub(crate) use plain::Naming;
 pub(crate) use repair::Repair;
 pub(crate) use room::GRACE_PERIOD;
 

@@ -57,8 +57,19 @@ const OWN_FILES: [&str; 23] = [
 /// Files that identify the store, in the order of their removal. Older versions wrote the second one as `terrace`.
 const LAST_FILES: [&str; 3] = ["terrace", "terrace.toml", "store"];
 /// Names of files that end with a number.
-const NUMBERED_FILES: [&str; 9] =
-    ["emptied-", "incarnation-", "names-", "names-due-", "reach-", "segments-", "target-", "throttle-", "used-"];
+const NUMBERED_FILES: [&str; 11] = [
+    "emptied-",
+    "incarnation-",
+    "names-",
+    "names-due-",
+    "newer-",
+    "reach-",
+    "segments-",
+    "sweep-due-",
+    "target-",
+    "throttle-",
+    "used-",
+];
 
 /// One target of the store, as the configuration has it.
 struct Described<'a> {

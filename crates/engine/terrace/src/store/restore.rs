@@ -117,7 +117,11 @@ impl Store {
     /// [`Error::TooMuch`] if that is much, unless `force`.
     pub fn prune(&self, force: bool) -> Result<u64> {
         refuse_if_shared(&self.engine.dir)?;
-        self.alone(|engine| engine.care.sweep(force))
+        self.alone(|engine| {
+            // The background thread of this process writes frames before it names them.
+            let _lock = engine.locks.wait_for_mover()?;
+            engine.care.sweep(force)
+        })
     }
 
     /// Makes the catalog as [`Store::rebuild`] does, but continues if commits are missing. Then gives a key

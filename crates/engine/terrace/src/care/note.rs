@@ -1,0 +1,46 @@
+//! Notes on single targets: empty files in the store's directory.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use crate::devices::Device;
+use crate::{Error, Result};
+
+/// A note that holds of a target as long as its file exists.
+pub(super) struct Note(PathBuf);
+
+impl Note {
+    /// The target was away when its plain files' names were to be compared with the catalog, or is an older copy of itself.
+    pub fn names_due(dir: &Path, device: &Device) -> Note {
+        Note(dir.join(format!("names-due-{}", device.id)))
+    }
+
+    /// The target may hold much that no commit names, because it is an older copy of itself.
+    pub fn sweep_due(dir: &Path, device: &Device) -> Note {
+        Note(dir.join(format!("sweep-due-{}", device.id)))
+    }
+
+    /// The target holds what only a newer copy of the store's directory names.
+    pub fn is_newer(dir: &Path, device: &Device) -> Note {
+        Note(dir.join(format!("newer-{}", device.id)))
+    }
+
+    /// Returns whether the note holds.
+    pub fn holds(&self) -> bool {
+        self.0.exists()
+    }
+
+    /// Writes or removes the note.
+    pub fn set(&self, holds: bool) -> Result<()> {
+        let noted = match (holds, self.holds()) {
+            // Durable, because that of a newer target keeps its bytes from being swept.
+            (true, false) => File::create(&self.0)
+                .and_then(|file| file.sync_all())
+                .and_then(|()| File::open(self.0.parent().unwrap_or(Path::new(".")))?.sync_all()),
+            // A note that a power cut brings back costs another look.
+            (false, true) => std::fs::remove_file(&self.0),
+            _ => Ok(()),
+        };
+        noted.map_err(Error::io(format!("noting {}", self.0.display())))
+    }
+}
