@@ -57,6 +57,29 @@ fn what_a_scrub_finds_counts_until_a_scrub_finds_it_repaired() {
     assert!(findings.contains(&"LOST".into()), "{findings:?}");
 }
 
+/// Objects with bad replicas were put again or removed, and `health` warned of them until the next scrub of the whole store.
+#[test]
+fn what_a_scrub_finds_counts_until_its_object_is_put_again() {
+    let place = Place::new();
+    for (name, seed) in [("a", 1), ("b", 2)] {
+        place.write(name, noise(200_000, seed));
+        place.good(["put", name, name, "--ack", "replicated"]);
+    }
+    damage(&place, "disk");
+    place.run(["scrub"]);
+    let count = || {
+        let findings = place.json(["health"]).0["findings"].as_array().unwrap().clone();
+        let bad = findings.iter().find(|finding| finding["code"] == "BAD_REPLICAS");
+        bad.map_or(String::new(), |bad| bad["message"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(count(), "the last scrub found 2 bad replicas that were not replaced");
+    place.write("a", noise(200_000, 3));
+    place.good(["put", "a", "a", "--ack", "replicated"]);
+    assert_eq!(count(), "the last scrub found 1 bad replicas that were not replaced");
+    place.good(["rm", "b"]);
+    place.good(["health", "--wait", "safe"]);
+}
+
 #[test]
 fn it_tells_whether_a_node_runs() {
     let place = Place::new();

@@ -12,6 +12,7 @@ mod schedule;
 mod scrub;
 mod survey;
 mod sweep;
+mod unreplaced;
 
 use std::sync::Arc;
 

@@ -10,6 +10,8 @@ use terrace_system::clock::unix_seconds;
 use terrace_system::replace;
 
 use super::Care;
+use super::scrub::ScrubOutcome;
+use super::unreplaced::{BadReplica, MAX_LISTED_REPLICAS};
 use crate::Result;
 use crate::report::{LastScrub, Scrubbed};
 
@@ -34,6 +36,11 @@ pub(crate) struct ScrubRecord {
     parts: u64,
     #[serde(default)]
     done: u64,
+    /// Bad replicas of this round, and of the last whole one, that were not replaced, by [`BadReplica::line`]. Of many, some.
+    #[serde(default)]
+    unreplaced: Vec<String>,
+    #[serde(default)]
+    last_unreplaced: Vec<String>,
     /// The findings of this round so far.
     #[serde(default)]
     pub found: Scrubbed,
@@ -64,8 +71,8 @@ impl ScrubRecord {
         let begun = if self.begun > now { now.saturating_sub(interval) } else { self.begun };
         let is_over = self.done >= self.parts && now >= begun.saturating_add(interval);
         if self.interval != interval || self.parts != parts || is_over {
-            let last = self.last.take();
-            *self = ScrubRecord { interval, begun: now, parts, done: 0, found: Scrubbed::default(), last };
+            let (last, last_unreplaced) = (self.last.take(), std::mem::take(&mut self.last_unreplaced));
+            *self = ScrubRecord { interval, begun: now, parts, last, last_unreplaced, ..ScrubRecord::default() };
         }
         let due = self.begun.saturating_add(interval.saturating_mul(self.done) / parts);
         match due.checked_sub(now) {
@@ -74,9 +81,16 @@ impl ScrubRecord {
         }
     }
 
+    /// Returns the listed bad replicas that were not replaced.
+    pub fn unreplaced(&self) -> impl Iterator<Item = BadReplica> {
+        self.unreplaced.iter().chain(&self.last_unreplaced).filter_map(|line| BadReplica::parse(line))
+    }
+
     /// Notes that a part is done.
-    fn add(&mut self, found: &Scrubbed, now: u64) {
+    fn add(&mut self, found: &Scrubbed, unreplaced: &[BadReplica], now: u64) {
         self.done += 1;
+        let room = MAX_LISTED_REPLICAS.saturating_sub(self.unreplaced.len());
+        self.unreplaced.extend(unreplaced.iter().take(room).map(BadReplica::line));
         self.found.checked += found.checked;
         self.found.bad += found.bad;
         self.found.repaired += found.repaired;
@@ -87,6 +101,7 @@ impl ScrubRecord {
         self.found.log_damaged += found.log_damaged;
         if self.done >= self.parts {
             self.last = Some(LastScrub { finished: now, found: std::mem::take(&mut self.found) });
+            self.last_unreplaced = std::mem::take(&mut self.unreplaced);
         }
     }
 }
@@ -105,7 +120,7 @@ impl Care {
             Ok(subset) => subset,
             Err(left) => return Ok((None, left)),
         };
-        let (found, is_whole) = self.scrub(b"", true, Some(subset), go_on)?;
+        let ScrubOutcome { found, unreplaced, is_whole } = self.scrub(b"", true, Some(subset), go_on)?;
         if !is_whole {
             return Ok((None, Duration::ZERO));
         }
@@ -114,17 +129,18 @@ impl Care {
         let now = unix_seconds();
         // The part is still due, unless the clock was set back.
         let _ = record.next(interval, now);
-        record.add(&found, now);
+        record.add(&found, &unreplaced, now);
         record.write(dir);
         Ok((Some(found), record.next(interval, now).err().unwrap_or_default()))
     }
 
     /// Notes the findings of a scrub of the whole store that did not follow the schedule.
-    pub fn note_scrubbed(&self, found: &Scrubbed) {
+    pub fn note_scrubbed(&self, found: &Scrubbed, unreplaced: &[BadReplica]) {
         let mut record = ScrubRecord::read(&self.journal.dir);
         let found = Scrubbed { lost_of: Default::default(), ..found.clone() };
         record.last = Some(LastScrub { finished: unix_seconds(), found });
-        record.found = Scrubbed::default();
+        record.last_unreplaced = unreplaced.iter().map(BadReplica::line).collect();
+        (record.found, record.unreplaced) = (Scrubbed::default(), Vec::new());
         record.write(&self.journal.dir);
     }
 }
@@ -144,7 +160,7 @@ mod tests {
         for round in 0..3 {
             for part in 1..=48 {
                 assert_eq!(record.next(2 * DAY_SECONDS, now), Ok((part, 48)), "round {round}");
-                record.add(&Scrubbed { checked: 10, ..Scrubbed::default() }, now);
+                record.add(&Scrubbed { checked: 10, ..Scrubbed::default() }, &[], now);
                 now += 3600;
                 let waits = record.clone().next(2 * DAY_SECONDS, now - 1);
                 assert_eq!(waits, Err(Duration::from_secs(1)), "round {round}, after part {part}");
@@ -159,11 +175,11 @@ mod tests {
     fn a_late_round_catches_up_and_a_clock_that_was_set_back_stops_nothing() {
         let mut record = ScrubRecord::default();
         assert_eq!(record.next(DAY_SECONDS, 10 * DAY_SECONDS), Ok((1, 24)));
-        record.add(&Scrubbed::default(), 10 * DAY_SECONDS);
+        record.add(&Scrubbed::default(), &[], 10 * DAY_SECONDS);
         // The machine was off for days.
         for part in 2..=24 {
             assert_eq!(record.next(DAY_SECONDS, 15 * DAY_SECONDS), Ok((part, 24)));
-            record.add(&Scrubbed::default(), 15 * DAY_SECONDS);
+            record.add(&Scrubbed::default(), &[], 15 * DAY_SECONDS);
         }
         assert_eq!(record.next(DAY_SECONDS, 15 * DAY_SECONDS), Ok((1, 24)), "the next round");
         record.done = 24;
@@ -180,7 +196,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut record = ScrubRecord::default();
         assert!(record.next(60, 100).is_ok());
-        record.add(&Scrubbed { checked: 3, bad: 2, repaired: 1, lost: 1, ..Scrubbed::default() }, 100);
+        record.add(&Scrubbed { checked: 3, bad: 2, repaired: 1, lost: 1, ..Scrubbed::default() }, &[], 100);
         record.write(dir.path());
         assert_eq!(ScrubRecord::read(dir.path()), record);
         fs::write(dir.path().join(RECORD_FILE), b"\xff parts = -1").unwrap();

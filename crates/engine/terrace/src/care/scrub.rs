@@ -7,6 +7,7 @@ use terrace_catalog::{Edit, Extent, Object, Task, frames};
 use terrace_format::key::show;
 
 use super::Care;
+use super::unreplaced::{BadReplica, MAX_LISTED_REPLICAS};
 use crate::devices::Device;
 use crate::mover::Repair;
 use crate::read::{Suspect, bad, task_of};
@@ -29,6 +30,15 @@ enum FrameState {
     Unknown,
 }
 
+/// The result of a scrub.
+pub(crate) struct ScrubOutcome {
+    pub found: Scrubbed,
+    /// The bad replicas that were not replaced; of many, some.
+    pub unreplaced: Vec<BadReplica>,
+    /// Whether the scrub reached its end.
+    pub is_whole: bool,
+}
+
 /// The shared frames that were read.
 type Shared = HashMap<Task, FrameState>;
 
@@ -36,6 +46,7 @@ type Shared = HashMap<Task, FrameState>;
 struct Round {
     repair: bool,
     found: Scrubbed,
+    unreplaced: Vec<BadReplica>,
     shared: Shared,
     /// The objects that have lost bytes, with their numbers and generations.
     lost: Vec<(Vec<u8>, (u64, u64))>,
@@ -60,17 +71,18 @@ fn is_out_of_reach(device: &Device, error: &io::Error) -> bool {
 impl Care {
     /// Reads and verifies every replica of every object at or below `prefix`; with `repair`, replaces bad and missing
     /// ones. `subset` is `(n, t)`: only the n-th (from 1) of t parts, by key. `progress` is called after each extent with the
-    /// replicas checked so far, and ends the scrub by returning false. The second value tells whether the scrub reached its end.
+    /// replicas checked so far, and ends the scrub by returning false.
     pub fn scrub(
         &self,
         prefix: &[u8],
         repair: bool,
         subset: Option<(u64, u64)>,
         progress: &mut dyn FnMut(&Scrubbed) -> bool,
-    ) -> Result<(Scrubbed, bool)> {
+    ) -> Result<ScrubOutcome> {
         self.look_at_targets()?;
         let subset = subset.map(|(part, of)| Subset { part, of: of.max(1) });
-        let mut round = Round { repair, found: Scrubbed::default(), shared: Shared::new(), lost: Vec::new() };
+        let (found, unreplaced) = (Scrubbed::default(), Vec::new());
+        let mut round = Round { repair, found, unreplaced, shared: Shared::new(), lost: Vec::new() };
         let mut go_on = true;
         self.catalog.each_object(prefix, |key, object, extents| {
             if subset.is_none_or(|s| xxhash_rust::xxh3::xxh3_64(key) % s.of + 1 == s.part) {
@@ -86,7 +98,7 @@ impl Care {
             round.found.miscounted = self.check_owners()?;
             round.found.log_damaged = self.check_log()?;
         }
-        Ok((round.found, go_on))
+        Ok(ScrubOutcome { found: round.found, unreplaced: round.unreplaced, is_whole: go_on })
     }
 
     /// Scrubs an object. Returns false if `progress` did.
@@ -99,17 +111,17 @@ impl Care {
         round: &mut Round,
         progress: &mut dyn FnMut(&Scrubbed) -> bool,
     ) -> Result<bool> {
-        let Round { repair, found, shared, lost } = round;
+        let Round { repair, found, unreplaced, shared, lost } = round;
         let (repair, mut is_lost, mut is_good) = (*repair, false, true);
         if self.planning.rules.now().has_plain() {
-            self.scrub_names(key, object, extents, repair, found)?;
+            self.scrub_names(key, object, extents, repair, found, unreplaced)?;
         }
         for extent in frames(extents) {
             let name = extent.task(object.id, 0);
             // It may have been read for another owner.
             let state = match shared.get(&name) {
                 None => {
-                    let state = self.scrub_extent(key, object, extent, repair, found)?;
+                    let state = self.scrub_extent(key, object, extent, repair, found, unreplaced)?;
                     if extent.source.is_some() {
                         shared.insert(name, state);
                     }
@@ -132,6 +144,7 @@ impl Care {
                 return Ok(false);
             }
         }
+        unreplaced.truncate(MAX_LISTED_REPLICAS);
         if is_lost {
             self.reader.lost.note(key, object);
             lost.push((key.to_vec(), (object.id, object.generation)));
@@ -149,6 +162,7 @@ impl Care {
         extent: &Extent,
         repair: bool,
         found: &mut Scrubbed,
+        unreplaced: &mut Vec<BadReplica>,
     ) -> Result<FrameState> {
         let mut suspects = Vec::new();
         let (mut good, mut away) = (0, 0);
@@ -175,6 +189,7 @@ impl Care {
                     let task = task_of(object.id, extent, replica);
                     if self.still_named(key, &task, extent)? {
                         found.bad += 1;
+                        unreplaced.push(BadReplica { key: key.to_vec(), task, place: replica.place });
                         if bad(&e) {
                             suspects.push(Suspect { key: key.to_vec(), task, replica: *replica });
                         }
@@ -195,7 +210,10 @@ impl Care {
         }
         if repair {
             for suspect in &suspects {
-                found.repaired += u64::from(self.mover.repair(suspect)? != Repair::Impossible);
+                if self.mover.repair(suspect)? != Repair::Impossible {
+                    found.repaired += 1;
+                    unreplaced.retain(|bad| (bad.task, bad.place) != (suspect.task, suspect.replica.place));
+                }
             }
         }
         found.one_copy += u64::from(self.has_one_copy(key, object, extent, repair)?);
@@ -244,6 +262,7 @@ impl Care {
         extents: &[Extent],
         repair: bool,
         found: &mut Scrubbed,
+        unreplaced: &mut Vec<BadReplica>,
     ) -> Result<()> {
         for device in &self.tiers.devices {
             if self.mover.misnamed(device, key, object, extents)?.is_none() {
@@ -254,10 +273,14 @@ impl Care {
             let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
             if let Some(whole) = self.mover.misnamed(device, key, &object, &extents)? {
                 found.bad += 1;
-                if repair {
-                    let files = device.target.files();
-                    let named = files.is_some_and(|f| f.set_name(key, Some(&whole), &[]).is_ok_and(|named| named));
-                    found.repaired += u64::from(named || self.make_new_file(device, key, &object)?);
+                let files = device.target.files().filter(|_| repair);
+                let named = files.is_some_and(|f| f.set_name(key, Some(&whole), &[]).is_ok_and(|named| named));
+                if named || repair && self.make_new_file(device, key, &object)? {
+                    found.repaired += 1;
+                } else if let Some(first) = extents.first() {
+                    let task = first.task(object.id, device.id);
+                    let files = first.replicas.iter().filter(|replica| replica.place.segment == whole.file);
+                    unreplaced.extend(files.map(|file| BadReplica { key: key.to_vec(), task, place: file.place }));
                 }
             }
         }

@@ -44,7 +44,7 @@ impl Store {
         findings.extend(self.node_findings()?);
         findings.extend(self.log_finding());
         findings.extend(self.lost_finding()?);
-        findings.extend(self.scrub_findings(&record));
+        findings.extend(self.scrub_findings(&record)?);
         let node = self.engine.locks.is_held(NODE_LOCK);
         let mut health = Health { health: HealthState::Safe, node, last_scrub: record.last, findings: Vec::new() };
         health.add(findings);
@@ -166,7 +166,7 @@ impl Store {
         self.engine.reader.lost.has(key, object)
     }
 
-    fn scrub_findings(&self, record: &ScrubRecord) -> Vec<Finding> {
+    fn scrub_findings(&self, record: &ScrubRecord) -> Result<Vec<Finding>> {
         use HealthState::{Damaged, Warning};
         let mut findings = Vec::new();
         let last = record.last.as_ref();
@@ -177,7 +177,11 @@ impl Store {
                 findings.push(Finding { code, health, message, advice });
             }
         };
-        let unrepaired = count(|found| found.bad.saturating_sub(found.repaired));
+        let mut unrepaired = count(|found| found.bad.saturating_sub(found.repaired));
+        for bad in record.unreplaced() {
+            // Its object was put again or removed since, or a read has found it, too, and it was replaced.
+            unrepaired = unrepaired.saturating_sub(u64::from(!bad.is_named(&self.engine.catalog)?));
+        }
         let (what, advice) = ("bad replicas that were not replaced", "run `terrace repair`");
         add(unrepaired, FindingCode::BadReplicas, Warning, what, advice);
         let what = "extents with one replica that are to have more";
@@ -199,7 +203,7 @@ impl Store {
                 advice: "run `terrace scrub`, or `terrace node`, which does it by itself",
             });
         }
-        findings
+        Ok(findings)
     }
 
     /// Returns when the store was created, in seconds since 1970.

@@ -67,11 +67,11 @@ impl Store {
             progress(found);
             true
         };
-        let (found, _) = self.engine.care.scrub(prefix, repair, subset, &mut go_on)?;
+        let scrubbed = self.engine.care.scrub(prefix, repair, subset, &mut go_on)?;
         if prefix.is_empty() && subset.is_none() {
-            self.engine.care.note_scrubbed(&found);
+            self.engine.care.note_scrubbed(&scrubbed.found, &scrubbed.unreplaced);
         }
-        Ok(found)
+        Ok(scrubbed.found)
     }
 
     /// Scrubs and repairs the next part of the store if it is due, so that each replica is verified once in each `interval`.
