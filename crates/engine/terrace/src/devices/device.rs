@@ -188,7 +188,12 @@ impl Device {
 
     /// Clears the trouble, so that the next operation tries the target again.
     pub fn try_again(&self) {
-        self.trouble.ends(|_| true);
+        self.trouble.try_again();
+    }
+
+    /// Returns whether the last write of this process to it was refused for want of room.
+    pub fn has_refused_bytes(&self) -> bool {
+        self.trouble.has_refused_bytes()
     }
 }
 

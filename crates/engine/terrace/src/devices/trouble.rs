@@ -22,6 +22,8 @@ struct Failures {
     last: Option<(Instant, TierState)>,
     /// The last one that was news.
     told: Option<(Instant, TierState)>,
+    /// Whether the last write was refused for want of room.
+    refused_bytes: bool,
 }
 
 impl Trouble {
@@ -35,7 +37,8 @@ impl Trouble {
 
     /// Notes a failure. Returns whether it is news: the target did not have this trouble before, or long ago.
     pub fn begins(&self, state: TierState) -> bool {
-        let Failures { last, told } = &mut *self.0.lock();
+        let Failures { last, told, refused_bytes } = &mut *self.0.lock();
+        *refused_bytes |= state == TierState::Full;
         let before = last.replace((Instant::now(), state));
         let is_old = told.is_some_and(|(at, known)| known == state && at.elapsed() < OLD_NEWS_TIME);
         let is_news = before.is_none_or(|(_, known)| known != state) && !is_old;
@@ -47,13 +50,38 @@ impl Trouble {
 
     /// Notes a success, which ends a trouble for which `over` returns true. Returns whether there was one.
     pub fn ends(&self, over: impl Fn(TierState) -> bool) -> bool {
-        self.0.lock().last.take_if(|(_, state)| over(*state)).is_some()
+        let Failures { last, refused_bytes, .. } = &mut *self.0.lock();
+        *refused_bytes &= !over(TierState::Full);
+        last.take_if(|(_, state)| over(*state)).is_some()
+    }
+
+    /// Lets the target be used at once, as if the time after its last failure had passed.
+    pub fn try_again(&self) {
+        self.0.lock().last = None;
+    }
+
+    /// Returns whether the last write was refused for want of room, whatever was tried since.
+    pub fn has_refused_bytes(&self) -> bool {
+        self.0.lock().refused_bytes
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_that_has_refused_bytes_is_tried_again_and_is_known_until_it_takes_some() {
+        let trouble = Trouble::default();
+        assert!(trouble.begins(TierState::Full) && trouble.has_refused_bytes());
+        trouble.try_again();
+        assert!(trouble.state() == TierState::Ok && trouble.has_refused_bytes());
+        // A read succeeds.
+        trouble.ends(|state| state == TierState::Away);
+        assert!(trouble.has_refused_bytes());
+        trouble.ends(|_| true);
+        assert!(!trouble.has_refused_bytes());
+    }
 
     #[test]
     fn a_tier_that_stays_away_is_news_once() {

@@ -108,7 +108,7 @@ impl Mover {
 
     /// Returns whether a target never has a capacity of `least` bytes, or has less room than `needed` and neither eviction nor freeing dead
     /// space can change that. Eviction can if something leaves its tier, which is not `is_still`, for a lower one. A service does not tell
-    /// how much room it has: it has none if it was full a moment ago and all `is_still` since.
+    /// how much room it has, nor does a directory with a quota: it has none if it has refused the last bytes and all `is_still` since.
     fn can_never_take(&self, device: &Device, least: u64, needed: u64, is_still: bool) -> Result<bool> {
         match device.state() {
             TierState::ReadOnly => return Ok(true),
@@ -119,7 +119,7 @@ impl Mover {
         // Other programs use the rest of its file system, or the configuration allows no more.
         let is_too_small = space.capacity < least + Device::FRAMING_BYTES;
         let evicts_nothing = is_still || device.tier + 1 == self.tiers.tiers.len();
-        let has_no_room = device.free() < needed || is_still && device.state() == TierState::Full;
+        let has_no_room = device.free() < needed || is_still && device.has_refused_bytes();
         Ok(is_too_small
             || evicts_nothing && has_no_room && self.catalog.dead(device.id, u64::MAX, u64::MAX, 1)?.is_empty())
     }
@@ -164,6 +164,30 @@ mod tests {
         assert!(!is_full(20_000), "its space can be freed");
         store.engine.mover.free_space_now().expect("frees");
         assert!(is_full(1 << 20) && !is_full(100_000));
+    }
+
+    /// A quota refused the bytes, and the file system showed much room. The target was tried again each time, and counted as one with room:
+    /// the first write of each process waited for 30 seconds.
+    #[test]
+    fn a_write_does_not_wait_for_a_last_tier_that_refuses_bytes() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let target = dir.path().join("t");
+        let text = format!("[[tier]]\nname = 't'\nkind = 'directory'\ntargets = ['{}']\n", target.display());
+        let config = Config::parse(&text, "test").expect("a configuration");
+        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        let put = |key| store.put_bytes(key, &terrace_testkit::noise(200_000, 1), &PutOptions::default()).map(drop);
+        put(b"k").expect("puts");
+        store.sync().expect("syncs");
+        let is_full = |is_still| store.engine.mover.is_full_for_good(500_000, is_still).expect("looks");
+        let refuses = || store.engine.tiers.devices[0].failed(&std::io::ErrorKind::QuotaExceeded.into());
+        refuses();
+        store.engine.mover.free_space_now().expect("finds nothing to free");
+        assert!(is_full(true) && !is_full(false));
+        put(b"l").expect("there is room again");
+        assert!(!is_full(true));
+        refuses();
+        store.remove(b"k").expect("removes");
+        assert!(!is_full(true), "its space can be freed");
     }
 
     /// Both tiers were full. Only the last one counted as full for good, so the first write of each process waited for 30 seconds.
