@@ -154,7 +154,7 @@ pub enum Error {
         reason: String,
     },
     /// The commit log lacks commits that it had, or the last commit of the catalog.
-    #[error("the commit log is damaged or lost (nothing was changed): {0}")]
+    #[error("the commit log is damaged, lost, or older than it was (nothing was changed): {0}")]
     LogDamaged(String),
     /// The bytes to be discarded exceed the limit, so a mistake is likely.
     #[error(

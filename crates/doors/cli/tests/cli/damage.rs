@@ -53,6 +53,38 @@ fn a_pipe_among_the_files_of_the_store_is_named() {
     place.bad(["scrub", "mistyped"], &["nothing is stored at or below"]);
 }
 
+/// `rebuild` called the log of a directory from a backup damaged, and its disk suspicious.
+#[test]
+fn an_older_copy_of_the_store_is_not_called_damaged() {
+    let place = Place::with("", "");
+    let put = |key: &str, seed: u64| {
+        place.write("a", noise(200_000, seed));
+        place.good(["put", "a", key, "-q"]);
+        place.good(["sync"]);
+    };
+    put("first", 1);
+    let (store, copy) = (place.path("store"), place.path("copy"));
+    assert!(Command::new("cp").arg("-a").args([&store, &copy]).status().unwrap().success());
+    put("second", 2);
+    fs::remove_dir_all(&store).unwrap();
+    fs::rename(&copy, &store).unwrap();
+
+    place.bad(["ls"], &["an older copy of itself", "`terrace rebuild` mends it"]);
+    let rebuilt = place.run(["rebuild"]);
+    assert!(rebuilt.code == 0 && rebuilt.err.contains("was older than a target"), "{}", rebuilt.err);
+    assert!(!rebuilt.err.contains("damaged"), "{}", rebuilt.err);
+    assert_eq!(place.good(["ls"]), "first\nsecond\n");
+
+    // A log that was cut is damaged.
+    let segments = fs::read_dir(store.join("log")).unwrap().map(|entry| entry.unwrap().path());
+    let log = segments.filter(|path| path.extension().is_some_and(|end| end == "log")).max().unwrap();
+    let length = fs::metadata(&log).unwrap().len();
+    File::options().write(true).open(&log).unwrap().set_len(length - 100).unwrap();
+    let rebuilt = place.run(["rebuild"]);
+    assert!(rebuilt.code == 0 && rebuilt.err.contains("the commit log was damaged"), "{}", rebuilt.err);
+    assert_eq!(place.good(["ls"]), "first\nsecond\n");
+}
+
 /// The writer died before its commit, and then the device refused its bytes. No command named the frame, and every sync failed.
 #[test]
 fn a_lost_frame_that_no_commit_names_is_freed() {

@@ -128,7 +128,14 @@ impl Survey {
     /// Describes the missing commits.
     fn describe_missing(&self) -> String {
         let (end, reach) = (self.end, self.reach.unwrap_or(0));
-        format!("it ends with commit {end}, but was durable up to commit {reach}, so commits are missing")
+        let missing =
+            format!("it ends with commit {end}, but was durable up to commit {reach}, so commits are missing");
+        match self.is_directory_older {
+            true => format!(
+                "{missing}: the store's directory seems to be an older copy of itself, such as a restored backup"
+            ),
+            false => missing,
+        }
     }
 
     /// Extends the store's own log to that end: copies what it lacks from its copies, and syncs it. Returns the snapshot
@@ -142,21 +149,33 @@ impl Survey {
             }
             from = snapshot_tail(own, log.store())?.unwrap_or(FIRST_TAIL);
         }
-        let mut mended = Vec::new();
+        let (mut mended, mut ends_early) = (Vec::new(), true);
         log.replay_from(&self.folders(log), from, |record, bytes, folder| {
             if folder > 0 {
+                ends_early &= log.ends_before(record.tail, bytes);
                 let path = log.mend(record.tail, bytes)?;
                 if mended.last() != Some(&path) {
                     mended.push(path);
                 }
+            } else {
+                ends_early &= mended.is_empty();
             }
             Ok::<_, Error>(())
         })?;
-        for path in &mended {
+        let is_older = self.is_directory_older && ends_early;
+        if is_older && !mended.is_empty() {
             tracing::warn!(
-                file = %path.display(),
-                "the commit log was damaged, and was mended from a copy; nothing is missing, but check the disk of this file"
+                directory = %log.folder().parent().unwrap_or(log.folder()).display(),
+                "the store's directory was older than a target, as a restored backup is, or after a loss of power; the later commits were taken from the target's copy of the log, and nothing is missing"
             );
+        }
+        for path in &mended {
+            if !is_older {
+                tracing::warn!(
+                    file = %path.display(),
+                    "the commit log was damaged, and was mended from a copy; nothing is missing, but check the disk of this file"
+                );
+            }
             sync(path)?;
         }
         // The names of new files are made durable, too.

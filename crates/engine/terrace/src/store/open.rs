@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Weak};
 
 use rustix_futex_sync::Mutex;
-use terrace_catalog::log::Log;
+use terrace_catalog::log::{self, Log};
 use terrace_catalog::{Catalog, Edit};
 use terrace_member::Client;
 use terrace_predict::Predictor;
@@ -158,7 +158,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     let catalog = Arc::new(Catalog::open(&dir.join("catalog"), log)?);
     let had_records = !catalog.is_new()?;
     if opening == Opening::Usual && had_records {
-        check_log_end(&catalog, reach)?;
+        check_log_end(&catalog, reach, dir)?;
         Survey::check_same(dir, &config, catalog.log())?;
     }
     catalog.change_nothing_before(trust.end());
@@ -217,15 +217,23 @@ fn forget_distrusted_catalog(dir: &Path, lock: &Locked, config: &Config, log: &L
 }
 
 /// Checks that the log holds the catalog's last commit, and that both reach as far as the targets say.
-fn check_log_end(catalog: &Catalog, reach: Option<u64>) -> Result<()> {
+fn check_log_end(catalog: &Catalog, reach: Option<u64>, dir: &Path) -> Result<()> {
     loop {
         let tail = catalog.tail()?;
-        if reach.is_some_and(|reach| reach > tail.sequence) {
-            let (end, reach) = (tail.sequence, reach.unwrap_or(0));
-            let reason = format!("log and catalog end with commit {end}, but the log was durable up to commit {reach}");
+        let holds_end = catalog.log().holds_end(tail)?;
+        if let Some(reach) = reach.filter(|reach| *reach > tail.sequence) {
+            let end = tail.sequence;
+            let own = log::read_reach(dir, catalog.log().store()).map(|reach| reach.sequence);
+            let reason = match own.is_some_and(|own| own <= end) && holds_end {
+                true => format!(
+                    "the store's directory is an older copy of itself, such as a restored backup: it ends with commit {end}, and a target has \
+                     seen commit {reach}"
+                ),
+                false => format!("log and catalog end with commit {end}, but the log was durable up to commit {reach}"),
+            };
             return Err(advise_rebuild(Error::LogDamaged(reason)));
         }
-        if catalog.log().holds_end(tail)? {
+        if holds_end {
             return Ok(());
         }
         // Another process may have made a snapshot, and trimmed the log.

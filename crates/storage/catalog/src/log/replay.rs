@@ -181,6 +181,12 @@ impl Log {
         Ok(tail.position == length)
     }
 
+    /// Returns whether the file to which a record belongs ends before it. Else there is something else in its place.
+    pub fn ends_before(&self, end: Tail, record: &[u8]) -> bool {
+        let begin = end.position - record.len() as u64;
+        std::fs::metadata(self.path(end.file)).map_or(true, |file| file.len() <= begin)
+    }
+
     /// Writes a record that this log has lost and a copy still holds. It is not synced: if a power cut takes it, the next
     /// recovery finds it in the copy again.
     pub fn mend(&self, end: Tail, record: &[u8]) -> Result<PathBuf> {
