@@ -39,6 +39,7 @@ pub const ALL_PARSERS: &[Parser] = &[
     Parser { name: "s3", samples: s3::samples, parse: s3::parse },
     Parser { name: "key", samples: text::key_samples, parse: text::parse_key },
     Parser { name: "configuration", samples: text::configuration_samples, parse: text::parse_configuration },
+    Parser { name: "bucket", samples: text::bucket_samples, parse: text::parse_bucket },
     Parser { name: "declaration", samples: text::declaration_samples, parse: text::parse_declaration },
 ];
 

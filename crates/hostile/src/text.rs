@@ -1,5 +1,6 @@
-//! Texts: keys, configurations, and declarations of datasets.
+//! Texts: keys, configurations, names and marks in buckets, and declarations of datasets.
 
+use terrace::tier::{LogPiece, OwnerMark, SyncedNote, marker_text, read_marker_text};
 use terrace::{Config, key};
 use terrace_datasets::Declared;
 
@@ -42,6 +43,30 @@ pub fn parse_configuration(input: &[u8]) -> bool {
     let text = String::from_utf8_lossy(input);
     let tiers = Config::parse_tiers(&text, "hostile");
     Config::parse(&text, "hostile").is_ok() || tiers.is_ok()
+}
+
+pub fn bucket_samples() -> Vec<Vec<u8>> {
+    let piece = LogPiece { is_snapshot: true, file: 77, start: 8 << 20 };
+    let first = OwnerMark::new("host", 1, None);
+    let second = OwnerMark::new("host", 2, Some(&first));
+    vec![
+        piece.name().into_bytes(),
+        marker_text(5, 3).into_bytes(),
+        SyncedNote::text(1234).into_bytes(),
+        first.bytes(),
+        second.bytes(),
+    ]
+}
+
+pub fn parse_bucket(input: &[u8]) -> bool {
+    let piece = LogPiece::parse(&String::from_utf8_lossy(input));
+    let marker = read_marker_text(input);
+    assert!(marker.is_none_or(|(store, number)| marker_text(store, number).as_bytes() == input));
+    let (mark, other) = (OwnerMark::read(input), OwnerMark::new("host", 2, None));
+    // A damaged mark is not taken for one that may be replaced.
+    assert!(!other.may_replace(&mark) || mark.bytes().len() < other.bytes().len());
+    let _ = (mark.may_replace(&other), mark.host());
+    piece.is_some() || marker.is_some() || SyncedNote::parse(input).is_some() || mark.is_whole()
 }
 
 pub fn declaration_samples() -> Vec<Vec<u8>> {

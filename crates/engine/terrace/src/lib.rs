@@ -20,6 +20,7 @@
 mod care;
 pub mod config;
 mod devices;
+mod discard;
 mod error;
 pub mod files;
 mod home;
@@ -40,7 +41,7 @@ pub use files::Files;
 pub use home::{Access, Cluster, Consistency, Trusted};
 pub use made::{NewFile, NewFolder, remove_unfinished_parts};
 pub use place::{Planned, PutOptions, element_of};
-pub use store::{Appended, Batch, Explained, Handle, HotRange, Measured, Question, Store, WhatIf};
+pub use store::{Appended, Batch, Explained, Handle, HotRange, Measured, Question, RebuildFrom, Store, WhatIf};
 pub use store::{SavedCatalog, SavedEnd, SharedNode, Unsaved};
 pub use store::{Upload, UploadId, UploadPart};
 pub use terrace_catalog::{self as catalog, log};

@@ -221,6 +221,32 @@ pub struct Salvaged {
     pub missing_commits: u64,
 }
 
+/// A store that was made again from a service.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Remade {
+    /// The number of its objects.
+    pub objects: u64,
+    /// The keys of objects that have lost bytes, printed lossily.
+    pub lost: Vec<String>,
+    /// The targets that were not there, and were replaced by empty ones.
+    pub targets: Vec<MovedTarget>,
+    /// The result of the salvage, if that was asked for.
+    pub salvaged: Option<Salvaged>,
+}
+
+/// A target that has another place now.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MovedTarget {
+    /// The name of its tier.
+    pub tier: String,
+    /// Its place before.
+    pub before: PathBuf,
+    /// Its place now.
+    pub now: PathBuf,
+}
+
 /// The result of stage, evict or drain. Counts are of replicas.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

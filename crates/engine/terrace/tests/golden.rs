@@ -597,6 +597,9 @@ fn uploads_of_a_golden_store_are_completed() {
 
 #[cfg(feature = "services-fs")]
 mod bucket {
+    use terrace::RebuildFrom;
+    use terrace::tier::TargetSettings;
+
     use super::*;
 
     fn config(dir: &Path) -> String {
@@ -638,6 +641,48 @@ mod bucket {
         }
         store.put_bytes(b"new", &repeated(8_000, 6), &PutOptions::default()).unwrap();
         assert!(store.get(b"new").unwrap() == repeated(8_000, 6));
+    }
+
+    /// Leaves of a store only its bucket, with a snapshot and a log.
+    fn write_outlived(dir: &Path, config: Config, archive: &Path) {
+        assert!(std::env::var_os("TERRACE_LOG_FILE").is_some(), "run `make golden`, which asks for small files");
+        let store = Store::init(&dir.join("store"), &config).unwrap();
+        for (key, bytes) in contents() {
+            store.put_bytes(key.as_bytes(), &bytes, &replicated()).unwrap();
+        }
+        let has_snapshot = || {
+            let folders = fs::read_dir(dir.join("bucket/log")).unwrap();
+            folders.flatten().any(|folder| folder.file_name().to_string_lossy().ends_with(".snapshot"))
+        };
+        store.sync().unwrap();
+        while !has_snapshot() {
+            store.set_attributes(b"small", store.stat(b"small").unwrap().attributes).unwrap();
+            store.sync().unwrap();
+        }
+        store.put_bytes(b"on the disk only", b"lost", &PutOptions { replicas: Some(1), ..replicated() }).unwrap();
+        store.close().unwrap();
+        fs::remove_dir_all(dir.join("store")).unwrap();
+        fs::remove_dir_all(dir.join("a")).unwrap();
+        pack(dir, archive);
+    }
+
+    #[test]
+    fn a_store_is_made_again_from_a_golden_bucket() {
+        let archive = archive(env!("CARGO_MANIFEST_DIR"), "outlived");
+        let dir = tempfile::tempdir().unwrap();
+        if is_wanted(&archive) {
+            let config = Config::parse(&config(dir.path()), "outlived").unwrap();
+            write_outlived(dir.path(), config, &archive);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        unpack(&archive, dir.path());
+        let from = TargetSettings { service: Some("fs".into()), ..TargetSettings::at(dir.path().join("bucket")) };
+        let asked = RebuildFrom { force: true, salvage: false };
+        let (store, made) = Store::rebuild_from(&dir.path().join("store"), &from, asked).unwrap();
+        assert_eq!((made.objects, made.lost, made.targets.len()), (4, vec!["on the disk only".to_owned()], 1));
+        store.remove(b"on the disk only").unwrap();
+        assert!(objects(&store) == contents(), "{:?}", objects(&store).keys());
+        unlike(&store);
     }
 
     /// The other test lets the ledger be made again from a listing, as after a restart of the machine. This one reads it.

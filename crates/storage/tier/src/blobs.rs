@@ -2,11 +2,14 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
+use std::time::SystemTime;
 
-use futures::TryStreamExt as _;
 use opendal::{Buffer, Error, ErrorKind, Operator, Writer};
 
-use super::service::{Client, RuntimeUse, Service, run};
+use super::NamedBlobs;
+use super::service::{
+    Client, RuntimeUse, Service, delete_below, delete_names, fetch, list_names, modified, run, write_new,
+};
 
 /// The bytes of each part of an upload. Services require parts of at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
@@ -51,8 +54,7 @@ impl Blobs {
 
     /// Reads a blob.
     pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let (operator, name) = (self.operator.clone(), name.to_owned());
-        run(async move { operator.read(&name).await.map(|bytes| bytes.to_vec()) })
+        fetch(&self.operator, name.to_owned())
     }
 
     /// Returns the length of a blob. None if there is no such blob.
@@ -79,28 +81,38 @@ impl Blobs {
 
     /// Lists the names of the blobs below `folder`, in order. `folder` ends with `/`.
     pub fn list(&self, folder: &str) -> io::Result<Vec<String>> {
-        let (operator, folder) = (self.operator.clone(), folder.to_owned());
-        let listed = run(async move {
-            let entries = operator.lister_with(&folder).recursive(true).await?;
-            let names = entries.map_ok(|entry| entry.path().to_owned()).try_collect::<Vec<String>>().await?;
-            Ok(names)
-        });
-        match listed {
-            // Nothing was ever written there.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            listed => {
-                let mut names = listed?;
-                names.retain(|name| !name.ends_with('/'));
-                names.sort_unstable();
-                Ok(names)
-            }
-        }
+        list_names(&self.operator, folder.to_owned())
     }
 
     /// Deletes blobs. Missing ones are no error.
     pub fn delete(&self, names: Vec<String>) -> io::Result<()> {
-        let operator = self.operator.clone();
-        run(async move { operator.delete_iter(names).await })
+        delete_names(&self.operator, names)
+    }
+}
+
+impl NamedBlobs for Blobs {
+    fn write_new(&self, name: &str, bytes: Vec<u8>) -> io::Result<bool> {
+        write_new(&self.operator, name.to_owned(), bytes)
+    }
+
+    fn replace(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
+        self.write(name, vec![bytes.into()])
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        fetch(&self.operator, name.to_owned())
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        list_names(&self.operator, folder.to_owned())
+    }
+
+    fn delete_below(&self, folder: &str) -> io::Result<()> {
+        delete_below(&self.operator, folder.to_owned())
+    }
+
+    fn modified(&self, name: &str) -> io::Result<Option<SystemTime>> {
+        modified(&self.operator, name.to_owned())
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Capabilities, EmptiedNote, Ids, Target, Used, removal};
+use super::{Capabilities, EmptiedNote, Ids, NamedBlobs, Target, Used, removal};
 
 /// The configuration of one target.
 #[derive(Clone, Debug)]
@@ -58,6 +58,14 @@ pub fn made_note(dir: &Path, number: u16) -> PathBuf {
 /// The text of the marker of a store's target of this number.
 pub fn marker_text(store: u64, number: u16) -> String {
     format!("store {store:016x}\ntarget {number}\n")
+}
+
+/// Parses a marker: the store's id, and the target's number.
+pub fn read_marker_text(mark: &[u8]) -> Option<(u64, u16)> {
+    let mark = std::str::from_utf8(mark).ok()?;
+    let (store, number) = mark.strip_prefix("store ")?.split_once("\ntarget ")?;
+    let (store, number) = (u64::from_str_radix(store, 16).ok()?, number.trim_end().parse().ok()?);
+    (marker_text(store, number) == mark).then_some((store, number))
 }
 
 impl TargetOwner {
@@ -191,6 +199,17 @@ pub trait TargetKind: Send + Sync {
     /// As [`TargetKind::open`].
     fn open_unseen(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
         self.open(settings, owner)
+    }
+
+    /// Returns the blobs beside the frames of a target that a store may have made, to read its copy of the log.
+    ///
+    /// # Errors
+    /// `Unsupported` if targets of this kind hold no copy of the log in pieces.
+    fn named_blobs(&self, _settings: &TargetSettings) -> io::Result<Box<dyn NamedBlobs>> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "only services hold a copy of the log from which a store can be made",
+        ))
     }
 
     /// Looks at the target's place, without changing anything.

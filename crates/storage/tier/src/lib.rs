@@ -19,15 +19,16 @@ mod kinds;
 #[cfg(feature = "object")]
 mod ledger;
 mod memory;
+mod named_blobs;
 #[cfg(feature = "object")]
 mod object;
+mod owner_mark;
 mod plain;
 mod registry;
 pub mod removal;
 mod segment;
 #[cfg(feature = "object")]
 mod service;
-#[cfg(feature = "object")]
 mod synced;
 mod used;
 
@@ -37,17 +38,22 @@ pub use capabilities::Capabilities;
 pub use directory::{DirectoryTarget, MARKER_FILE, Making, read_marker};
 pub use emptied::EmptiedNote;
 pub use files::{FileStore, Whole};
-pub use kind::{OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings, made_note, marker_text};
+pub use kind::{
+    OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings, made_note, marker_text, read_marker_text,
+};
 #[cfg(not(feature = "object"))]
 pub use kinds::unavailable;
 pub use kinds::{DirectoryKind, MemoryKind, ObjectKind};
 pub use memory::MemoryTarget;
+pub use named_blobs::{CONFIG_BLOB, LOG_PREFIX, LogPiece, NamedBlobs, SYNCED_BLOB};
 #[cfg(feature = "object")]
 pub use object::ObjectTarget;
+pub use owner_mark::{OWNER_BLOB, OWNER_FILE, OwnerMark};
 pub use plain::{FILES_FOLDER, can_be_file};
 pub use registry::{KindError, TierKind, register_kind};
 #[cfg(feature = "object")]
 pub use service::{Service, unavailable};
+pub use synced::SyncedNote;
 pub use used::Used;
 
 use std::io;
@@ -172,6 +178,11 @@ pub trait Target: Send + Sync {
 
     /// The plain files, if the target supports them.
     fn files(&self) -> Option<&dyn FileStore> {
+        None
+    }
+
+    /// The blobs beside the frames, if the target can hold a copy of the log in pieces.
+    fn named_blobs(&self) -> Option<&dyn NamedBlobs> {
         None
     }
 

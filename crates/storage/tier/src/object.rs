@@ -7,24 +7,26 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use opendal::ErrorKind;
 use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
+use terrace_system::read_regular;
 
 use super::ledger::{self, Ledger, Listing, SLOT_BYTES, SLOTS_PER_SEGMENT};
-use super::service::{Client, MARKER_BLOB, Service, fetch, fetch_range, run};
+use super::named_blobs::{CONFIG_BLOB, LOG_PREFIX, SYNCED_BLOB};
+use super::owner_mark::{OWNER_BLOB, OWNER_FILE, OwnerMark};
+use super::service::{
+    Client, DELETED_TOGETHER, MARKER_BLOB, Service, delete_below, delete_names, fetch, fetch_range, list_names,
+    modified, run, write_new,
+};
 use super::synced::SyncedNote;
-use super::{EmptiedNote, Ids, Place, Space, Target, TargetFound, TargetOwner};
+use super::{EmptiedNote, Ids, NamedBlobs, Place, Space, Target, TargetFound, TargetOwner};
 
-/// The blob that says how far the target was synced.
-const SYNCED_BLOB: &str = "terrace-synced";
-/// The prefix of all blobs except the marker and the note above.
+/// The prefix of the blobs of frames.
 const SEGMENTS_PREFIX: &str = "segments/";
-/// The most blobs that one call deletes.
-const DELETED_TOGETHER: usize = 1000;
 /// The most headers that a scan reads at the same time.
 const MAX_PARALLEL_REQUESTS: usize = 16;
 
@@ -56,6 +58,8 @@ pub struct ObjectTarget {
     checked: Mutex<Checked>,
     emptied: EmptiedNote,
     synced: SyncedNote,
+    /// The file with the mark of the store's directory. Without it, several directories may use the target.
+    owner: PathBuf,
 }
 
 /// The result of the last check of the marker.
@@ -92,6 +96,7 @@ impl ObjectTarget {
             checked: Mutex::default(),
             emptied: EmptiedNote::new(folder.join("emptied")),
             synced: SyncedNote::new(folder.join("synced")),
+            owner: owner.dir.join(OWNER_FILE),
         })
     }
 
@@ -168,6 +173,7 @@ impl ObjectTarget {
         })?;
         match marker {
             Some(mark) if mark == self.mark.as_bytes() => {
+                self.check_owner()?;
                 let mismatch = if self.emptied.exists() { None } else { self.mismatch()? };
                 if let Some(mismatch) = mismatch {
                     tracing::warn!(
@@ -191,6 +197,7 @@ impl ObjectTarget {
                 if mark != self.mark.as_bytes() {
                     return Err(self.service.refuse(&mark));
                 }
+                self.check_owner()?;
                 // Blobs from before do not count.
                 self.ledger.renew(Some(&Listing::new()))?;
             }
@@ -201,6 +208,53 @@ impl ObjectTarget {
             File::create(made)?.sync_all()?;
         }
         Ok(())
+    }
+
+    /// Reads the mark of the store's directory. None where several directories may use the target.
+    fn own_mark(&self) -> io::Result<Option<OwnerMark>> {
+        match read_regular(&self.owner) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            own => Ok(Some(OwnerMark::read(&own?))),
+        }
+    }
+
+    /// Reads the mark of the directory that uses the target.
+    fn owner(&self) -> io::Result<Option<OwnerMark>> {
+        match fetch(&self.operator, OWNER_BLOB.into()) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => Ok(Some(OwnerMark::read(&found?))),
+        }
+    }
+
+    /// Checks that the store's directory is the one that uses the target. Takes a target that no directory uses, or one of a directory that it has
+    /// replaced.
+    fn check_owner(&self) -> io::Result<()> {
+        let Some(own) = self.own_mark()?.filter(|_| self.made.is_some()) else { return Ok(()) };
+        let found = self.owner()?;
+        match &found {
+            Some(found) if *found == own => return Ok(()),
+            Some(found) if own.may_replace(found) => self.write(OWNER_BLOB.into(), own.bytes())?,
+            Some(found) => return Err(self.refuse_owner(found)),
+            None => match write_new(&self.operator, OWNER_BLOB.into(), own.bytes()) {
+                // A store that may not write there reads on, and changes nothing.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+                taken => drop(taken?),
+            },
+        }
+        // Another directory may have been quicker.
+        match self.owner()? {
+            Some(found) if found != own => Err(self.refuse_owner(&found)),
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse_owner(&self, owner: &OwnerMark) -> io::Error {
+        let reason = format!(
+            "{} is used by another directory of this store, on {}, which `terrace rebuild --from` has made; use that one, and remove this one",
+            self.service,
+            owner.host()
+        );
+        io::Error::new(io::ErrorKind::ResourceBusy, reason)
     }
 
     fn lists(&self) -> bool {
@@ -265,13 +319,20 @@ impl ObjectTarget {
     }
 
     fn delete(&self, names: Vec<String>) -> io::Result<()> {
-        let operator = self.operator.clone();
-        run(async move { operator.delete_iter(names).await })
+        delete_names(&self.operator, names)
     }
 
     /// Finds the owner of the target's place.
     pub fn find(&self) -> io::Result<TargetFound> {
-        Ok(match self.marker()? {
+        let marker = self.marker()?;
+        if marker.as_deref() == Some(self.mark.as_bytes())
+            && let (Some(own), Some(found)) = (self.own_mark()?, self.owner()?)
+            && own != found
+            && !own.may_replace(&found)
+        {
+            return Err(self.refuse_owner(&found));
+        }
+        Ok(match marker {
             Some(mark) if mark == self.mark.as_bytes() => TargetFound::Own { used: self.ledger.used().unwrap_or(0) },
             Some(mark) => TargetFound::Another(String::from_utf8_lossy(&mark).into_owned()),
             None => TargetFound::Nothing,
@@ -302,8 +363,11 @@ impl ObjectTarget {
         if self.operator.info().capability().create_dir {
             self.delete(vec![SEGMENTS_PREFIX.to_owned()])?;
         }
+        if self.lists() {
+            delete_below(&self.operator, LOG_PREFIX.into())?;
+        }
         before_mark()?;
-        self.delete(vec![SYNCED_BLOB.to_owned(), MARKER_BLOB.to_owned()])
+        self.delete([CONFIG_BLOB, SYNCED_BLOB, OWNER_BLOB, MARKER_BLOB].map(str::to_owned).to_vec())
     }
 
     /// Deletes the folder of an empty segment, if the service has real folders.
@@ -411,6 +475,8 @@ impl Target for ObjectTarget {
         if names.is_empty() {
             return Ok(());
         }
+        // Asked again for each deletion: another directory of the store may need the blobs.
+        self.check_owner()?;
         self.delete(names)?;
         self.ledger.clear(&places)
     }
@@ -418,6 +484,7 @@ impl Target for ObjectTarget {
     fn discard(&self, segment: u64) -> io::Result<bool> {
         let Some(held) = self.ledger.hold(segment)? else { return Ok(false) };
         self.ready()?;
+        self.check_owner()?;
         let left = if self.lists() {
             self.list_below(format!("{SEGMENTS_PREFIX}{segment:016x}/"))?
         } else {
@@ -439,6 +506,10 @@ impl Target for ObjectTarget {
 
     fn used(&self) -> u64 {
         self.ledger.counted()
+    }
+
+    fn named_blobs(&self) -> Option<&dyn NamedBlobs> {
+        (self.made.is_some() && self.lists()).then_some(self as &dyn NamedBlobs)
     }
 
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
@@ -485,5 +556,35 @@ impl Target for ObjectTarget {
             }
         }
         Ok(())
+    }
+}
+
+/// The blobs beside the frames. Before each change, the target's owner is asked for again: another directory of the store may have taken it.
+impl NamedBlobs for ObjectTarget {
+    fn write_new(&self, name: &str, bytes: Vec<u8>) -> io::Result<bool> {
+        self.check_owner()?;
+        write_new(&self.operator, name.to_owned(), bytes)
+    }
+
+    fn replace(&self, name: &str, bytes: Vec<u8>) -> io::Result<()> {
+        self.check_owner()?;
+        self.write(name.to_owned(), bytes)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        fetch(&self.operator, name.to_owned()).map_err(|e| self.look_again(e))
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        list_names(&self.operator, folder.to_owned())
+    }
+
+    fn delete_below(&self, folder: &str) -> io::Result<()> {
+        self.check_owner()?;
+        delete_below(&self.operator, folder.to_owned())
+    }
+
+    fn modified(&self, name: &str) -> io::Result<Option<SystemTime>> {
+        modified(&self.operator, name.to_owned())
     }
 }

@@ -9,8 +9,9 @@ use std::future::Future;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, Range};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use futures::TryStreamExt as _;
 use opendal::layers::{RetryLayer, TimeoutLayer};
 use opendal::{ErrorKind, Operator, OperatorRegistry};
 use rustix_futex_sync::Mutex;
@@ -19,6 +20,8 @@ use tokio::runtime::{Handle, Runtime};
 
 /// The marker: the blob that names the owner of the target.
 pub(super) const MARKER_BLOB: &str = "terrace-target";
+/// The most blobs that one call deletes.
+pub(super) const DELETED_TOGETHER: usize = 1000;
 /// The most retries of a call.
 const MAX_RETRIES: usize = 2;
 /// The wait before the first retry. It doubles for each further one.
@@ -238,6 +241,71 @@ fn damage(kind: io::ErrorKind) -> bool {
 pub(super) fn fetch(operator: &Operator, path: String) -> io::Result<Vec<u8>> {
     let operator = operator.clone();
     run(async move { operator.read(&path).await.map(|bytes| bytes.to_vec()) })
+}
+
+/// Writes a blob that is not there yet. Returns false, and changes nothing, if it is there.
+pub(super) fn write_new(operator: &Operator, path: String, bytes: Vec<u8>) -> io::Result<bool> {
+    let operator = operator.clone();
+    run(async move {
+        let has_condition = operator.info().capability().write_with_if_not_exists;
+        // Elsewhere another writer may come between the question and the write. The owner's mark keeps others away.
+        if !has_condition && operator.exists(&path).await? {
+            return Ok(false);
+        }
+        match operator.write_with(&path, bytes).if_not_exists(has_condition).await {
+            Ok(_) => Ok(true),
+            Err(e) if matches!(e.kind(), ErrorKind::ConditionNotMatch | ErrorKind::AlreadyExists) => Ok(false),
+            Err(e) => Err(e),
+        }
+    })
+}
+
+/// Lists the names of the blobs below `folder`, in order. `folder` ends with `/`.
+pub(super) fn list_names(operator: &Operator, folder: String) -> io::Result<Vec<String>> {
+    let operator = operator.clone();
+    let listed = run(async move {
+        let entries = operator.lister_with(&folder).recursive(true).await?;
+        entries.map_ok(|entry| entry.path().to_owned()).try_collect::<Vec<String>>().await
+    });
+    match listed {
+        // Nothing was ever written there.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => {
+            let mut names = listed?;
+            names.retain(|name| !name.ends_with('/'));
+            names.sort_unstable();
+            Ok(names)
+        }
+    }
+}
+
+/// Deletes blobs. Missing ones are no error.
+pub(super) fn delete_names(operator: &Operator, names: Vec<String>) -> io::Result<()> {
+    let operator = operator.clone();
+    run(async move { operator.delete_iter(names).await })
+}
+
+/// Deletes the blobs below `folder`, and its folders where the service has folders.
+pub(super) fn delete_below(operator: &Operator, folder: String) -> io::Result<()> {
+    let names = list_names(operator, folder.clone())?;
+    let mut folders: Vec<String> =
+        names.iter().filter_map(|name| Some(format!("{}/", name.rsplit_once('/')?.0))).collect();
+    folders.dedup();
+    for some in names.chunks(DELETED_TOGETHER) {
+        delete_names(operator, some.to_vec())?;
+    }
+    if operator.info().capability().create_dir {
+        folders.retain(|below| *below != folder);
+        folders.push(folder);
+        delete_names(operator, folders)?;
+    }
+    Ok(())
+}
+
+/// Returns when a blob was written, if the service tells.
+pub(super) fn modified(operator: &Operator, path: String) -> io::Result<Option<SystemTime>> {
+    let operator = operator.clone();
+    run(async move { Ok(operator.stat(&path).await?.last_modified().map(SystemTime::from)) })
 }
 
 /// Reads a range of a blob. `RangeNotSatisfied` if the blob ends before the range does.

@@ -1,6 +1,5 @@
 //! Care of the store: recovery, scrubs, sweeps, and rebuilding the catalog or the log.
 
-mod discard;
 mod lost;
 mod names;
 mod note;
@@ -25,7 +24,6 @@ use crate::mover::Mover;
 use crate::place::Planning;
 use crate::read::Reader;
 
-pub(crate) use discard::Discard;
 pub(crate) use schedule::ScrubRecord;
 pub(crate) use survey::Survey;
 

@@ -6,8 +6,9 @@ use std::io;
 use terrace_tier::Place;
 
 use super::note::Note;
-use super::{Care, Discard};
+use super::Care;
 use crate::devices::Device;
+use crate::discard::Discard;
 use crate::home::refuse;
 use crate::mover::Naming;
 use crate::report::TierState;

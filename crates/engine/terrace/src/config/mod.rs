@@ -5,6 +5,7 @@
 
 mod check;
 mod discover;
+mod secrets;
 mod shared;
 mod tier;
 mod units;

@@ -37,7 +37,7 @@ impl Kernel {
         let id = fs::read("/etc/machine-id").unwrap_or_default();
         Kernel {
             boot: boot::read_id().unwrap_or_default(),
-            host: one_word(&rustix::system::uname().nodename().to_string_lossy()),
+            host: host_name(),
             // A checksum, because other users should not see the id itself.
             machine: format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&id)),
         }
@@ -61,6 +61,11 @@ impl Kernel {
     fn is_same_machine(&self, other: &Kernel) -> bool {
         self.host == other.host && self.machine == other.machine
     }
+}
+
+/// Returns the name of this machine, without blanks.
+pub fn host_name() -> String {
+    one_word(&rustix::system::uname().nodename().to_string_lossy())
 }
 
 fn one_word(text: &str) -> String {

@@ -1,7 +1,9 @@
 //! Makes commits durable: first frames, then the log, then the sync mark. Also keeps copies of the log, and makes snapshots, which
 //! limit its length.
 
+mod fetch;
 mod notes;
+mod pieces;
 mod refused;
 mod replacing;
 mod shared;
@@ -18,6 +20,7 @@ use crate::Result;
 use crate::devices::{Device, Tiers};
 use crate::home::{find_remounted, refuse};
 
+pub use fetch::{FetchedLog, fetch_log};
 pub use notes::NOTES_LOCK;
 pub use replacing::sync_before_replacing;
 
@@ -117,6 +120,8 @@ impl Journal {
             self.copy_log(true)?;
             self.write_reach(sequence, tail);
         }
+        // Last, so that the copies say what they hold for sure.
+        self.copy_to_services();
         Ok(())
     }
 

@@ -49,10 +49,10 @@ impl Journal {
     }
 
     /// Notes on the targets of services that they hold the frames of all commits up to `sequence`, where commits after `synced` have added
-    /// some.
+    /// some. Those that hold a copy of the log get their note with its next piece.
     pub(super) fn note_synced(&self, synced: u64, sequence: u64) -> Result<()> {
         for device in self.tiers.devices.iter().filter(|device| !device.capabilities.log_copies) {
-            if self.dirty_segments(device, synced)?.is_empty() {
+            if self.has_pieces(device) || self.dirty_segments(device, synced)?.is_empty() {
                 continue;
             }
             if let Err(error) = device.target.note_synced(sequence) {
@@ -111,6 +111,7 @@ impl Journal {
 
     /// Notes that a target is as it should be now, whatever was known of it before.
     pub fn trust_target(&self, device: &Device) {
+        self.forget_copied(device);
         let store = self.catalog.log().store();
         let Some(known) = log::read_target_reach(&self.dir, device.id, store) else { return };
         // The error may be ignored: the target is only compared once more.

@@ -38,6 +38,8 @@ impl Journal {
         tracing::debug!(sequence = tail.sequence, "snapshot");
         terrace_system::fail::point("snapshot:named");
         self.copy_log(true)?;
+        // Before the files that it replaces are gone: a copy that lacks some of their pieces begins again with the snapshot.
+        self.copy_to_services();
         log.trim(folder, tail.file).map_err(Error::io(format!("trimming {}", folder.display())))?;
         terrace_system::fail::point("snapshot:trimmed");
         for copy in self.log_copies() {

@@ -270,6 +270,9 @@ impl Mover {
         if marked.is_none_or(|at| at.elapsed() > MARK_INTERVAL) {
             if !self.catalog.is_shared() && self.catalog.synced()? + 1 < self.catalog.tail()?.sequence {
                 self.journal.mark_synced()?;
+            } else {
+                // A service that was away may lack the last ones.
+                self.journal.copy_to_services();
             }
             *marked = Some(Instant::now());
         }

@@ -75,6 +75,10 @@ impl Mover {
                     break;
                 }
                 make_durable(&dead)?;
+                if !self.journal.copy_before_freeing(device) {
+                    // They stay queued, and are freed when the target works again.
+                    break;
+                }
                 let places: Vec<_> = dead.iter().map(|(_, place)| *place).collect();
                 if let Err(e) = device.target.free(&places) {
                     // They stay queued, and are freed when the target works again.

@@ -11,11 +11,11 @@ use terrace_format::REACH_FILE;
 use terrace_system::reserve::{RESERVE_FILE, Reserve};
 use terrace_system::split_leftover;
 use terrace_tier::removal;
-use terrace_tier::{Ids, TargetFound, TargetOwner};
+use terrace_tier::{Ids, OWNER_FILE, TargetFound, TargetOwner};
 
 use super::Store;
-use crate::care::Discard;
 use crate::config::{Config, TargetConfig, TierConfig};
+use crate::discard::Discard;
 use crate::home::{
     DESTROYED_LINE, FORMAT_VERSION, MOUNTS_FILE, boot, check_id, describe_copy, find_original, lock_store, read_config,
     read_state, refuse, refuse_if_shared, write_file,
@@ -29,7 +29,7 @@ const OWN_FOLDERS: [&str; 6] = ["catalog", "dumps", "keepers", "leases", "preloa
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 /// Files, except those that identify the store.
-const OWN_FILES: [&str; 23] = [
+const OWN_FILES: [&str; 24] = [
     RESERVE_FILE,
     "boot",
     REACH_FILE,
@@ -53,11 +53,13 @@ const OWN_FILES: [&str; 23] = [
     "lock",
     "machine",
     MOUNTS_FILE,
+    OWNER_FILE,
 ];
 /// Files that identify the store, in the order of their removal. Older versions wrote the second one as `terrace`.
 const LAST_FILES: [&str; 3] = ["terrace", "terrace.toml", "store"];
 /// Names of files that end with a number.
-const NUMBERED_FILES: [&str; 11] = [
+const NUMBERED_FILES: [&str; 12] = [
+    "copied-",
     "emptied-",
     "incarnation-",
     "names-",
@@ -270,7 +272,7 @@ pub(super) fn take_back(dir: &Path, id: u64, config: &Config) {
 }
 
 /// For targets that are emptied, which need no numbers for new frames.
-struct NoIds;
+pub(super) struct NoIds;
 
 impl Ids for NoIds {
     fn next(&self) -> io::Result<u64> {
@@ -329,7 +331,7 @@ fn has_number(name: &str, before: &[&str]) -> bool {
 
 /// Removes Terrace's files in the store's own directory, those that identify the store last. Returns the files that are
 /// left.
-fn remove_own(dir: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn remove_own(dir: &Path) -> io::Result<Vec<PathBuf>> {
     removal::remove_logs(dir)?;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

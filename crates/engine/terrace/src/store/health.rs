@@ -125,13 +125,14 @@ impl Store {
             // Its servers keep several copies.
             return None;
         }
-        let is_there = self.engine.journal.log_copies().any(|device| device.target.ready().is_ok());
+        let journal = &self.engine.journal;
+        let is_there = journal.log_copies().chain(journal.service_copies()).any(|device| device.target.ready().is_ok());
         let has_persistent = self.engine.tiers.tiers.iter().any(|tier| tier.persistent);
         (has_persistent && !is_there).then(|| Finding {
             code: FindingCode::LogOneCopy,
             health: HealthState::Warning,
             message: format!("the only copy of the commit log is in {}", self.engine.dir.display()),
-            advice: "add a persistent directory tier, or bring back the one that is away",
+            advice: "add a persistent tier of directories or of a service, or bring back the one that is away",
         })
     }
 

@@ -19,6 +19,7 @@ mod nodes;
 mod object_snapshot;
 mod open;
 mod put;
+mod rebuild_from;
 mod restore;
 mod saved;
 mod share;
@@ -38,6 +39,7 @@ use std::time::Duration;
 
 use terrace_catalog::{Attributes, Catalog, Change, Edit, Expect, Object};
 use terrace_format::key;
+use terrace_system::Locked;
 use terrace_tier::FILES_FOLDER;
 
 pub use append::Appended;
@@ -47,6 +49,7 @@ pub use explain::{Explained, Measured, Question, WhatIf};
 pub use handle::Handle;
 pub use hot::HotRange;
 pub(crate) use lease::Lease;
+pub use rebuild_from::RebuildFrom;
 pub use saved::{SavedCatalog, SavedEnd, Unsaved};
 pub use shared_node::SharedNode;
 pub use uploads::{Upload, UploadId, UploadPart};
@@ -128,22 +131,14 @@ impl Store {
     /// # Errors
     /// If `dir` holds a store already, or a tier's directory cannot be created or belongs to another store.
     pub fn init(dir: &Path, config: &Config) -> Result<Store> {
-        let context = |what: &str| format!("{what} {}", dir.display());
-        home::check_place(dir)?;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::io(context("making")))?;
-        let alone = home::lock_new_store(dir)?;
-        if dir.join("store").exists() {
-            return Err(home::refuse(dir, "a store is here already; open it, or name another directory"));
-        }
-        if home::has_log(dir) {
-            return Err(home::lost_identity(dir));
-        }
+        let alone = begin_directory(dir)?;
         let id = Store::new_id()?;
         let config = numbered(config)?;
         change::check_apart(dir, &config)?;
         targets::probe(config.tiers.iter())?;
         home::write_file(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
-        terrace_catalog::log::write_reach(dir, id, Default::default()).map_err(Error::io(context("writing into")))?;
+        terrace_catalog::log::write_reach(dir, id, Default::default())
+            .map_err(Error::io(format!("writing into {}", dir.display())))?;
         let made = home::write_file(&dir.join("store"), format!("format {FORMAT_VERSION}\nid {id:016x}\n").as_bytes());
         // Other processes find a store from now on, and the opener below must be alone.
         drop(alone);
@@ -426,6 +421,21 @@ impl Store {
 }
 
 /// Returns the configuration of a new store: its targets are numbered in their order, and its paths are whole.
+/// Makes the directory of a new store. No other process makes one there until the result is dropped.
+///
+/// # Errors
+/// If a store is there.
+fn begin_directory(dir: &Path) -> Result<Locked> {
+    home::check_place(dir)?;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(Error::io(format!("making {}", dir.display())))?;
+    let alone = home::lock_new_store(dir)?;
+    if dir.join("store").exists() {
+        return Err(home::refuse(dir, "a store is here already; open it, or name another directory"));
+    }
+    if home::has_log(dir) { Err(home::lost_identity(dir)) } else { Ok(alone) }
+}
+
 fn numbered(config: &Config) -> Result<Config> {
     let mut config = config.clone();
     config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);

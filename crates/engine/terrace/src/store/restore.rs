@@ -161,7 +161,7 @@ impl Store {
     }
 }
 
-fn advise_salvage(error: Error) -> Error {
+pub(super) fn advise_salvage(error: Error) -> Error {
     match error {
         Error::LogDamaged(reason) => Error::LogDamaged(format!(
             "{reason}. `terrace rebuild --salvage` keeps what the log still tells, and offers what else is whole on the targets as salvaged/NUMBER"

@@ -119,7 +119,8 @@ impl Log {
         files(&self.folder).map_err(Error::io(format!("listing {}", self.folder.display())))
     }
 
-    fn path(&self, file: u64) -> PathBuf {
+    /// The path of a file of the log.
+    pub fn path(&self, file: u64) -> PathBuf {
         self.folder.join(name(file))
     }
 

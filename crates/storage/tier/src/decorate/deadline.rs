@@ -170,7 +170,7 @@ impl Target for Deadline {
         self.run(|inner| inner.look())
     }
 
-    delegate!(used files note_synced synced_to note_new is_new forget_new file);
+    delegate!(used files note_synced synced_to note_new is_new forget_new named_blobs file);
 }
 
 impl FileStore for Deadline {

@@ -190,7 +190,7 @@ impl Target for Faults {
         self.inner.scan(found)
     }
 
-    delegate!(is_whole allocated sync_failed used files ready look note_synced synced_to note_new is_new forget_new file);
+    delegate!(is_whole allocated sync_failed used files ready look note_synced synced_to note_new is_new forget_new named_blobs file);
 }
 
 impl FileStore for Faults {

@@ -103,6 +103,11 @@ macro_rules! delegate {
             self.inner.forget_new()
         }
     };
+    (@one named_blobs) => {
+        fn named_blobs(&self) -> Option<&dyn $crate::NamedBlobs> {
+            self.inner.named_blobs()
+        }
+    };
     (@one file) => {
         fn file(&self, segment: u64) -> Option<std::path::PathBuf> {
             self.inner.file(segment)

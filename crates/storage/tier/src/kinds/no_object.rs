@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::{Capabilities, OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings};
+use crate::{Capabilities, NamedBlobs, OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings};
 
 /// Blobs of a service such as S3.
 pub struct ObjectKind;
@@ -41,6 +41,10 @@ impl TargetKind for ObjectKind {
     }
 
     fn open(&self, settings: &TargetSettings, _: &TargetOwner) -> io::Result<OpenedTarget> {
+        missing(settings)
+    }
+
+    fn named_blobs(&self, settings: &TargetSettings) -> io::Result<Box<dyn NamedBlobs>> {
         missing(settings)
     }
 

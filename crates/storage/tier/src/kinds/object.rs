@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::service::unavailable;
-use crate::{Capabilities, ObjectTarget, OpenedTarget, Service, TargetFound, TargetKind, TargetOwner, TargetSettings};
+use crate::{
+    Blobs, Capabilities, NamedBlobs, ObjectTarget, OpenedTarget, Service, TargetFound, TargetKind, TargetOwner,
+    TargetSettings,
+};
 
 /// The longest time that a call of a service may take if the tier has no `timeout`.
 const DEFAULT_SERVICE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,6 +60,10 @@ impl TargetKind for ObjectKind {
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
         let made = settings.persistent.then(|| owner.made_note());
         OpenedTarget::look(Arc::new(target(settings, owner, made)?), owner)
+    }
+
+    fn named_blobs(&self, settings: &TargetSettings) -> io::Result<Box<dyn NamedBlobs>> {
+        Ok(Box::new(Blobs::new(&service(settings))?))
     }
 
     fn find(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<TargetFound> {

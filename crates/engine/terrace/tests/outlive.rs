@@ -1,0 +1,360 @@
+//! A bucket outlives its node: the copies of the log on a service, and the stores that are made again from them.
+
+#![cfg(feature = "services-fs")]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use common::{replicated, store_of, tier};
+use terrace::report::TierState;
+use terrace::tier::TargetSettings;
+use terrace::{Error, PutOptions, RebuildFrom, Store};
+use terrace_testkit::noise;
+
+const BY_FORCE: RebuildFrom = RebuildFrom { force: true, salvage: false };
+const WITH_SALVAGE: RebuildFrom = RebuildFrom { force: true, salvage: true };
+
+fn new_store(dir: &Path) -> Store {
+    let bucket = format!(
+        "[[tier]]\nname = 'bucket'\nkind = 'object'\nservice = 'fs'\ntargets = ['{}']\n",
+        dir.join("bucket").display()
+    );
+    store_of(dir, &[tier(dir, "disk", &["disk"], ""), bucket])
+}
+
+fn bucket(dir: &Path) -> TargetSettings {
+    TargetSettings { service: Some("fs".into()), ..TargetSettings::at(dir.join("bucket")) }
+}
+
+fn on_disk_only() -> PutOptions {
+    PutOptions { tiers: Some(vec!["disk".into()]), replicas: Some(1), ..replicated() }
+}
+
+fn object(n: u64) -> (Vec<u8>, Vec<u8>) {
+    (format!("o/{n}").into_bytes(), noise(1000 + n as usize * 7001 % 90_000, n))
+}
+
+fn put(store: &Store, n: u64, options: &PutOptions) {
+    let (key, bytes) = object(n);
+    store.put_bytes(&key, &bytes, options).unwrap();
+}
+
+fn check(store: &Store, numbers: impl IntoIterator<Item = u64>) {
+    for n in numbers {
+        let (key, bytes) = object(n);
+        assert!(store.get(&key).unwrap() == bytes, "object {n}");
+    }
+}
+
+/// The node is lost, with its disk.
+fn burn(dir: &Path) {
+    fs::remove_dir_all(dir.join("store")).unwrap();
+    fs::remove_dir_all(dir.join("disk")).unwrap();
+}
+
+fn rebuilt(dir: &Path, name: &str, asked: RebuildFrom) -> Result<(Store, terrace::report::Remade), Error> {
+    Store::rebuild_from(&dir.join(name), &bucket(dir), asked)
+}
+
+fn refused(dir: &Path, asked: RebuildFrom) -> String {
+    let error = rebuilt(dir, "refused", asked).map(drop).unwrap_err().to_string();
+    assert!(!dir.join("refused/store").exists() && !dir.join("refused/log").exists(), "nothing is left of it");
+    error
+}
+
+/// The pieces of the log in the bucket, in order.
+fn pieces(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for folder in fs::read_dir(dir.join("bucket/log")).unwrap() {
+        found.extend(fs::read_dir(folder.unwrap().path()).unwrap().map(|piece| piece.unwrap().path()));
+    }
+    found.sort();
+    found
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    common::run("cp", &["-a"], &[from, to]).unwrap();
+}
+
+#[test]
+fn a_bucket_outlives_its_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let store = new_store(dir);
+    (0..5).for_each(|n| put(&store, n, &replicated()));
+    put(&store, 5, &on_disk_only());
+    store.remove(&object(0).0).unwrap();
+    store.rename(&object(1).0, b"renamed").unwrap();
+    store.sync().unwrap();
+    store.close().unwrap();
+    burn(dir);
+
+    let error = refused(dir, RebuildFrom::default());
+    assert!(error.contains("--force") && error.contains("may still be in use"), "{error}");
+    let (store, remade) = rebuilt(dir, "new", BY_FORCE).unwrap();
+    assert_eq!((remade.objects, remade.lost), (5, vec!["o/5".to_owned()]));
+    assert_eq!(remade.targets.len(), 1);
+    assert_eq!((remade.targets[0].before.clone(), &remade.targets[0].tier[..]), (dir.join("disk"), "disk"));
+    check(&store, 2..5);
+    assert!(store.get(b"renamed").unwrap() == object(1).1);
+    assert!(matches!(store.stat(b"o/0"), Err(Error::NotFound { .. })), "it was removed");
+    assert!(matches!(store.get(b"o/5"), Err(Error::Unreadable { is_lost: true, .. })));
+
+    // It works on as any store, and is made again like any.
+    store.remove(b"o/5").unwrap();
+    put(&store, 6, &replicated());
+    store.sync().unwrap();
+    for extent in store.locate(&object(3).0).unwrap().extents {
+        let tiers: Vec<&str> = extent.replicas.iter().map(|replica| &replica.tier[..]).collect();
+        assert!(tiers.contains(&"disk") && tiers.contains(&"bucket"), "{tiers:?}");
+    }
+    let found = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((found.bad, found.lost, found.away), (0, 0, 0));
+    store.close().unwrap();
+    check(&Store::open(&dir.join("new")).unwrap(), 2..5);
+    fs::remove_dir_all(dir.join("new")).unwrap();
+    let (store, remade) = rebuilt(dir, "newer", BY_FORCE).unwrap();
+    assert_eq!((remade.objects, remade.lost.len()), (5, 0));
+    check(&store, [2, 3, 4, 6]);
+}
+
+/// The machine was only away: its store must not free what the new one names.
+#[test]
+fn a_store_that_comes_back_changes_nothing_in_a_bucket_that_was_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let old = new_store(dir);
+    (0..4).for_each(|n| put(&old, n, &replicated()));
+    old.sync().unwrap();
+    // It is in use while the bucket is taken over.
+    let disk = dir.join("elsewhere");
+    copy_folder(&dir.join("disk"), &disk);
+    let text = fs::read_to_string(dir.join("bucket/terrace.toml")).unwrap();
+    let lost = dir.join("lost").display().to_string();
+    fs::write(dir.join("bucket/terrace.toml"), text.replace(&dir.join("disk").display().to_string(), &lost)).unwrap();
+    let (new, _) = rebuilt(dir, "new", BY_FORCE).unwrap();
+    (0..4).for_each(|n| old.remove(&object(n).0).unwrap());
+    old.sync().unwrap_err();
+    old.reap_now().unwrap();
+    assert_eq!(old.status().unwrap().tiers[1].state, TierState::Away);
+    drop(old);
+    let old = Store::open(&dir.join("store")).unwrap();
+    let error = old.sync().unwrap_err().to_string();
+    assert!(error.contains("is used by another directory"), "{error}");
+    drop(old);
+    check(&new, 0..4);
+    put(&new, 4, &replicated());
+    new.sync().unwrap();
+    new.close().unwrap();
+    check(&Store::open(&dir.join("new")).unwrap(), 0..5);
+}
+
+#[test]
+fn pieces_that_are_lost_or_damaged_are_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let store = new_store(dir);
+    for n in 0..6 {
+        put(&store, n, &replicated());
+        store.sync().unwrap();
+    }
+    store.close().unwrap();
+    burn(dir);
+    let whole = dir.join("whole");
+    copy_folder(&dir.join("bucket"), &whole);
+    let reset = || {
+        fs::remove_dir_all(dir.join("bucket")).unwrap();
+        copy_folder(&whole, &dir.join("bucket"));
+    };
+    let all = pieces(dir);
+    assert!(all.len() >= 6, "{all:?}");
+    let last = all.len() - 1;
+    for lost in [0, 1, last / 2, last] {
+        fs::remove_file(&all[lost]).unwrap();
+        let error = refused(dir, BY_FORCE);
+        assert!(error.contains("commits are missing") && error.contains("--salvage"), "{lost}: {error}");
+        assert!(
+            lost == last || error.contains("A piece is missing of 0000000000000001.log from byte"),
+            "{lost}: {error}"
+        );
+        reset();
+        let mut bytes = fs::read(&all[lost]).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&all[lost], bytes).unwrap();
+        let error = refused(dir, BY_FORCE);
+        assert!(error.contains("commits are missing") && error.contains("--salvage"), "{lost}: {error}");
+        reset();
+    }
+    // What the log still tells stays, and the rest is offered.
+    fs::remove_file(&all[last / 2]).unwrap();
+    let (store, remade) = rebuilt(dir, "new", WITH_SALVAGE).unwrap();
+    let salvaged = remade.salvaged.unwrap();
+    assert!(salvaged.log_was_damaged && salvaged.objects > 0, "{salvaged:?}");
+    assert_eq!(store.list(b"", None, 100).unwrap().len(), 6);
+    check(&store, [0]);
+    store.sync().unwrap();
+    store.close().unwrap();
+    fs::remove_dir_all(dir.join("new")).unwrap();
+    let (store, remade) = rebuilt(dir, "newer", BY_FORCE).unwrap();
+    assert_eq!((remade.objects, remade.lost.len()), (6, 0), "the log begins again behind a snapshot");
+    check(&store, [0]);
+}
+
+#[test]
+fn an_older_copy_of_a_bucket_is_noticed_where_another_target_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let store = new_store(dir);
+    put(&store, 0, &replicated());
+    store.sync().unwrap();
+    copy_folder(&dir.join("bucket"), &dir.join("older"));
+    put(&store, 1, &replicated());
+    store.sync().unwrap();
+    store.close().unwrap();
+    fs::remove_dir_all(dir.join("store")).unwrap();
+    fs::rename(dir.join("bucket"), dir.join("newest")).unwrap();
+    fs::rename(dir.join("older"), dir.join("bucket")).unwrap();
+    // The disk has a whole copy of the log. Without it, its note tells.
+    fs::rename(dir.join("disk/log"), dir.join("log")).unwrap();
+    let error = refused(dir, BY_FORCE);
+    assert!(error.contains("commits are missing"), "{error}");
+    fs::rename(dir.join("log"), dir.join("disk/log")).unwrap();
+    let (store, remade) = rebuilt(dir, "new", BY_FORCE).unwrap();
+    assert_eq!((remade.objects, remade.lost.len(), remade.targets.len()), (2, 0, 0));
+    check(&store, 0..2);
+}
+
+#[test]
+fn a_bucket_without_a_store_is_no_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let error = refused(dir, BY_FORCE);
+    assert!(error.contains("no store has a target there"), "{error}");
+    let store = new_store(dir);
+    let error = rebuilt(dir, "store", BY_FORCE).map(drop).unwrap_err().to_string();
+    assert!(error.contains("no copy of the store's log") || error.contains("a store is here already"), "{error}");
+    drop(store);
+}
+
+/// Puts objects and syncs, in a process of its own that tests kill. Notes the numbers of those that were synced.
+#[test]
+fn writer() {
+    let Ok(setting) = std::env::var("TERRACE_WRITER") else { return };
+    let fields: Vec<&str> = setting.splitn(3, ' ').collect();
+    let (first, count): (u64, u64) = (fields[0].parse().unwrap(), fields[1].parse().unwrap());
+    let dir = Path::new(fields[2]);
+    let mut journal = File::options().create(true).append(true).open(dir.join("journal")).unwrap();
+    let store = Store::open(&dir.join("store")).unwrap();
+    for n in first..first + count {
+        put(&store, n, &replicated());
+        if n % 3 == 2 {
+            store.remove(&object(n - 1).0).unwrap();
+        }
+        store.sync().unwrap();
+        store.reap_now().unwrap();
+        writeln!(journal, "{n}").unwrap();
+    }
+    store.close().unwrap();
+}
+
+fn spawn(dir: &Path, first: u64, count: u64, fail_point: Option<&str>) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "writer", "--nocapture"]).stdout(Stdio::null());
+    command.stderr(File::create(dir.join(format!("stderr-{first}"))).unwrap());
+    // Small enough that there are several files of the log, and snapshots.
+    command.env("TERRACE_LOG_FILE", "2000");
+    command.env("TERRACE_WRITER", format!("{first} {count} {}", dir.display()));
+    if let Some(point) = fail_point {
+        command.env("TERRACE_FAIL_POINT", point);
+    }
+    command.spawn().unwrap()
+}
+
+/// Makes a store again in a process of its own, which a test kills.
+#[test]
+fn rebuilder() {
+    let Ok(dir) = std::env::var("TERRACE_REBUILDER") else { return };
+    rebuilt(Path::new(&dir), "new", BY_FORCE).map(drop).unwrap();
+}
+
+#[test]
+fn a_store_whose_making_was_killed_is_made_by_the_next_command() {
+    for point in ["rebuild-from:fetched", "rebuild-from:taken", "recover:replayed", "recover:owed"] {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let store = new_store(dir);
+        (0..3).for_each(|n| put(&store, n, &replicated()));
+        put(&store, 3, &on_disk_only());
+        store.sync().unwrap();
+        store.close().unwrap();
+        burn(dir);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "rebuilder", "--nocapture"]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.env("TERRACE_REBUILDER", dir).env("TERRACE_FAIL_POINT", point);
+        assert!(command.status().unwrap().code().is_none(), "{point} was not reached");
+        let store = match dir.join("new/store").exists() {
+            true => Store::open(&dir.join("new")).unwrap(),
+            false => rebuilt(dir, "new", BY_FORCE).unwrap().0,
+        };
+        check(&store, 0..3);
+        assert_eq!(store.find_lost().unwrap(), [b"o/3"], "{point}");
+        store.close().unwrap();
+    }
+}
+
+/// Makes the store again, without its node, and checks that all is there that a sync has promised.
+fn outlives(dir: &Path) {
+    let journal = fs::read_to_string(dir.join("journal")).unwrap_or_default();
+    let synced: Vec<u64> = journal.lines().map(|line| line.parse().unwrap()).collect();
+    burn(dir);
+    let (store, remade) = rebuilt(dir, "new", BY_FORCE).unwrap();
+    assert!(remade.lost.is_empty(), "{:?}", remade.lost);
+    for &n in &synced {
+        // Another writer may have been killed between the two.
+        match n % 3 == 1 && synced.contains(&(n + 1)) {
+            true => assert!(matches!(store.stat(&object(n).0), Err(Error::NotFound { .. })), "{n} was removed"),
+            false if n % 3 == 1 && store.stat(&object(n).0).is_err() => {}
+            false => check(&store, [n]),
+        }
+    }
+    let found = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((found.bad, found.lost), (0, 0));
+    store.close().unwrap();
+}
+
+#[test]
+fn what_was_synced_is_there_wherever_its_writers_were_killed() {
+    for point in ["pieces:written", "pieces:snapshot", "pieces:copied", "snapshot:named", "commit:logged", "sync:log"] {
+        let dir = tempfile::tempdir().unwrap();
+        drop(new_store(dir.path()));
+        for (round, pass) in [1, 2, 3, 7].into_iter().enumerate() {
+            let first = 99 * round as u64;
+            let ended = spawn(dir.path(), first, 12, Some(&format!("{point}@{pass}"))).wait().unwrap();
+            assert!(ended.code().is_none_or(|code| code == 0), "{point}@{pass}: {}", said(dir.path(), first));
+        }
+        outlives(dir.path());
+    }
+}
+
+fn said(dir: &Path, first: u64) -> String {
+    fs::read_to_string(dir.join(format!("stderr-{first}"))).unwrap()
+}
+
+#[test]
+fn processes_that_sync_at_once_leave_one_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(new_store(dir.path()));
+    let writers: Vec<Child> = (0..3).map(|who| spawn(dir.path(), 99 * who, 12, None)).collect();
+    for (who, mut writer) in (0..).zip(writers) {
+        assert!(writer.wait().unwrap().success(), "{}", said(dir.path(), 99 * who));
+    }
+    let names = pieces(dir.path());
+    assert!(names.iter().any(|name| name.to_string_lossy().contains(".snapshot/")), "{names:?}");
+    outlives(dir.path());
+}
