@@ -10,6 +10,7 @@ use terrace::WhatIf;
 use terrace::config::Time;
 use terrace_dump::flags::RestoreFlags;
 
+use crate::care::Rebuild;
 use crate::dataset::Dataset;
 use crate::dump::Dump;
 use crate::flush::Flush;
@@ -158,20 +159,20 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         take: Option<PathBuf>,
     },
-    /// Rebuild the catalog from the commit log.
+    /// Rebuild the catalog from the commit log, or a store from a bucket that has outlived its node.
     ///
     /// Repairs the log from its copies on the tiers first. Refuses if commits are missing in all copies. No other process may use
     /// the store meanwhile.
     ///
+    /// With --from, makes a new store directory from the copy of the log in a bucket. Directories that are not there any more are replaced by
+    /// empty ones below it. Prints the objects that had replicas only there, and then exits with 1.
+    ///
     /// Example: terrace rebuild
     ///
     /// Example: terrace rebuild --salvage
-    Rebuild {
-        /// Continue if commits are missing. Keeps what the log still tells, and adds other intact objects on the targets as
-        /// salvaged/NUMBER; deleted objects may be among them.
-        #[arg(long)]
-        salvage: bool,
-    },
+    ///
+    /// Example: terrace rebuild --store /data/store --from s3://runs/terrace --option region=eu-1
+    Rebuild(Rebuild),
     /// Delete a store: first its files on the tiers, then its own directory.
     ///
     /// Refuses if the store holds objects or a target is away, unless --force is given. Files of other programs stay.

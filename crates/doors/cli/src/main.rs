@@ -126,7 +126,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Tiers { change: None } => stoppable(|| look::status(&opened()?, show)),
         Command::Tiers { change: Some(change) } => stoppable(|| moves::tiers(&store()?, change, show)),
         Command::Init(init) => stoppable(|| opening::init(&store()?, init, show)),
-        Command::Rebuild { salvage } => stoppable(|| care::rebuild(&store()?, *salvage, show)),
+        Command::Rebuild(asked) => stoppable(|| care::rebuild(&store()?, asked, show)),
         Command::Destroy { force, dry_run } => stoppable(|| care::destroy(&store()?, *force, *dry_run, show)),
         Command::Dataset(dataset::Dataset::Declared(command)) => stoppable(|| dataset::run(command, &opened, show)),
         Command::Dataset(dataset::Dataset::Stored(command)) => {

@@ -1,5 +1,6 @@
 //! The commands that mend and destroy a store.
 
+mod rebuild;
 mod scrub;
 
 use std::path::Path;
@@ -9,33 +10,10 @@ use serde_json::json;
 use terrace::Store;
 use terrace::report::RemainState;
 
+pub use rebuild::{Rebuild, rebuild};
 pub use scrub::scrub;
 
 use crate::output::{Show, complain, count, note, path_name, size};
-
-pub fn rebuild(dir: &Path, salvage: bool, show: Show) -> Result<bool> {
-    if salvage {
-        let (_, found) = Store::salvage(dir)?;
-        let words = format!(
-            "{} ({}) below salvaged/, without their names; {} incomplete; deleted ones may be among them",
-            count(found.objects, "object"),
-            size(found.bytes),
-            count(found.incomplete, "object"),
-        );
-        if found.log_was_damaged {
-            complain(
-                "the commit log was damaged or lost, and commits are missing: names, deletions and overwritten ranges since then are lost",
-            );
-        }
-        show.result(&found, &words)?;
-        return Ok(!found.log_was_damaged);
-    }
-    let store = Store::rebuild(dir)?;
-    let objects = store.status()?.objects;
-    let words = format!("the catalog was rebuilt: {}", count(objects, "object"));
-    show.result(&json!({ "objects": objects }), &words)?;
-    Ok(true)
-}
 
 pub fn prune(store: &Store, force: bool, show: Show) -> Result<bool> {
     let freed = store.prune(force)?;

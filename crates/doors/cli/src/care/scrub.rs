@@ -13,7 +13,7 @@ use crate::look::there;
 use crate::output::{Show, complain, count, name};
 
 /// The largest number of objects with lost extents that are named.
-const MAX_NAMED_OBJECTS: usize = 20;
+pub(super) const MAX_NAMED_OBJECTS: usize = 20;
 
 pub fn scrub(
     store: &Store,

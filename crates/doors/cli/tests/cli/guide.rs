@@ -111,6 +111,25 @@ fn the_guide_to_serving_clients_of_redis_works_as_it_says() {
     run_guide("redis.md", &place, &[("/data/store", "store")]);
 }
 
+#[cfg(feature = "services-fs")]
+#[test]
+fn the_guide_to_a_lost_node_works_as_it_says() {
+    let place = Place::empty();
+    write_runs(&place);
+    let below = |path: &str| place.path(path).display().to_string();
+    let bucket = below("remote/bucket");
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
+    let replaced = [
+        ("node7", host),
+        ("/data/store", below("store")),
+        ("/data/disk", below("disk")),
+        ("/remote/bucket", bucket.clone()),
+        ("fs:///remote/bucket", format!("fs://{bucket}")),
+        ("fs:/remote/bucket", format!("fs:{bucket}")),
+    ];
+    assert!(run_replaced("lost-node.md", &place, &replaced, &|_| {}) > 10);
+}
+
 #[test]
 fn the_guide_to_the_node_works_as_it_says() {
     let place = Place::new();

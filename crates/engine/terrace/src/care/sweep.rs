@@ -5,8 +5,8 @@ use std::io;
 
 use terrace_tier::Place;
 
-use super::note::Note;
 use super::Care;
+use super::note::Note;
 use crate::devices::Device;
 use crate::discard::Discard;
 use crate::home::refuse;

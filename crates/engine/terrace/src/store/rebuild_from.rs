@@ -147,9 +147,9 @@ impl FoundCopy<'_> {
         let owner = self.owner()?;
         let host = owner.as_ref().map_or("another machine", |owner| owner.host());
         let reason = format!(
-            "the store's directory on {host} has used this target {} s ago, and may still be in use. If it is lost, or is not to be used any \
+            "the store's directory on {host} has used this target {:.1} s ago, and may still be in use. If it is lost, or is not to be used any \
              more, repeat this with --force: from then on, that directory cannot use the target",
-            silence.as_secs()
+            silence.as_secs_f64()
         );
         Err(refuse(&self.place, &reason))
     }

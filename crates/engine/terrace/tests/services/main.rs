@@ -31,7 +31,7 @@ use servers::{S3, Server, Sftp, WebDav};
 use terrace::report::TierState;
 use terrace::tier::conformance::{self, Outage, Site};
 use terrace::tier::{Blobs, ObjectKind, Service, TargetSettings};
-use terrace::{Ack, Error, PutOptions, Store};
+use terrace::{Ack, Error, PutOptions, RebuildFrom, Store};
 use terrace_testkit::{Redis, noise, skip, wait_until};
 
 /// How long the next write may take on a busy machine.
@@ -59,6 +59,7 @@ fn check(server: &mut dyn Server) {
     for (name, part) in [
         ("objects", objects_are_read_overwritten_and_removed as fn(&Path, &mut dyn Server, &str)),
         ("damage", scrub_finds_what_is_damaged_and_mends_it),
+        ("outlives", a_store_is_made_again_from_the_server),
         ("kills", nothing_acknowledged_is_lost_where_the_server_is_killed),
     ] {
         let dir = tempfile::tempdir().unwrap();
@@ -68,10 +69,14 @@ fn check(server: &mut dyn Server) {
     }
 }
 
+fn settings(server: &dyn Server, target: &str) -> TargetSettings {
+    let Service { name, options, root, timeout } = server.service(target);
+    TargetSettings { service: Some(name), options, timeout: Some(timeout), ..TargetSettings::at(root) }
+}
+
 fn site(server: &dyn Server, target: &str) -> Site {
     let folder = tempfile::tempdir().unwrap();
-    let Service { name, options, root, timeout } = server.service(target);
-    let settings = TargetSettings { service: Some(name), options, timeout: Some(timeout), ..TargetSettings::at(root) };
+    let settings = settings(server, target);
     Site { settings, stores: folder.path().to_owned(), guard: Box::new(folder) }
 }
 
@@ -136,6 +141,42 @@ fn objects_are_read_overwritten_and_removed(dir: &Path, server: &mut dyn Server,
     for (key, bytes) in &objects[..2] {
         assert!(store.get(key.as_bytes()).unwrap() == *bytes, "{key} after the rebuild");
     }
+    store.close().unwrap();
+}
+
+/// The store's own directory and its disk are lost.
+fn a_store_is_made_again_from_the_server(dir: &Path, server: &mut dyn Server, target: &str) {
+    let store = new_store(dir, server, target);
+    let objects: Vec<(String, Vec<u8>)> = (0..4).map(|n| (format!("n/{n}"), noise(70_000, n))).collect();
+    for (key, bytes) in &objects {
+        store.put_bytes(key.as_bytes(), bytes, &replicated()).unwrap();
+        store.sync().unwrap();
+    }
+    store.close().unwrap();
+    let old = dir.join("old");
+    fs::rename(dir.join("store"), &old).unwrap();
+    fs::rename(dir.join("disk"), dir.join("elsewhere")).unwrap();
+    let (new, from) = (dir.join("new"), settings(server, target));
+    let made = Store::rebuild_from(&new, &from, RebuildFrom::default()).map(drop).unwrap_err().to_string();
+    // OpenDAL does not list in Redis.
+    if server.name() == "redis" {
+        return assert!(made.contains("no copy of the store's log"), "{made}");
+    }
+    assert!(made.contains("may still be in use"), "{made}");
+    let (store, made) = Store::rebuild_from(&new, &from, RebuildFrom { force: true, salvage: false }).unwrap();
+    assert_eq!((made.objects, made.lost.len(), made.targets.len()), (4, 0, 1));
+    for (key, bytes) in &objects {
+        assert!(store.get(key.as_bytes()).unwrap() == *bytes, "{key}");
+    }
+    store.put_bytes(b"new", &objects[0].1, &replicated()).unwrap();
+    store.remove(b"n/3").unwrap();
+    store.sync().unwrap();
+    store.close().unwrap();
+    fs::rename(dir.join("elsewhere"), dir.join("disk")).unwrap();
+    let error = Store::open(&old).unwrap().sync().unwrap_err().to_string();
+    assert!(error.contains("is used by another directory"), "{error}");
+    let store = Store::open(&new).unwrap();
+    assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().lost, 0);
     store.close().unwrap();
 }
 

@@ -1,0 +1,92 @@
+//! `terrace rebuild`: makes a catalog, or a whole store, from a commit log.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::json;
+use terrace::report::Salvaged;
+use terrace::{RebuildFrom, Store};
+
+use super::scrub::MAX_NAMED_OBJECTS;
+use crate::output::{Show, complain, count, name, note, path_name, size};
+use crate::service::ServiceAddress;
+
+#[derive(Args)]
+pub struct Rebuild {
+    /// Continue if commits are missing. Keeps what the log still tells, and adds other intact objects on the targets as
+    /// salvaged/NUMBER; deleted objects may be among them.
+    #[arg(long)]
+    salvage: bool,
+    /// Make a store from this bucket, whose node is lost: SERVICE://BUCKET/PATH.
+    #[arg(long, value_name = "PLACE")]
+    from: Option<OsString>,
+    /// Set an option of the service, such as region=eu-1. Can be repeated.
+    #[arg(short = 'o', long = "option", value_name = "NAME=VALUE", requires = "from")]
+    options: Vec<String>,
+    /// Take the bucket even if the lost node may still use it.
+    #[arg(long, requires = "from")]
+    force: bool,
+}
+
+pub fn rebuild(dir: &Path, asked: &Rebuild, show: Show) -> Result<bool> {
+    if let Some(from) = &asked.from {
+        return rebuild_from(dir, from, asked, show);
+    }
+    if asked.salvage {
+        let (_, found) = Store::salvage(dir)?;
+        show.result(&found, &describe_salvaged(&found))?;
+        return Ok(!found.log_was_damaged);
+    }
+    let store = Store::rebuild(dir)?;
+    let objects = store.status()?.objects;
+    let words = format!("the catalog was rebuilt: {}", count(objects, "object"));
+    show.result(&json!({ "objects": objects }), &words)?;
+    Ok(true)
+}
+
+fn rebuild_from(dir: &Path, from: &OsStr, asked: &Rebuild, show: Show) -> Result<bool> {
+    let address = ServiceAddress::parse(from)
+        .context("a store is made again from a service; name it as SERVICE://BUCKET/PATH, such as s3://runs/terrace")?;
+    let settings = address.settings(&asked.options)?;
+    let (_store, made) =
+        Store::rebuild_from(dir, &settings, RebuildFrom { force: asked.force, salvage: asked.salvage })?;
+    for target in &made.targets {
+        let (before, now) = (path_name(&target.before), path_name(&target.now));
+        note(&format!("tier {}: {before} is gone; an empty target in {now} takes its place", target.tier));
+    }
+    let salvaged = made.salvaged.map_or(String::new(), |found| format!("; {}", describe_salvaged(&found)));
+    let words = format!(
+        "the store is in {}: {}, {} of them with lost bytes{salvaged}",
+        path_name(dir),
+        count(made.objects, "object"),
+        made.lost.len()
+    );
+    show.result(&made, &words)?;
+    for key in made.lost.iter().take(MAX_NAMED_OBJECTS) {
+        show.line(&format!(
+            "no good replica is left of bytes of {}; put it again, or remove it",
+            name(key.as_bytes())
+        ))?;
+    }
+    if made.lost.len() > MAX_NAMED_OBJECTS {
+        show.line(&format!("and so of {} more; --json names all", made.lost.len() - MAX_NAMED_OBJECTS))?;
+    }
+    Ok(made.lost.is_empty() && !made.salvaged.is_some_and(|found| found.log_was_damaged))
+}
+
+/// Describes what was salvaged, and complains of a damaged log.
+fn describe_salvaged(found: &Salvaged) -> String {
+    if found.log_was_damaged {
+        complain(
+            "the commit log was damaged or lost, and commits are missing: names, deletions and overwritten ranges since then are lost",
+        );
+    }
+    format!(
+        "{} ({}) below salvaged/, without their names; {} incomplete; deleted ones may be among them",
+        count(found.objects, "object"),
+        size(found.bytes),
+        count(found.incomplete, "object"),
+    )
+}
