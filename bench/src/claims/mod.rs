@@ -9,6 +9,7 @@ pub mod dump;
 pub mod flush;
 pub mod h3;
 pub mod h4;
+pub mod h7;
 pub mod h9;
 pub mod large;
 pub mod memory;
@@ -89,6 +90,7 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
     beside_papers("H4", "catalog: stores and locates per second", h4::run, h4::PAGE_ROWS),
     beside_papers("H5", "BD-CATS-IO: what was replicated is read 16 times", papers::h5, papers::H5_PAGE_ROWS),
     beside_papers("H6", "VPIC-IO: as many replicas as the storage of three holds", papers::h6, papers::H6_PAGE_ROWS),
+    beside_papers("H7", "Redis: sensor records are written, then read, over three servers", h7::run, h7::PAGE_ROWS),
     beside_papers("H9", "replicas of a piece: 1 to 5, at each level", h9::run, &[]),
     beside_papers("C0", "VPIC-IO: tiers alone, an encoding alone, and both", papers::c0, papers::C0_PAGE_ROWS),
     beside_papers("C1", "what of tasks with compression is neither I/O nor codec", shares::compression, &[]),
