@@ -420,7 +420,6 @@ impl Store {
     }
 }
 
-/// Returns the configuration of a new store: its targets are numbered in their order, and its paths are whole.
 /// Makes the directory of a new store. No other process makes one there until the result is dropped.
 ///
 /// # Errors
@@ -436,6 +435,7 @@ fn begin_directory(dir: &Path) -> Result<Locked> {
     if home::has_log(dir) { Err(home::lost_identity(dir)) } else { Ok(alone) }
 }
 
+/// Returns the configuration of a new store: its targets are numbered in their order, and its paths are whole.
 fn numbered(config: &Config) -> Result<Config> {
     let mut config = config.clone();
     config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);
