@@ -39,7 +39,7 @@ struct Cluster {
     has_tiers: bool,
 }
 
-const CLUSTERS: [Cluster; 2] = [
+const SERVER_CLUSTERS: [Cluster; 2] = [
     Cluster { name: "an NVMe, an SSD and a disk at a fortieth of their speeds", speeds: [50, 12, 4], has_tiers: true },
     Cluster { name: "three equal servers", speeds: [4; SERVER_COUNT], has_tiers: false },
 ];
@@ -97,7 +97,7 @@ pub fn run() -> Result<Vec<Row>> {
         return Ok(Vec::new());
     }
     let mut rows = Vec::new();
-    for cluster in &CLUSTERS {
+    for cluster in &SERVER_CLUSTERS {
         let base = measure(cluster, Contender::Slots, &records)?;
         for contender in
             [Contender::Fixed("none"), Contender::Ours].into_iter().chain(FIXED_CODECS.map(Contender::Fixed))
