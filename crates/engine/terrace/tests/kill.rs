@@ -330,7 +330,9 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
     let mut next = [seed << 32; 2];
     let (mut killed, mut acknowledged, mut rebuilds, mut ahead, mut uploads) = (0, 0, 0, 0, 0);
     let mut died_at: BTreeMap<String, u64> = BTreeMap::new();
-    while killed < kills {
+    // On a busy machine a point may be missed several times.
+    let wants_all = kills >= 4 * FAIL_POINTS.len() as u64;
+    while killed < kills || wants_all && died_at.len() < FAIL_POINTS.len() && killed < 3 * kills {
         let round = killed / 2;
         let point = (round % 2 == 1).then(|| {
             let turn = (round / 2) as usize;
@@ -445,8 +447,5 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
     );
     println!("{uploads} uploads were left; of the kills at fail points: {died_at:?}");
     assert_eq!(store.list(b".terrace", None, 10).unwrap(), []);
-    assert!(
-        kills < 4 * FAIL_POINTS.len() as u64 || died_at.len() == FAIL_POINTS.len(),
-        "a fail point was never reached"
-    );
+    assert!(!wants_all || died_at.len() == FAIL_POINTS.len(), "a fail point was never reached");
 }
