@@ -92,6 +92,7 @@ impl Mover {
                     result => drop(result?),
                 }
             }
+            self.state.registrations.add();
         }
         terrace_system::fail::point("mover:committed");
         made.done += changes.len();

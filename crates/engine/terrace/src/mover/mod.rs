@@ -16,6 +16,7 @@ mod flow;
 mod make;
 mod plain;
 mod promote;
+mod registrations;
 mod repair;
 mod replan;
 mod request;
@@ -82,6 +83,7 @@ pub(crate) struct Mover {
 pub(crate) struct State {
     /// The tasks that threads of this process work on, so that no two make the same replica.
     claimed: Mutex<HashSet<Task>>,
+    registrations: registrations::Registrations,
     /// Held while suspects are repaired: a caller that waits for it knows that earlier repairs are done.
     repairing: Mutex<()>,
     /// The number of repaired replicas that were not reported yet. Relaxed: a mere count.

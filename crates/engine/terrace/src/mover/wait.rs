@@ -12,12 +12,16 @@ use crate::report::TierState;
 use crate::write::Receipt;
 use crate::{Error, Result};
 
+/// The time between two looks at pending replicas.
+const OWED_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
 impl Mover {
     /// Makes the pending replicas of an object, or of all, until none is pending or none was made for `limit`.
     pub fn finish(&self, object: Option<u64>, limit: Duration, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut moved = Instant::now();
         let mut is_still = false;
         loop {
+            let registered = self.state.registrations.count();
             let made = match object {
                 Some(_) => self.make_all(object, true)?,
                 None => self.make_all_telling(progress)?,
@@ -45,8 +49,11 @@ impl Mover {
             }
             if self.tiers.devices.iter().any(|device| device.state() == TierState::Full) {
                 is_still = self.free_space_now()?;
+                std::thread::sleep(OWED_POLL_INTERVAL);
+            } else {
+                // Another thread may be making the rest. Other processes send no signal.
+                self.state.registrations.wait_for_more(registered, OWED_POLL_INTERVAL);
             }
-            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
