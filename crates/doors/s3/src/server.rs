@@ -6,7 +6,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, EXPECT, HeaderValue};
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::host::SingleDomain;
@@ -200,7 +204,19 @@ async fn converse(
 ) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(MAX_HEAD_TIME).max_buf_size(CONNECTION_BUFFER_BYTES);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let answer = service_fn(|request: Request<Incoming>| {
+        let awaits_leave = request.headers().contains_key(EXPECT);
+        let service = service.clone();
+        async move {
+            let mut response = service.call(request.map(s3s::Body::from)).await?;
+            if awaits_leave && !response.status().is_success() {
+                // A refused client sends no body. Its next request on this connection could be taken for that.
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, s3s::HttpError>(response)
+        }
+    });
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
     // What `wait_for` returns must not live while the connection goes on.
     let stop = async { drop(stopped.wait_for(|stopped| *stopped).await) };
     let ended = tokio::select! {

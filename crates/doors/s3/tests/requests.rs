@@ -106,6 +106,31 @@ fn expired_objects_and_links_are_hidden() {
     assert!(served.ask(&get("/bucket/expired")).ends_with("again"));
 }
 
+/// A client that is refused before it has sent its body sends none. The server took the first byte of the client's next request for it.
+#[test]
+fn a_connection_ends_if_a_body_was_refused_before_it_came() {
+    let served = Served::open();
+    assert_eq!(status(&served.ask(&put("/bucket", ""))), 200);
+    assert_eq!(status(&served.ask(&put("/bucket/a", "x"))), 200);
+    let head = |headers: &str| {
+        format!(
+            "PUT /bucket/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nExpect: 100-continue\r\n{headers}\r\n"
+        )
+    };
+    let refused = served.ask(&head("If-None-Match: *\r\n")).to_lowercase();
+    assert!(status(&refused) == 412 && refused.contains("connection: close"), "{refused}");
+    let mut stream = TcpStream::connect(served.server.address()).unwrap();
+    for _ in 0..2 {
+        stream.write_all(head("").as_bytes()).unwrap();
+        let mut answer = [0; 1000];
+        let length = stream.read(&mut answer).unwrap();
+        assert!(answer[..length].starts_with(b"HTTP/1.1 100 "), "{}", String::from_utf8_lossy(&answer));
+        stream.write_all(b"x").unwrap();
+        let length = stream.read(&mut answer).unwrap();
+        assert!(answer[..length].starts_with(b"HTTP/1.1 200 "), "{}", String::from_utf8_lossy(&answer));
+    }
+}
+
 #[test]
 fn what_cannot_be_true_is_refused() {
     let served = Served::open();
