@@ -250,7 +250,7 @@ impl ObjectTarget {
 
     fn refuse_owner(&self, owner: &OwnerMark) -> io::Error {
         let reason = format!(
-            "{} is used by another directory of this store, on {}, which `terrace rebuild --from` has made; use that one, and remove this one",
+            "{} is used by another directory of this store, on {}, which `terrace rebuild --from` has made; use that one. Delete this one by `rm -r`: `terrace destroy` would empty the targets that both have",
             self.service,
             owner.host()
         );

@@ -4,6 +4,7 @@ use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use terrace::tier::MARKER_FILE;
 use terrace::{Store, real_path};
 
 use crate::output::path_name;
@@ -23,9 +24,13 @@ impl OutFolder {
         OutFolder { path: path.to_owned(), real: real_path(path), own_directories }
     }
 
-    /// Checks that the folder is in none of the store's own.
+    /// Checks that the folder is in none of the store's own, nor in a target that the store knows by another path, or that is another store's.
     pub fn check(&self) -> Result<()> {
-        self.check_foreign(&self.real)
+        self.check_foreign(&self.real)?;
+        match self.real.ancestors().find(|folder| folder.join(MARKER_FILE).exists()) {
+            Some(target) => bail!("a store keeps its own files in {}; name another destination", path_name(target)),
+            None => Ok(()),
+        }
     }
 
     fn check_foreign(&self, real: &Path) -> Result<()> {

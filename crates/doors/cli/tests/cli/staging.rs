@@ -89,6 +89,22 @@ fn inputs_come_in_and_only_results_go_out() {
     assert_eq!(place.good(["cat", "steps.txt"]), "10\n");
 }
 
+/// Each was said to have changed meanwhile.
+#[test]
+fn symbolic_links_in_a_folder_come_in_as_links() {
+    let place = Place::new();
+    place.write("origin/d/a", "a");
+    for (link, to) in [("link", "a"), ("dangling", "nowhere")] {
+        symlink(to, place.path("origin/d").join(link)).unwrap();
+    }
+    let start = ["job", "start", "--origin", "origin"];
+    assert_eq!(place.json(start).1, 0);
+    assert_eq!((&place.json(start).0["staged"], place.json(start).1), (&json!(0), 0));
+    place.good(["get", "d", "out"]);
+    assert_eq!(fs::read_link(place.path("out/link")).unwrap(), Path::new("a"));
+    assert_eq!(fs::read_link(place.path("out/dangling")).unwrap(), Path::new("nowhere"));
+}
+
 #[test]
 fn an_input_that_is_not_there_is_named_and_the_others_come_in() {
     let place = Place::new();
@@ -142,6 +158,10 @@ fn objects_that_cannot_be_copied_are_named_with_the_reason() {
     place.write("made/b/c", "c");
     place.good(["put", "made", ""]);
     place.bad(["job", "end", "--to", "tiers/disk/results"], &["the store keeps its own files in"]);
+    // A target by another name, such as that of a bind mount: only its marker tells.
+    fs::create_dir(place.path("bound")).unwrap();
+    fs::copy(place.path("tiers/disk/terrace-target"), place.path("bound/terrace-target")).unwrap();
+    place.bad(["job", "end", "--to", "bound/results"], &["a store keeps its own files in"]);
     // Another user's link could lead anywhere.
     fs::create_dir_all(place.path("results")).unwrap();
     fs::create_dir(place.path("elsewhere")).unwrap();
@@ -239,6 +259,7 @@ fn a_service_is_an_origin_and_a_destination() {
     place.write("list", "mesh\nb\n");
     let url = |folder: &str| format!("fs://{}", place.path(folder).display());
     let (origin, to) = (url("origin"), url("results"));
+    place.bad(["job", "end", "--to", &url("tiers/disk")], &["a store keeps its own blobs in"]);
     let start = ["job", "start", "--origin", &origin, "--stage", "list"];
     assert_eq!(place.json(start).0, json!({"staged": 2, "unchanged": 0, "failed": 0, "bytes": 20_000_001}));
     assert_eq!(place.json(start).0["unchanged"], json!(2));

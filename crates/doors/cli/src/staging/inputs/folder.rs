@@ -38,7 +38,8 @@ impl InputPlace for InputFolder {
         let input = |item: Item| Input {
             key: item.key.clone(),
             attributes: item.attributes.clone(),
-            length: if item.metadata.is_file() { item.metadata.len() } else { 0 },
+            // A symbolic link has the bytes of its path.
+            length: if item.metadata.is_dir() { 0 } else { item.metadata.len() },
             open: Box::new(move || item.open(Changes::Refused)),
         };
         Ok(tree.items.into_iter().map(input).collect())

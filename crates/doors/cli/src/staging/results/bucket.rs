@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result, bail};
 use terrace::sparse::Dense;
-use terrace::tier::{Blobs, Service, Upload};
+use terrace::tier::{Blobs, MARKER_FILE, Service, Upload};
 use terrace::{Kind, Object, Store};
 
 use super::{Clock, ResultPlace};
@@ -21,6 +21,9 @@ pub struct ResultBucket {
 impl ResultBucket {
     pub fn new(service: &Service) -> Result<ResultBucket> {
         let blobs = Blobs::new(service).with_context(|| format!("opening {service}"))?;
+        if blobs.length(MARKER_FILE).with_context(|| format!("looking at {service}"))?.is_some() {
+            bail!("a store keeps its own blobs in {service}; name another destination");
+        }
         Ok(ResultBucket { blobs, service: service.to_string() })
     }
 }
