@@ -39,14 +39,14 @@ mod tests {
 
     #[test]
     fn a_thread_waits_for_the_next_registration_and_for_none_that_has_come() {
-        const LONG: Duration = Duration::from_secs(3600);
+        const LONG_TIME: Duration = Duration::from_secs(3600);
         let registrations = Registrations::default();
         let seen = registrations.count();
         std::thread::scope(|scope| {
-            scope.spawn(|| registrations.wait_for_more(seen, LONG));
+            scope.spawn(|| registrations.wait_for_more(seen, LONG_TIME));
             scope.spawn(|| registrations.add());
         });
-        registrations.wait_for_more(seen, LONG);
+        registrations.wait_for_more(seen, LONG_TIME);
         registrations.wait_for_more(seen + 1, Duration::ZERO);
         assert_eq!(registrations.count(), seen + 1);
     }
