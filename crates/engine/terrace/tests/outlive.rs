@@ -258,7 +258,8 @@ fn writer() {
         }
         store.sync().unwrap();
         store.reap_now().unwrap();
-        writeln!(journal, "{n}").unwrap();
+        // At once, because other processes append to the same file.
+        journal.write_all(format!("{n}\n").as_bytes()).unwrap();
     }
     store.close().unwrap();
 }
