@@ -19,17 +19,13 @@ const KEYS_PER_PAGE: usize = 1024;
 /// The length of the longest bar of a heat map.
 const MAX_HEAT_BAR_LENGTH: u8 = 12;
 
-/// The prefix of the store's own objects: streams, and files that are deleted but open.
-const STORE_OWN_PREFIX: &[u8] = b".terrace";
-
 /// Visits every object at or below a prefix. Skips the store's own objects unless the prefix selects them.
 pub fn each(store: &Store, prefix: &[u8], mut visit: impl FnMut(&[u8], &Object) -> Result<()>) -> Result<()> {
     let mut after: Option<Vec<u8>> = None;
     loop {
         let page = store.list(prefix, after.as_deref(), KEYS_PER_PAGE)?;
-        for (key, object) in
-            page.iter().filter(|(key, _)| key::below(prefix, STORE_OWN_PREFIX) || !key::below(key, STORE_OWN_PREFIX))
-        {
+        let is_own = |key: &[u8]| key::below(key, key::RESERVED_FOLDER);
+        for (key, object) in page.iter().filter(|(key, _)| is_own(prefix) || !is_own(key)) {
             visit(key, object)?;
         }
         match page.into_iter().next_back() {

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use engine::{Config, Error, Receipt, Store};
+use engine::{Config, Error, Receipt, Store, key};
 use jni::objects::{JByteArray, JByteBuffer, JClass, JLongArray, JObject, JObjectArray, JString};
 use jni::sys::{jint, jlong};
 use jni::{Env, EnvUnowned, jni_mangle};
@@ -17,9 +17,6 @@ use crate::options::{ack, options};
 use crate::receipt::{of_numbers, of_object, to_numbers};
 use crate::stores::{OPEN_STORES, OpenStore, find};
 use crate::thrown::Thrown;
-
-/// The store's own objects are below this name, and are listed only if it is asked for.
-const OWN_PREFIX: &[u8] = b".terrace";
 
 type Settings<'local> = JObjectArray<'local, JString<'local>>;
 
@@ -236,7 +233,8 @@ pub extern "system" fn list<'local>(
             false => Some(env.convert_byte_array(&after)?),
         };
         let limit = usize::try_from(limit).map_err(|_| Thrown::Invalid(format!("the limit: {limit} is negative")))?;
-        let is_own = |key: &[u8]| key.split(|&byte| byte == b'/').next() == Some(OWN_PREFIX);
+        // The store's own objects are listed only if the prefix asks for them.
+        let is_own = |key: &[u8]| key::below(key, key::RESERVED_FOLDER);
         let mut found = Vec::new();
         while found.len() < limit {
             let page = open.store.list(&prefix, after.as_deref(), limit - found.len())?;
