@@ -2,7 +2,6 @@
 
 mod lost;
 mod names;
-mod note;
 mod rebuild;
 mod recover;
 mod restart;

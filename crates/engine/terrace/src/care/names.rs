@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use terrace_tier::PLAIN_SEGMENT_BIT;
 
 use super::Care;
-use super::note::Note;
 use crate::devices::Device;
+use crate::home::TargetNote;
 use crate::report::TierState;
 use crate::{Error, Result};
 
@@ -18,7 +18,7 @@ impl Care {
         let on_all = on_all && self.planning.rules.now().has_plain();
         let with_files = self.tiers.devices.iter().filter(|device| device.capabilities.plain_files);
         for device in with_files {
-            let due = Note::names_due(&self.journal.dir, device);
+            let due = TargetNote::names_due(&self.journal.dir, device.id);
             if on_all || due.holds() {
                 let named = device.state() == TierState::Ok && self.name_again_on(device)?;
                 due.set(!named)?;
@@ -30,7 +30,7 @@ impl Care {
     /// Returns the targets that work again and whose names are still to be checked.
     pub(super) fn names_due(&self) -> impl Iterator<Item = &Device> {
         let devices = self.tiers.devices.iter().filter(|device| device.state() == TierState::Ok);
-        devices.filter(|device| Note::names_due(&self.journal.dir, device).holds())
+        devices.filter(|device| TargetNote::names_due(&self.journal.dir, device.id).holds())
     }
 
     /// Makes the names on a target match the catalog. Returns false if the target cannot be reached.
@@ -47,7 +47,7 @@ impl Care {
             }
         };
         // What an older copy has too much keeps its names until it is swept: nothing else tells its keys.
-        let is_left = Note::sweep_due(&self.journal.dir, device).holds();
+        let is_left = TargetNote::sweep_due(&self.journal.dir, device.id).holds();
         let Some(left) = (if is_left { self.find_unknown_files(device)? } else { Some(HashSet::new()) }) else {
             return Ok(false);
         };

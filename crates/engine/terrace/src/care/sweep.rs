@@ -6,10 +6,9 @@ use std::io;
 use terrace_tier::Place;
 
 use super::Care;
-use super::note::Note;
 use crate::devices::Device;
 use crate::discard::Discard;
-use crate::home::refuse;
+use crate::home::{TargetNote, refuse};
 use crate::mover::Naming;
 use crate::report::TierState;
 use crate::{Error, Result};
@@ -29,8 +28,11 @@ impl Care {
     pub fn sweep(&self, force: bool) -> Result<u64> {
         let (mut freed, mut refused) = (0, None);
         for device in self.tiers.devices.iter().filter(|device| device.state() == TierState::Ok) {
-            let notes = [Note::sweep_due(&self.journal.dir, device), Note::is_newer(&self.journal.dir, device)];
-            let [is_due, is_newer] = notes.each_ref().map(Note::holds);
+            let notes = [
+                TargetNote::sweep_due(&self.journal.dir, device.id),
+                TargetNote::is_newer(&self.journal.dir, device.id),
+            ];
+            let [is_due, is_newer] = notes.each_ref().map(TargetNote::holds);
             if is_newer && !force {
                 refused = refused.or(Some(self.refuse_newer(device)));
                 continue;
@@ -59,11 +61,11 @@ impl Care {
         let dir = &self.journal.dir;
         match device.target.synced_to() {
             Ok(theirs) if theirs.is_none_or(|theirs| theirs <= last) => {
-                Note::sweep_due(dir, device).set(true)?;
-                if device.capabilities.plain_files { Note::names_due(dir, device).set(true) } else { Ok(()) }
+                TargetNote::sweep_due(dir, device.id).set(true)?;
+                if device.capabilities.plain_files { TargetNote::names_due(dir, device.id).set(true) } else { Ok(()) }
             }
             // A target that does not answer may be newer, too.
-            _ => Note::is_newer(dir, device).set(true),
+            _ => TargetNote::is_newer(dir, device.id).set(true),
         }
     }
 

@@ -20,6 +20,7 @@ mod owner;
 mod place_check;
 mod rules;
 mod sole;
+mod target_note;
 mod trust;
 
 pub use appends::AppendTurns;
@@ -37,4 +38,5 @@ pub use owner::note_owner;
 pub use place_check::check_place;
 pub use rules::Rules;
 pub use sole::{Sole, take_sole};
+pub use target_note::TargetNote;
 pub use trust::{Trust, Trusted};

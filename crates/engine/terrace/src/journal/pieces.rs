@@ -19,6 +19,7 @@ use super::{Journal, LOG_COPIES};
 use crate::config::Config;
 use crate::devices::Device;
 use crate::discard::Discard;
+use crate::home::TargetNote;
 use crate::report::TierState;
 
 /// The longest piece. No call takes more time than that of a frame.
@@ -87,7 +88,7 @@ impl Journal {
         let Some(blobs) = device.target.named_blobs() else { return Ok(()) };
         // It is compared with the catalog first: what is known of it may be about a newer copy of it. And the log of a newer copy of the
         // store's directory stays, as its frames do, until these are given up.
-        if device.target.is_new() || self.dir.join(format!("newer-{}", device.id)).exists() {
+        if device.target.is_new() || TargetNote::is_newer(&self.dir, device.id).holds() {
             return Ok(());
         }
         let note = self.copied_note(device);

@@ -3,26 +3,27 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::devices::Device;
+use terrace_format::TargetId;
+
 use crate::{Error, Result};
 
 /// A note that holds of a target as long as its file exists.
-pub(super) struct Note(PathBuf);
+pub struct TargetNote(PathBuf);
 
-impl Note {
+impl TargetNote {
     /// The target was away when its plain files' names were to be compared with the catalog, or is an older copy of itself.
-    pub fn names_due(dir: &Path, device: &Device) -> Note {
-        Note(dir.join(format!("names-due-{}", device.id)))
+    pub fn names_due(dir: &Path, target: TargetId) -> TargetNote {
+        TargetNote(dir.join(format!("names-due-{target}")))
     }
 
     /// The target may hold much that no commit names, because it is an older copy of itself.
-    pub fn sweep_due(dir: &Path, device: &Device) -> Note {
-        Note(dir.join(format!("sweep-due-{}", device.id)))
+    pub fn sweep_due(dir: &Path, target: TargetId) -> TargetNote {
+        TargetNote(dir.join(format!("sweep-due-{target}")))
     }
 
     /// The target holds what only a newer copy of the store's directory names.
-    pub fn is_newer(dir: &Path, device: &Device) -> Note {
-        Note(dir.join(format!("newer-{}", device.id)))
+    pub fn is_newer(dir: &Path, target: TargetId) -> TargetNote {
+        TargetNote(dir.join(format!("newer-{target}")))
     }
 
     /// Returns whether the note holds.
