@@ -231,6 +231,9 @@ pub struct Remade {
     pub lost: Vec<String>,
     /// The targets that were not there, and were replaced by empty ones.
     pub targets: Vec<MovedTarget>,
+    /// When the lost node last extended its copy of the log, in seconds since 1970. What came later is not in the store. None if the
+    /// service does not tell.
+    pub copied_at: Option<u64>,
     /// The result of the salvage, if that was asked for.
     pub salvaged: Option<Salvaged>,
 }
@@ -430,6 +433,8 @@ pub enum FindingCode {
     Replanning,
     /// No target holds a copy of the commit log.
     LogOneCopy,
+    /// A copy of the commit log on a service is behind its end.
+    LogCopyBehind,
     /// A tier cannot be reached.
     TierAway,
     /// A tier can be read only.
@@ -463,6 +468,7 @@ impl fmt::Display for FindingCode {
             FindingCode::NotDurable => "NOT_DURABLE",
             FindingCode::Replanning => "REPLANNING",
             FindingCode::LogOneCopy => "LOG_ONE_COPY",
+            FindingCode::LogCopyBehind => "LOG_COPY_BEHIND",
             FindingCode::TierAway => "TIER_AWAY",
             FindingCode::TierReadOnly => "TIER_READ_ONLY",
             FindingCode::NearlyFull => "NEARLY_FULL",

@@ -98,7 +98,7 @@ fn a_damaged_id_is_named_with_the_one_that_the_targets_have() {
 /// Every command waited for a writer of the pipe.
 #[test]
 fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
-    for name in ["terrace-target", "terrace-home", "log-reach"] {
+    for name in ["terrace-target", "terrace-home", "terrace-owner", "log-reach"] {
         let dir = tempfile::tempdir().unwrap();
         let store = two_disks(dir.path());
         let bytes = noise(100_000, 5);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::{replicated, store_of, tier};
-use terrace::report::TierState;
+use terrace::report::{FindingCode, TierState};
 use terrace::tier::TargetSettings;
 use terrace::{Error, PutOptions, RebuildFrom, Store};
 use terrace_testkit::noise;
@@ -152,6 +152,88 @@ fn a_store_that_comes_back_changes_nothing_in_a_bucket_that_was_taken_over() {
     new.sync().unwrap();
     new.close().unwrap();
     check(&Store::open(&dir.join("new")).unwrap(), 0..5);
+}
+
+/// Directories had no mark: `destroy` of the lost store emptied those that both had.
+#[test]
+fn a_store_that_comes_back_changes_nothing_in_a_directory_that_was_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let old = new_store(dir);
+    (0..4).for_each(|n| put(&old, n, &replicated()));
+    put(&old, 4, &on_disk_only());
+    old.sync().unwrap();
+    let error = refused(dir, BY_FORCE);
+    assert!(error.contains("is in use by another copy"), "{error}");
+    old.close().unwrap();
+    let (new, remade) = rebuilt(dir, "new", BY_FORCE).unwrap();
+    assert_eq!((remade.targets.len(), remade.lost.len()), (0, 0), "the disk is there");
+    // A process of the old one that comes in while no process of the new one runs.
+    new.close().unwrap();
+    let old = Store::open(&dir.join("store")).unwrap();
+    assert!(old.status().unwrap().tiers.iter().all(|tier| tier.state == TierState::Away));
+    let error = old.sync().unwrap_err().to_string();
+    assert!(error.contains("is used by another directory"), "{error}");
+    (0..5).for_each(|n| old.remove(&object(n).0).unwrap());
+    old.put_bytes(b"late", b"late", &on_disk_only()).unwrap_err();
+    old.reap_now().unwrap();
+    drop(old);
+    Store::destroy(&dir.join("store"), true).unwrap();
+    let new = Store::open(&dir.join("new")).unwrap();
+    check(&new, 0..5);
+    let found = new.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((found.bad, found.lost, found.away), (0, 0, 0));
+}
+
+/// A user writes the two files of a lost directory again, as the errors advise, and goes on with its targets.
+#[test]
+fn a_directory_that_is_written_again_by_hand_takes_its_targets() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let store = new_store(dir);
+    (0..3).for_each(|n| put(&store, n, &replicated()));
+    store.sync().unwrap();
+    store.close().unwrap();
+    let kept = ["store", "terrace.toml"].map(|name| (name, fs::read(dir.join("store").join(name)).unwrap()));
+    fs::remove_dir_all(dir.join("store")).unwrap();
+    fs::create_dir(dir.join("store")).unwrap();
+    kept.iter().for_each(|(name, bytes)| fs::write(dir.join("store").join(name), bytes).unwrap());
+    fs::create_dir(dir.join("store/log")).unwrap();
+    let store = Store::rebuild(&dir.join("store")).unwrap();
+    check(&store, 0..3);
+    put(&store, 3, &replicated());
+    store.sync().unwrap();
+    assert!(store.status().unwrap().tiers.iter().all(|tier| tier.state == TierState::Ok));
+}
+
+/// `sync` succeeded, `health` was safe, and a store that was made from the bucket was silently older.
+#[test]
+fn a_bucket_that_takes_no_copy_of_the_log_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let store = new_store(dir);
+    put(&store, 0, &replicated());
+    store.sync().unwrap();
+    let behind = |store: &Store| {
+        let found = store.health().unwrap().findings;
+        found.iter().any(|finding| finding.code == FindingCode::LogCopyBehind)
+    };
+    assert!(!behind(&store));
+    // Nothing can be written below a file.
+    fs::rename(dir.join("bucket/log"), dir.join("log")).unwrap();
+    fs::write(dir.join("bucket/log"), "").unwrap();
+    put(&store, 1, &on_disk_only());
+    store.sync().unwrap();
+    assert!(behind(&store));
+    store.close().unwrap();
+    let store = Store::open(&dir.join("store")).unwrap();
+    assert!(behind(&store), "other processes know");
+    fs::remove_file(dir.join("bucket/log")).unwrap();
+    fs::rename(dir.join("log"), dir.join("bucket/log")).unwrap();
+    drop(store);
+    let store = Store::open(&dir.join("store")).unwrap();
+    store.sync().unwrap();
+    assert!(!behind(&store));
 }
 
 #[test]

@@ -15,6 +15,8 @@ use terrace_system::lock::{lock_byte, other_byte_held};
 use terrace_system::{boot, fork};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::owner_mark::{check_owner, take_owner};
+
 /// The file whose bytes are locked. It has no content.
 pub(crate) const HOME_FILE: &str = "terrace-home";
 
@@ -50,11 +52,12 @@ impl HomeLock {
         HomeLock { home: home.to_owned(), held: Mutex::default() }
     }
 
-    /// Checks that no other copy of the store's directory has the target at `root` in use now, without taking it.
+    /// Checks that no other copy of the store's directory has the target at `root` in use now, or has replaced this one, without taking it.
     ///
     /// # Errors
     /// As [`HomeLock::take`].
     pub fn check(&self, root: &Path) -> io::Result<()> {
+        check_owner(&self.home, root)?;
         let byte = home_byte(&self.home)?;
         // Without the file, or where bytes cannot be locked, nobody is noticed.
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(root.join(HOME_FILE));
@@ -66,7 +69,7 @@ impl HomeLock {
     /// are not kept apart.
     ///
     /// # Errors
-    /// `ResourceBusy` if another copy of the store's directory has the target in use.
+    /// `ResourceBusy` if another copy of the store's directory has the target in use, `NotConnected` if it has taken the target for good.
     pub fn take(&self, root: &Path) -> io::Result<()> {
         let path = root.join(HOME_FILE);
         let mut held = self.held.lock();
@@ -75,7 +78,7 @@ impl HomeLock {
         }
         let byte = home_byte(&self.home)?;
         loop {
-            let Some(file) = open(&path)? else { return Ok(()) };
+            let Some(file) = open(&path)? else { return check_owner(&self.home, root) };
             // First the own byte, then the others: see above.
             match lock_byte(&file, libc::F_RDLCK, byte).and_then(|()| other_byte_held(&file, byte)) {
                 Ok(false) => {}
@@ -85,6 +88,8 @@ impl HomeLock {
             let id = (file.metadata()?.dev(), file.metadata()?.ino());
             // A lock on a removed file keeps nobody away.
             if id_at(&path).is_none_or(|now| now == id) {
+                // Under the lock: no other directory does the same now.
+                take_owner(&self.home, root)?;
                 *held = Some(Held { file, byte, id, forks: fork::count() });
                 return Ok(());
             }

@@ -48,7 +48,7 @@ pub use memory::MemoryTarget;
 pub use named_blobs::{CONFIG_BLOB, LOG_PREFIX, LogPiece, NamedBlobs, SYNCED_BLOB};
 #[cfg(feature = "object")]
 pub use object::ObjectTarget;
-pub use owner_mark::{OWNER_BLOB, OWNER_FILE, OwnerMark};
+pub use owner_mark::{OWNER_FILE, OwnerMark, TARGET_OWNER_FILE};
 pub use plain::{FILES_FOLDER, can_be_file};
 pub use registry::{KindError, TierKind, register_kind};
 #[cfg(feature = "object")]

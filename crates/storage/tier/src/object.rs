@@ -13,11 +13,10 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use opendal::ErrorKind;
 use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
-use terrace_system::read_regular;
 
 use super::ledger::{self, Ledger, Listing, SLOT_BYTES, SLOTS_PER_SEGMENT};
 use super::named_blobs::{CONFIG_BLOB, LOG_PREFIX, SYNCED_BLOB};
-use super::owner_mark::{OWNER_BLOB, OWNER_FILE, OwnerMark};
+use super::owner_mark::{OwnerMark, TARGET_OWNER_FILE};
 use super::service::{
     Client, DELETED_TOGETHER, MARKER_BLOB, Service, delete_below, delete_names, fetch, fetch_range, list_names,
     modified, run, write_new,
@@ -58,8 +57,8 @@ pub struct ObjectTarget {
     checked: Mutex<Checked>,
     emptied: EmptiedNote,
     synced: SyncedNote,
-    /// The file with the mark of the store's directory. Without it, several directories may use the target.
-    owner: PathBuf,
+    /// The store's directory.
+    home: PathBuf,
 }
 
 /// The result of the last check of the marker.
@@ -96,7 +95,7 @@ impl ObjectTarget {
             checked: Mutex::default(),
             emptied: EmptiedNote::new(folder.join("emptied")),
             synced: SyncedNote::new(folder.join("synced")),
-            owner: owner.dir.join(OWNER_FILE),
+            home: owner.dir.clone(),
         })
     }
 
@@ -210,17 +209,9 @@ impl ObjectTarget {
         Ok(())
     }
 
-    /// Reads the mark of the store's directory. None where several directories may use the target.
-    fn own_mark(&self) -> io::Result<Option<OwnerMark>> {
-        match read_regular(&self.owner) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            own => Ok(Some(OwnerMark::read(&own?))),
-        }
-    }
-
     /// Reads the mark of the directory that uses the target.
     fn owner(&self) -> io::Result<Option<OwnerMark>> {
-        match fetch(&self.operator, OWNER_BLOB.into()) {
+        match fetch(&self.operator, TARGET_OWNER_FILE.into()) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             found => Ok(Some(OwnerMark::read(&found?))),
         }
@@ -229,13 +220,13 @@ impl ObjectTarget {
     /// Checks that the store's directory is the one that uses the target. Takes a target that no directory uses, or one of a directory that it has
     /// replaced.
     fn check_owner(&self) -> io::Result<()> {
-        let Some(own) = self.own_mark()?.filter(|_| self.made.is_some()) else { return Ok(()) };
+        let Some(own) = OwnerMark::of_home(&self.home)?.filter(|_| self.made.is_some()) else { return Ok(()) };
         let found = self.owner()?;
         match &found {
             Some(found) if *found == own => return Ok(()),
-            Some(found) if own.may_replace(found) => self.write(OWNER_BLOB.into(), own.bytes())?,
-            Some(found) => return Err(self.refuse_owner(found)),
-            None => match write_new(&self.operator, OWNER_BLOB.into(), own.bytes()) {
+            Some(found) if own.may_replace(found) => self.write(TARGET_OWNER_FILE.into(), own.bytes())?,
+            Some(found) => return Err(found.refuse(&self.service, "")),
+            None => match write_new(&self.operator, TARGET_OWNER_FILE.into(), own.bytes()) {
                 // A store that may not write there reads on, and changes nothing.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
                 taken => drop(taken?),
@@ -243,18 +234,9 @@ impl ObjectTarget {
         }
         // Another directory may have been quicker.
         match self.owner()? {
-            Some(found) if found != own => Err(self.refuse_owner(&found)),
+            Some(found) if found != own => Err(found.refuse(&self.service, "")),
             _ => Ok(()),
         }
-    }
-
-    fn refuse_owner(&self, owner: &OwnerMark) -> io::Error {
-        let reason = format!(
-            "{} is used by another directory of this store, on {}, which `terrace rebuild --from` has made; use that one. Delete this one by `rm -r`: `terrace destroy` would empty the targets that both have",
-            self.service,
-            owner.host()
-        );
-        io::Error::new(io::ErrorKind::ResourceBusy, reason)
     }
 
     fn lists(&self) -> bool {
@@ -326,11 +308,11 @@ impl ObjectTarget {
     pub fn find(&self) -> io::Result<TargetFound> {
         let marker = self.marker()?;
         if marker.as_deref() == Some(self.mark.as_bytes())
-            && let (Some(own), Some(found)) = (self.own_mark()?, self.owner()?)
+            && let (Some(own), Some(found)) = (OwnerMark::of_home(&self.home)?, self.owner()?)
             && own != found
             && !own.may_replace(&found)
         {
-            return Err(self.refuse_owner(&found));
+            return Err(found.refuse(&self.service, ""));
         }
         Ok(match marker {
             Some(mark) if mark == self.mark.as_bytes() => TargetFound::Own { used: self.ledger.used().unwrap_or(0) },
@@ -367,7 +349,7 @@ impl ObjectTarget {
             delete_below(&self.operator, LOG_PREFIX.into())?;
         }
         before_mark()?;
-        self.delete([CONFIG_BLOB, SYNCED_BLOB, OWNER_BLOB, MARKER_BLOB].map(str::to_owned).to_vec())
+        self.delete([CONFIG_BLOB, SYNCED_BLOB, TARGET_OWNER_FILE, MARKER_BLOB].map(str::to_owned).to_vec())
     }
 
     /// Deletes the folder of an empty segment, if the service has real folders.

@@ -1,29 +1,61 @@
-//! The mark of the store's directory that uses a target on a service.
+//! The mark of the store's directory that uses a target: a directory, or one on a service.
 //!
-//! A store that is made again from a bucket has the id of the lost one, and names the same blobs. The mark tells the two directories apart, so
-//! that the lost one changes nothing if it comes back.
+//! A store that is made again from a bucket has the id of the lost one, and names the same blobs and segments. The mark tells the two directories
+//! apart, so that the lost one changes nothing if it comes back.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+use terrace_system::{read_regular, replace_durably};
 
 /// The file of a store's directory with its mark.
 pub const OWNER_FILE: &str = "owner";
-/// The blob with the mark of the directory that uses the target.
-pub const OWNER_BLOB: &str = "terrace-owner";
+/// The file or blob of a target with the mark of the store's directory that uses it.
+pub const TARGET_OWNER_FILE: &str = "terrace-owner";
 
 /// The mark of a store's directory, as a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerMark(String);
 
 impl OwnerMark {
-    /// The mark of a new directory on `host`. It takes the place of the directory with the mark `before`, and of those before that.
-    pub fn new(host: &str, number: u64, before: Option<&OwnerMark>) -> OwnerMark {
+    /// The mark of a new directory on `host`. It takes the place of the directories with the marks `before`, and of those before these.
+    pub fn new<'a>(host: &str, number: u64, before: impl IntoIterator<Item = &'a OwnerMark>) -> OwnerMark {
         let mut text = format!("host {host}\nowner {number:016x}\n");
         let numbers = before.into_iter().flat_map(|mark| mark.values("owner").chain(mark.values("before")));
-        numbers.for_each(|number| text.push_str(&format!("before {number}\n")));
+        let numbers: BTreeSet<&str> = numbers.collect();
+        numbers.iter().for_each(|number| text.push_str(&format!("before {number}\n")));
         OwnerMark(text)
     }
 
     /// The mark with these bytes, which may be damaged: then it is that of no directory.
     pub fn read(bytes: &[u8]) -> OwnerMark {
         OwnerMark(String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    /// Reads the mark in a store's directory. None where several directories may use a target.
+    ///
+    /// # Errors
+    /// If a file is there that cannot be read.
+    pub fn of_home(home: &Path) -> io::Result<Option<OwnerMark>> {
+        OwnerMark::read_file(&home.join(OWNER_FILE))
+    }
+
+    /// Reads the mark of the directory that uses the target in the directory `root`. None if no mark is there.
+    ///
+    /// # Errors
+    /// If a file is there that cannot be read.
+    pub fn of_target(root: &Path) -> io::Result<Option<OwnerMark>> {
+        OwnerMark::read_file(&root.join(TARGET_OWNER_FILE))
+    }
+
+    fn read_file(path: &Path) -> io::Result<Option<OwnerMark>> {
+        match read_regular(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(io::Error::new(e.kind(), format!("reading {}: {e}", path.display()))),
+            Ok(mark) => Ok(Some(OwnerMark::read(&mark))),
+        }
     }
 
     /// Its bytes.
@@ -48,8 +80,54 @@ impl OwnerMark {
         is_cut || found.values("owner").any(|number| self.values("before").any(|before| before == number))
     }
 
+    /// The error of a store's directory for a target that the directory with this mark uses.
+    pub(crate) fn refuse(&self, target: impl Display, way: &str) -> io::Error {
+        let reason = format!(
+            "{target} is used by another directory of this store, on {}, which `terrace rebuild --from` has made; use that one. Delete this one by `rm -r`: `terrace destroy` would empty the targets that the other one has not opened yet{way}",
+            self.host()
+        );
+        io::Error::new(io::ErrorKind::NotConnected, reason)
+    }
+
     fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(' '))
+    }
+}
+
+/// Checks that the store's directory `home` is the one that uses the target in the directory `root`, or may replace that.
+///
+/// # Errors
+/// `NotConnected` if another directory of the store uses it.
+pub(crate) fn check_owner(home: &Path, root: &Path) -> io::Result<()> {
+    owner_to_note(home, root).map(drop)
+}
+
+/// Takes the target in the directory `root` for the store's directory `home`, unless another directory of the store uses it. The caller
+/// prevents that two directories do this at the same time.
+///
+/// # Errors
+/// `NotConnected` if another directory of the store uses it.
+pub(crate) fn take_owner(home: &Path, root: &Path) -> io::Result<()> {
+    let Some(own) = owner_to_note(home, root)? else { return Ok(()) };
+    // Durable: otherwise a power cut would give the target back to a directory that this one has replaced. A full or read-only target keeps
+    // the mark that it has, and is marked by a later opener.
+    if let Err(error) = replace_durably(&root.join(TARGET_OWNER_FILE), own.bytes()) {
+        tracing::debug!(target = %root.display(), %error, "could not note on this target which directory uses it");
+    }
+    Ok(())
+}
+
+/// Returns the mark that is to be written on the target. None if it is there, or if several directories may use the target.
+fn owner_to_note(home: &Path, root: &Path) -> io::Result<Option<OwnerMark>> {
+    let Some(own) = OwnerMark::of_home(home)? else { return Ok(None) };
+    match OwnerMark::of_target(root)? {
+        Some(found) if found == own => Ok(None),
+        Some(found) if !own.may_replace(&found) => {
+            let file = root.join(TARGET_OWNER_FILE);
+            Err(found
+                .refuse(root.display(), &format!(". If that one is gone for good, remove the file {}", file.display())))
+        }
+        _ => Ok(Some(own)),
     }
 }
 
@@ -59,12 +137,12 @@ mod tests {
 
     #[test]
     fn a_directory_replaces_the_marks_of_those_before_it_only() {
-        let first = OwnerMark::new("a", 1, None);
-        let second = OwnerMark::new("b", 2, Some(&first));
-        let third = OwnerMark::new("c", 3, Some(&second));
+        let first = OwnerMark::new("a", 1, []);
+        let second = OwnerMark::new("b", 2, [&first]);
+        let third = OwnerMark::new("c", 3, [&second]);
         assert!(third.may_replace(&first) && third.may_replace(&second) && second.may_replace(&first));
         assert!(!first.may_replace(&second) && !second.may_replace(&third) && !second.may_replace(&second));
-        let other = OwnerMark::new("a", 4, None);
+        let other = OwnerMark::new("a", 4, []);
         assert!(!third.may_replace(&other) && !other.may_replace(&third));
         let text = third.bytes();
         for end in 0..text.len() {

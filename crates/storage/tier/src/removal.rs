@@ -10,6 +10,7 @@ use terrace_format::REACH_FILE;
 use super::TargetFound;
 use super::directory::{MARKER_FILE, SEGMENTS_FOLDER, read_marker};
 use super::home_lock::HOME_FILE;
+use super::owner_mark::TARGET_OWNER_FILE;
 use super::plain::{BYTES_FOLDER, FILES_FOLDER, Plain};
 
 /// Finds the owner of the place of a target with this marker.
@@ -56,6 +57,7 @@ pub(crate) fn remove_directory(
     remove_file(&root.join(REACH_FILE))?;
     before_mark()?;
     remove_file(&root.join(HOME_FILE))?;
+    remove_file(&root.join(TARGET_OWNER_FILE))?;
     remove_file(&root.join(MARKER_FILE))?;
     remove_emptied(root)
 }

@@ -10,7 +10,7 @@ use terrace::report::Salvaged;
 use terrace::{RebuildFrom, Store};
 
 use super::scrub::MAX_NAMED_OBJECTS;
-use crate::output::{Show, complain, count, name, note, path_name, size};
+use crate::output::{Show, complain, count, name, note, path_name, size, time};
 use crate::service::ServiceAddress;
 
 #[derive(Args)]
@@ -55,6 +55,10 @@ fn rebuild_from(dir: &Path, from: &OsStr, asked: &Rebuild, show: Show) -> Result
     for target in &made.targets {
         let (before, now) = (path_name(&target.before), path_name(&target.now));
         note(&format!("tier {}: {before} is gone; an empty target in {now} takes its place", target.tier));
+    }
+    if let Some(copied) = made.copied_at {
+        let at = time(i64::try_from(copied).unwrap_or(i64::MAX).saturating_mul(1_000_000_000));
+        note(&format!("the bucket's copy of the log is of {at} UTC; what came later is not in the store"));
     }
     let salvaged = made.salvaged.map_or(String::new(), |found| format!("; {}", describe_salvaged(&found)));
     let words = format!(

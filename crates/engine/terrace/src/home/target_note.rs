@@ -26,6 +26,11 @@ impl TargetNote {
         TargetNote(dir.join(format!("newer-{target}")))
     }
 
+    /// The target's copy of the log could not be brought up to its end: a store that is made again from it lacks what came since.
+    pub fn log_behind(dir: &Path, target: TargetId) -> TargetNote {
+        TargetNote(dir.join(format!("log-behind-{target}")))
+    }
+
     /// Returns whether the note holds.
     pub fn holds(&self) -> bool {
         self.0.exists()
@@ -34,7 +39,7 @@ impl TargetNote {
     /// Writes or removes the note.
     pub fn set(&self, holds: bool) -> Result<()> {
         let noted = match (holds, self.holds()) {
-            // Durable, because that of a newer target keeps its bytes from being swept.
+            // Durable, because that of a newer target keeps its bytes from being swept, and no other tells of a log's copy that is behind.
             (true, false) => File::create(&self.0)
                 .and_then(|file| file.sync_all())
                 .and_then(|()| File::open(self.0.parent().unwrap_or(Path::new(".")))?.sync_all()),

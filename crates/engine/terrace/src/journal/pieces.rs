@@ -64,8 +64,11 @@ impl Journal {
 
     /// Brings the copies of the log on services up to its end. A target that fails is set aside, and its copy is brought up later.
     pub fn copy_to_services(&self) {
-        for device in self.service_copies().filter(|device| device.state() != TierState::Away) {
-            self.copy_to_service(device);
+        for device in self.service_copies() {
+            match device.state() {
+                TierState::Away => self.note_behind(device, "it cannot be reached"),
+                _ => drop(self.copy_to_service(device)),
+            }
         }
     }
 
@@ -78,10 +81,29 @@ impl Journal {
     fn copy_to_service(&self, device: &Device) -> bool {
         let copied = device.target.ready().and_then(|()| self.copy_pieces(device));
         if let Err(error) = &copied {
-            tracing::debug!(target = %device.path.display(), %error, "the copy of the log on this target was not brought up");
+            self.note_behind(device, &error.to_string());
             device.failed(error);
         }
         copied.is_ok()
+    }
+
+    /// Notes that a target's copy of the log is behind its end, and says so once.
+    fn note_behind(&self, device: &Device, why: &str) {
+        if TargetNote::log_behind(&self.dir, device.id).holds() {
+            return;
+        }
+        tracing::warn!(
+            "the copy of the log on {} is behind ({why}); a store that `terrace rebuild --from` makes from it would lack the last changes",
+            device.path.display()
+        );
+        self.note_log_behind(device, true);
+    }
+
+    fn note_log_behind(&self, device: &Device, is_behind: bool) {
+        // The error may be ignored: the log itself is whole, and the next copy sets the note again.
+        if let Err(error) = TargetNote::log_behind(&self.dir, device.id).set(is_behind) {
+            tracing::debug!(target = %device.path.display(), %error, "could not note whether the copy of the log there is behind");
+        }
     }
 
     fn copy_pieces(&self, device: &Device) -> io::Result<()> {
@@ -101,10 +123,12 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let why = format!("an older copy of the store's directory goes on, and begins its copy again: {error}");
                 self.discard_pieces(device, blobs, &why, |_| true)?;
-                self.copy_from(device, blobs, &lock, Copied::default())
+                self.copy_from(device, blobs, &lock, Copied::default())?;
             }
-            copied => copied,
+            copied => copied?,
         }
+        self.note_log_behind(device, false);
+        Ok(())
     }
 
     /// Copies what a target does not have yet, as far as it is known to have the log. `AlreadyExists` if it has another one.

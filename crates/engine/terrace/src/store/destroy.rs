@@ -58,10 +58,11 @@ const OWN_FILES: [&str; 24] = [
 /// Files that identify the store, in the order of their removal. Older versions wrote the second one as `terrace`.
 const LAST_FILES: [&str; 3] = ["terrace", "terrace.toml", "store"];
 /// Names of files that end with a number.
-const NUMBERED_FILES: [&str; 12] = [
+const NUMBERED_FILES: [&str; 13] = [
     "copied-",
     "emptied-",
     "incarnation-",
+    "log-behind-",
     "names-",
     "names-due-",
     "newer-",

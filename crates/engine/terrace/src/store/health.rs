@@ -11,6 +11,7 @@ use terrace_system::clock::unix_seconds;
 use super::Store;
 use crate::Result;
 use crate::care::ScrubRecord;
+use crate::home::TargetNote;
 use crate::report::{Finding, FindingCode, Health, HealthState, Scrubbed, Status, TierState, TierStatus};
 
 /// All replicas should be verified once in this time, or once in two intervals of the schedule if that is longer.
@@ -43,6 +44,7 @@ impl Store {
         );
         findings.extend(self.node_findings()?);
         findings.extend(self.log_finding());
+        findings.extend(self.log_copy_findings());
         findings.extend(self.lost_finding()?);
         findings.extend(self.scrub_findings(&record)?);
         let node = self.engine.locks.is_held(NODE_LOCK);
@@ -133,6 +135,18 @@ impl Store {
             health: HealthState::Warning,
             message: format!("the only copy of the commit log is in {}", self.engine.dir.display()),
             advice: "add a persistent tier of directories or of a service, or bring back the one that is away",
+        })
+    }
+
+    fn log_copy_findings(&self) -> impl Iterator<Item = Finding> {
+        let copies = self.engine.journal.service_copies();
+        let behind = copies.filter(|device| TargetNote::log_behind(&self.engine.dir, device.id).holds());
+        behind.map(|device| Finding {
+            code: FindingCode::LogCopyBehind,
+            health: HealthState::Warning,
+            message: format!("the copy of the commit log on {} lacks the last changes", device.path.display()),
+            advice: "make room there, or make it writable and reachable, and run `terrace sync`: until then, `terrace rebuild --from` gives an \
+                     older state of the store",
         })
     }
 

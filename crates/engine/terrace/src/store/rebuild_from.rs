@@ -10,8 +10,8 @@ use terrace_catalog::log::{Log, Reach, write_reach};
 use terrace_format::key;
 use terrace_system::remove_folder;
 use terrace_tier::{
-    CONFIG_BLOB, MARKER_FILE, NamedBlobs, OWNER_BLOB, OwnerMark, SYNCED_BLOB, SyncedNote, TargetFound, TargetOwner,
-    TargetSettings, TierKind, read_marker_text,
+    CONFIG_BLOB, MARKER_FILE, NamedBlobs, OwnerMark, SYNCED_BLOB, SyncedNote, TARGET_OWNER_FILE, TargetFound,
+    TargetOwner, TargetSettings, TierKind, read_marker_text,
 };
 
 use super::destroy::{self, NoIds};
@@ -64,6 +64,7 @@ impl Store {
         if !asked.force {
             found.check_silent()?;
         }
+        let copied_at = found.copied_at();
         let alone = begin_directory(dir)?;
         let dir = &fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
         let made = found.make(dir, config, asked);
@@ -80,7 +81,7 @@ impl Store {
         store.mark_placed()?;
         let status = store.status()?;
         let lost = store.find_lost()?.iter().map(|lost| key::show(lost)).collect();
-        Ok((store, Remade { objects: status.objects, lost, targets, salvaged }))
+        Ok((store, Remade { objects: status.objects, lost, targets, copied_at, salvaged }))
     }
 }
 
@@ -117,19 +118,25 @@ impl FoundCopy<'_> {
         }
     }
 
+    /// When the copy of the log was last extended, in seconds since 1970. None if the service does not tell.
+    fn copied_at(&self) -> Option<u64> {
+        let modified = self.blobs.modified(SYNCED_BLOB).ok().flatten()?;
+        modified.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
+    }
+
     /// Reads the mark of the directory that uses the target.
     fn owner(&self) -> Result<Option<OwnerMark>> {
-        match self.blobs.read(OWNER_BLOB) {
+        match self.blobs.read(TARGET_OWNER_FILE) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             mark => Ok(Some(OwnerMark::read(
-                &mark.map_err(Error::io(format!("reading {OWNER_BLOB} in {}", self.place.display())))?,
+                &mark.map_err(Error::io(format!("reading {TARGET_OWNER_FILE} in {}", self.place.display())))?,
             ))),
         }
     }
 
     /// Checks that no other directory of the store has left a sign for a while.
     fn check_silent(&self) -> Result<()> {
-        let signs = [SYNCED_BLOB, OWNER_BLOB].map(|name| match self.blobs.modified(name) {
+        let signs = [SYNCED_BLOB, TARGET_OWNER_FILE].map(|name| match self.blobs.modified(name) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             modified => modified.map(Some),
         });
@@ -175,9 +182,10 @@ impl FoundCopy<'_> {
             self.check_log(dir, &folder, &config, &fetched)?;
         }
         terrace_system::fail::point("rebuild-from:fetched");
-        // Other targets of the lost directory are taken over when they are opened.
-        let own = note_owner(dir, self.owner()?.as_ref())?;
-        let taken = self.blobs.replace(OWNER_BLOB, own.bytes());
+        // Directories of the lost one are taken over when they are opened, below.
+        let before = self.owner()?;
+        let own = note_owner(dir, || before.iter().cloned().collect())?;
+        let taken = self.blobs.replace(TARGET_OWNER_FILE, own.bytes());
         taken.map_err(Error::io(format!("taking over {}", self.place.display())))?;
         terrace_system::fail::point("rebuild-from:taken");
         fs::rename(&folder, dir.join("log")).map_err(Error::io(writing()))?;
