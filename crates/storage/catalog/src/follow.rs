@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::apply::Applier;
 use super::environment::Environment;
 use super::members::Member;
-use super::{Catalog, decode, encode, keys, owed};
+use super::{Catalog, counts, decode, encode, keys};
 use crate::{Error, Result};
 
 /// The outcomes of this many changes of each session are kept. A client has fewer changes under way.
@@ -101,7 +101,7 @@ impl Catalog {
             applier.finish()?;
         }
         env.records.put(&mut txn, keys::FOLLOWED_KEY, &encode(&followed)?)?;
-        owed::put_tail(&env, &mut txn, &tail)?;
+        counts::put_tail(&env, &mut txn, &tail)?;
         self.environment.commit(txn)?;
         Ok(verdicts)
     }

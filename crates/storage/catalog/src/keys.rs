@@ -36,6 +36,9 @@ pub const NEXT_ID: &[u8] = b"mi";
 /// The lowest number of a segment that may be appended to.
 pub const OLDEST_SEGMENT_KEY: &[u8] = b"mo";
 
+/// The number of users' objects.
+pub const OBJECT_COUNT_KEY: &[u8] = b"mk";
+
 /// A record key on the stack; the longest is an object's.
 pub type Key = smallvec::SmallVec<[u8; 64]>;
 
@@ -260,7 +263,9 @@ mod tests {
             let row = format!("\n| `{}` | ", char::from(letter));
             assert_eq!(page.matches(&row).count(), 1, "{row}");
         }
-        for key in [TAIL_KEY, SYNCED_KEY, FOLLOWED_KEY, JOINED_KEY, FLOOR_KEY, NEXT_ID, OLDEST_SEGMENT_KEY] {
+        for key in
+            [TAIL_KEY, SYNCED_KEY, FOLLOWED_KEY, JOINED_KEY, FLOOR_KEY, NEXT_ID, OLDEST_SEGMENT_KEY, OBJECT_COUNT_KEY]
+        {
             let row = format!("\n| `{}` | | ", String::from_utf8_lossy(key));
             assert_eq!(page.matches(&row).count(), 1, "{row}");
         }

@@ -5,6 +5,7 @@
 
 mod apply;
 mod children;
+mod counts;
 mod dead;
 mod environment;
 mod error;
@@ -251,7 +252,7 @@ impl Catalog {
             applier.finish()?;
             if count > 0 {
                 let tail = self.log.append(tail, time, count, commits, record)?;
-                owed::put_tail(&env, &mut txn, &tail)?;
+                counts::put_tail(&env, &mut txn, &tail)?;
                 terrace_system::fail::point("commit:logged");
                 self.environment.commit(txn)?;
             }
@@ -290,7 +291,7 @@ impl Catalog {
         if !found.is_empty() {
             end = self.log.append(end, unix_seconds(), 1, &encode(&found)?, &mut Vec::new())?;
         }
-        owed::put_tail(&env, &mut txn, &end)?;
+        counts::put_tail(&env, &mut txn, &end)?;
         if end.sequence > 0 {
             // Skips the blocks of numbers that processes claimed and did not use in any commit: the log does not know them.
             let next_id = next_id + 1024 * ID_BLOCK;
@@ -313,7 +314,7 @@ impl Catalog {
         let mut txn = env.write_txn()?;
         let tail = self.tail_in(&env, &txn)?;
         let tail = Tail { sequence, file: sequence + 1, position: 0, ..tail };
-        owed::put_tail(&env, &mut txn, &tail)?;
+        counts::put_tail(&env, &mut txn, &tail)?;
         self.environment.commit(txn)
     }
 

@@ -1,97 +1,10 @@
-//! Pending replicas, and how many of them each target owes.
-//!
-//! A program that does not know these counts leaves them as they are when it commits. So the record of the log's tail says, in a byte
-//! behind the tail, that all commits up to this one have kept them. Such a program reads only the tail, and writes it without the byte.
+//! Pending replicas.
 
-use std::collections::BTreeMap;
-
-use heed::{RoTxn, RwTxn};
-use terrace_format::{Owed, TargetId, Task};
+use terrace_format::{Owed, Task};
 
 use super::apply::Applier;
-use super::environment::Environment;
-use super::{Catalog, decode, encode, keys};
+use super::keys;
 use crate::Result;
-use crate::log::Tail;
-
-/// Follows the tail in its record if the counts are right.
-const COUNTS_KEPT_MARK: u8 = 1;
-
-impl Catalog {
-    /// Returns how many replicas each target owes, if it owes any. Only the first call counts them, unless programs that do not keep
-    /// the counts change the store, too.
-    pub fn owed_by_target(&self) -> Result<BTreeMap<TargetId, u64>> {
-        let env = self.env()?;
-        let txn = env.read_txn()?;
-        if are_counts_kept(&env, &txn)? {
-            return read_counts(&env, &txn);
-        }
-        let counted = count(&env, &txn)?;
-        // Reopening the environment waits until nobody has it.
-        drop(txn);
-        drop(env);
-        if let Err(error) = self.reserve.with(|| self.keep_counts()) {
-            // Nothing but the time of the next call depends on it.
-            tracing::debug!(%error, "the numbers of pending replicas could not be kept");
-        }
-        Ok(counted)
-    }
-
-    fn keep_counts(&self) -> Result<()> {
-        let env = self.env()?;
-        let mut txn = env.write_txn()?;
-        for target in read_counts(&env, &txn)?.into_keys() {
-            env.records.delete(&mut txn, &keys::owed_count(target))?;
-        }
-        for (target, owed) in count(&env, &txn)? {
-            env.records.put(&mut txn, &keys::owed_count(target), &encode(&owed)?)?;
-        }
-        let tail = self.tail_in(&env, &txn)?;
-        put_marked_tail(&env, &mut txn, &tail)?;
-        self.environment.commit(txn)
-    }
-}
-
-/// Writes the log's end, and whether the counts are still right.
-pub(super) fn put_tail(env: &Environment, txn: &mut RwTxn<'_>, tail: &Tail) -> Result<()> {
-    match are_counts_kept(env, txn)? {
-        true => put_marked_tail(env, txn, tail),
-        false => Ok(env.records.put(txn, keys::TAIL_KEY, &encode(tail)?)?),
-    }
-}
-
-fn put_marked_tail(env: &Environment, txn: &mut RwTxn<'_>, tail: &Tail) -> Result<()> {
-    let mut value = encode(tail)?;
-    value.push(COUNTS_KEPT_MARK);
-    Ok(env.records.put(txn, keys::TAIL_KEY, &value)?)
-}
-
-/// Returns whether the counts are right. In a new catalog they are.
-fn are_counts_kept(env: &Environment, txn: &RoTxn<'_>) -> Result<bool> {
-    let Some(value) = env.records.get(txn, keys::TAIL_KEY)? else { return Ok(true) };
-    Ok(value.strip_prefix(encode(&decode::<Tail>(value, "the log's tail")?)?.as_slice()) == Some(&[COUNTS_KEPT_MARK]))
-}
-
-fn read_counts(env: &Environment, txn: &RoTxn<'_>) -> Result<BTreeMap<TargetId, u64>> {
-    let mut counts = BTreeMap::new();
-    for entry in env.records.prefix_iter(txn, &[keys::OWED_COUNT_LETTER])? {
-        let (key, value) = entry?;
-        if let Some(target) = keys::owed_count_target(key) {
-            counts.insert(target, decode(value, "the number of a target's pending replicas")?);
-        }
-    }
-    Ok(counts)
-}
-
-fn count(env: &Environment, txn: &RoTxn<'_>) -> Result<BTreeMap<TargetId, u64>> {
-    let mut counts = BTreeMap::new();
-    for entry in env.records.prefix_iter(txn, &[keys::OWED_LETTER])? {
-        if let Some(task) = keys::task(entry?.0) {
-            *counts.entry(task.target).or_default() += 1;
-        }
-    }
-    Ok(counts)
-}
 
 impl Applier<'_, '_> {
     /// Makes a replica pending, unless its target was taken out of the store: a process may not know that yet.
@@ -101,7 +14,7 @@ impl Applier<'_, '_> {
         }
         let key = keys::owed(task);
         if self.records.get(self.txn, &key)?.is_none() {
-            *self.owed.entry(task.target).or_default() += 1;
+            self.changes.owe(task.target, 1);
         }
         self.put(&key, owed)
     }
@@ -109,85 +22,8 @@ impl Applier<'_, '_> {
     /// Takes a replica off the pending ones.
     pub(super) fn drop_owed(&mut self, task: &Task) -> Result<()> {
         if self.records.delete(self.txn, &keys::owed(task))? {
-            *self.owed.entry(task.target).or_default() -= 1;
+            self.changes.owe(task.target, -1);
         }
         Ok(())
-    }
-
-    /// Writes the counts that have changed. If they were not right before, they are not read until all are counted again.
-    pub(super) fn finish_owed(&mut self) -> Result<()> {
-        for (target, change) in std::mem::take(&mut self.owed) {
-            let key = keys::owed_count(target);
-            let before = self.records.get(self.txn, &key)?;
-            let before: u64 =
-                before.map_or(Ok(0), |value| decode(value, "the number of a target's pending replicas"))?;
-            match before.saturating_add_signed(change) {
-                0 => drop(self.records.delete(self.txn, &key)?),
-                now => self.put(&key, &now)?,
-            }
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use terrace_format::{Edit, Extent, NewExtent};
-
-    use super::*;
-    use crate::log::Log;
-
-    fn write(catalog: &Catalog, offset: u64, targets: &[TargetId]) {
-        let write = catalog.next_id().expect("a number");
-        let replicas = smallvec::SmallVec::new();
-        let extent = Extent { offset, length: 10, skip: 0, raw_len: 10, write, replicas, source: None };
-        let extents = vec![NewExtent { extent, owed: targets.to_vec() }];
-        let object = catalog.object(b"a").expect("reads").map_or(write, |object| object.id);
-        let write = Edit::Write { key: b"a".to_vec(), object, want: 1, mtime: 0, extents };
-        catalog.commit(write.into()).expect("commits");
-    }
-
-    /// Takes the mark behind the tail away, as the commit of a program does that does not know it.
-    fn write_bare_tail(catalog: &Catalog) {
-        let env = catalog.env().expect("an environment");
-        let mut txn = env.write_txn().expect("a transaction");
-        let tail = catalog.tail_in(&env, &txn).expect("a tail");
-        env.records.put(&mut txn, keys::TAIL_KEY, &encode(&tail).expect("encodes")).expect("puts");
-        txn.commit().expect("commits");
-    }
-
-    fn delete_owed_records(catalog: &Catalog) {
-        let env = catalog.env().expect("an environment");
-        let tasks: Vec<Task> = catalog.owed(None, 100).expect("reads").into_iter().map(|(task, _)| task).collect();
-        let mut txn = env.write_txn().expect("a transaction");
-        for task in tasks {
-            assert!(env.records.delete(&mut txn, &keys::owed(&task)).expect("deletes"));
-        }
-        txn.commit().expect("commits");
-    }
-
-    #[test]
-    fn pending_replicas_are_counted_once_and_again_after_a_program_that_keeps_no_counts() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let log = Log::open(&dir.path().join("log"), 7).expect("a log");
-        let catalog = Catalog::open(&dir.path().join("catalog"), log).expect("a catalog");
-        let owed = |catalog: &Catalog| catalog.owed_by_target().expect("counts");
-        assert_eq!(owed(&catalog), BTreeMap::new());
-        write(&catalog, 0, &[1, 2]);
-        // Changed by a program that knows no counts, and then by this one.
-        write_bare_tail(&catalog);
-        write(&catalog, 10, &[2]);
-        let tail = catalog.tail().expect("a tail");
-        assert_eq!(owed(&catalog), BTreeMap::from([(1, 1), (2, 2)]));
-        assert_eq!(catalog.tail().expect("a tail"), tail);
-        write(&catalog, 20, &[2, 3]);
-        // Nobody reads the records of pending replicas any more to know their number.
-        delete_owed_records(&catalog);
-        assert_eq!(owed(&catalog), BTreeMap::from([(1, 1), (2, 3), (3, 1)]));
-        write_bare_tail(&catalog);
-        assert_eq!(owed(&catalog), BTreeMap::new());
-        catalog.commit(Edit::Remove { key: b"a".to_vec() }.into()).expect("commits");
-        write(&catalog, 0, &[5]);
-        assert_eq!(owed(&catalog), BTreeMap::from([(5, 1)]));
     }
 }

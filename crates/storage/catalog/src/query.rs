@@ -276,24 +276,6 @@ impl Catalog {
         Ok((stat.branch_pages + stat.leaf_pages + stat.overflow_pages) as u64 * u64::from(stat.page_size))
     }
 
-    /// The number of users' objects.
-    pub fn count(&self) -> Result<u64> {
-        // Before the environment is held: reopening waits for all holders.
-        let reserved = self.count_reserved()?;
-        let env = self.env()?;
-        let txn = env.read_txn()?;
-        let all = env.records.prefix_iter(&txn, &[keys::OBJECT_LETTER])?.count();
-        Ok((all as u64).saturating_sub(reserved))
-    }
-
-    /// The number of Terrace's own objects.
-    pub(crate) fn count_reserved(&self) -> Result<u64> {
-        let env = self.env()?;
-        let txn = env.read_txn()?;
-        let below = [terrace_format::key::RESERVED_FOLDER, b"/"].concat();
-        Ok(env.records.prefix_iter(&txn, &keys::object(&below))?.count() as u64)
-    }
-
     /// Every record, for comparing catalogs. It omits leases, and the records of ids and of the log's end, which a rebuild may
     /// increase.
     pub fn dump(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {

@@ -7,13 +7,12 @@ mod frames;
 use frames::Edited;
 pub use frames::Live;
 
-use std::collections::BTreeMap;
-
 use heed::RwTxn;
 use serde::Serialize;
 use terrace_format::{Attributes, Object, Owed, Replica, TargetId, Task};
 use terrace_format::{Edit, NewExtent};
 
+use super::counts::CountChanges;
 use super::extents;
 use super::keys;
 use super::{Records, decode, encode};
@@ -33,8 +32,8 @@ pub struct Applier<'a, 'env> {
     pub(super) is_removing: bool,
     /// Counts of segments, which [`Applier::finish`] writes to their records.
     pub(super) counts: Vec<((TargetId, u64), Live)>,
-    /// By how much the number of replicas that each target owes has changed.
-    pub(super) owed: BTreeMap<TargetId, i64>,
+    /// Changes of the kept numbers, which [`Applier::finish`] writes.
+    pub(super) changes: CountChanges,
     /// The last folder that was found to have no file above it.
     folder: Vec<u8>,
     /// The last key that was found to name nothing.
@@ -54,7 +53,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             needs_no_bytes: false,
             is_removing: false,
             counts: Vec::new(),
-            owed: BTreeMap::new(),
+            changes: CountChanges::default(),
             folder: Vec::new(),
             vacant: Vec::new(),
             has_retired: None,
@@ -67,12 +66,12 @@ impl<'a, 'env> Applier<'a, 'env> {
         self.needs_no_bytes = Edit::need_no_bytes(edits);
     }
 
-    /// Writes the counts of segments and of pending replicas that were collected over all commits.
+    /// Writes the counts of segments, objects and pending replicas that were collected over all commits.
     pub fn finish(mut self) -> Result<()> {
         for ((target, segment), live) in std::mem::take(&mut self.counts) {
             self.put(&keys::segment(target, segment), &live)?;
         }
-        self.finish_owed()
+        self.finish_counts()
     }
 
     pub fn object(&self, key: &[u8]) -> Result<Option<Object>> {
@@ -143,6 +142,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::Remove { key } => {
                 let Some(object) = self.object(key)? else { return Ok(()) };
                 self.records.delete(self.txn, &keys::object(key))?;
+                self.changes.name(key, -1);
                 self.index_expiry(key, object.attributes.expiry(), None)?;
                 self.unfollow(object.id, key)?;
                 self.drop_extents(&object)
@@ -233,9 +233,12 @@ impl<'a, 'env> Applier<'a, 'env> {
         }
         let old_expiry = old.as_ref().and_then(|old| old.attributes.expiry());
         self.index_expiry(key, old_expiry, object.attributes.expiry())?;
-        if let Some(old) = old {
-            self.unfollow(old.id, key)?;
-            self.drop_extents(&old)?;
+        match old {
+            Some(old) => {
+                self.unfollow(old.id, key)?;
+                self.drop_extents(&old)?;
+            }
+            None => self.changes.name(key, 1),
         }
         if object.inline.is_none() {
             self.records.delete(self.txn, &keys::staged(object.id))?;
@@ -249,6 +252,9 @@ impl<'a, 'env> Applier<'a, 'env> {
         if named.as_ref().is_some_and(|object| object.id != id) {
             // A power cut has undone the object of this write, and the previous object is back.
             return Ok(());
+        }
+        if named.is_none() {
+            self.changes.name(key, 1);
         }
         let mut object = named.unwrap_or_else(|| Object {
             id,
@@ -299,10 +305,14 @@ impl<'a, 'env> Applier<'a, 'env> {
         let old_expiry = old.as_ref().and_then(|old| old.attributes.expiry());
         self.index_expiry(to, old_expiry, object.attributes.expiry())?;
         self.index_expiry(from, object.attributes.expiry(), None)?;
-        if let Some(old) = old {
-            self.unfollow(old.id, to)?;
-            self.drop_extents(&old)?;
+        match old {
+            Some(old) => {
+                self.unfollow(old.id, to)?;
+                self.drop_extents(&old)?;
+            }
+            None => self.changes.name(to, 1),
         }
+        self.changes.name(from, -1);
         self.unfollow(object.id, from)?;
         self.unfollow(object.id, to)?;
         self.records.delete(self.txn, &keys::object(from))?;

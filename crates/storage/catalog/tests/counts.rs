@@ -1,4 +1,4 @@
-//! The numbers of pending replicas, against counting them.
+//! The numbers of objects and of pending replicas, against counting them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -35,9 +35,14 @@ fn frame(catalog: &Catalog, offset: u64, targets: u8) -> NewExtent {
     NewExtent { extent, owed: (1..TARGET_COUNT).filter(|target| targets & (1 << target) != 0).collect() }
 }
 
+/// The key of this number. One of them is not a user's.
+fn name(number: u8) -> Vec<u8> {
+    if number == 3 { b".terrace/d".to_vec() } else { vec![b'a' + number] }
+}
+
 /// The edit of a step, if it has one.
 fn edit(catalog: &Catalog, &(kind, key, other, targets): &Step) -> Option<Edit> {
-    let (key, other) = (vec![b'a' + key], vec![b'a' + other]);
+    let (key, other) = (name(key), name(other));
     let target = TargetId::from(targets) % TARGET_COUNT;
     let found = catalog.locate(&key, 0, u64::MAX).unwrap();
     let pending = || -> Vec<(Task, Owed)> { catalog.owed(None, 1000).unwrap() };
@@ -85,7 +90,7 @@ fn edit(catalog: &Catalog, &(kind, key, other, targets): &Step) -> Option<Edit> 
 }
 
 #[test]
-fn each_target_owes_as_many_replicas_as_are_pending_there() {
+fn as_many_objects_and_pending_replicas_are_kept_as_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let catalog = open(dir.path(), "catalog");
     let strategy = (0u8..12, 0u8..4, 0u8..4, 0u8..=255);
@@ -104,6 +109,8 @@ fn each_target_owes_as_many_replicas_as_are_pending_there() {
             *counted.entry(task.target).or_default() += 1;
         }
         assert_eq!(catalog.owed_by_target().unwrap(), counted, "after {one:?}");
+        let objects = (0..3).filter(|n| catalog.object(&name(*n)).unwrap().is_some()).count();
+        assert_eq!(catalog.count().unwrap(), objects as u64, "after {one:?}");
         highest = highest.max(counted.into_values().sum());
     }
     assert!(highest > 20, "at most {highest} replicas were pending at once");
@@ -111,4 +118,5 @@ fn each_target_owes_as_many_replicas_as_are_pending_there() {
     again.replay(&Voids::new(), |_, _, _| {}).unwrap();
     assert!(again.dump().unwrap() == catalog.dump().unwrap());
     assert_eq!(again.owed_by_target().unwrap(), catalog.owed_by_target().unwrap());
+    assert_eq!(again.count().unwrap(), catalog.count().unwrap());
 }
