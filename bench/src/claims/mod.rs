@@ -204,13 +204,13 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         "redis",
         "`terrace serve redis` beside redis-server, one request at a time and by 16, in pairs",
         redis::run,
-        &[],
+        redis::PAGE_ROWS,
     ),
     beside_tools(
         "serve-s3",
         "`terrace serve s3` beside versitygw, objects of 4 KiB to 16 MiB, by one client and by 16, in pairs",
         s3::run,
-        &[],
+        s3::PAGE_ROWS,
     ),
     limits(
         "remote",

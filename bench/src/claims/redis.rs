@@ -8,10 +8,23 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 use crate::place::Place;
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 use crate::server::ServerProcess;
 use crate::size::Size;
 use crate::timing::median;
+
+pub const PAGE_ROWS: &[PageRow] = &[
+    PageRow::made(
+        "redis",
+        "SET of 100 B by 1 at a time, beside redis-server with a log that is not synced",
+        "SET of 100 B, 50 clients of Redis: share of redis-server's throughput",
+    ),
+    PageRow::made(
+        "redis",
+        "GET of 100 B by 1 at a time, beside redis-server with a log that is not synced",
+        "GET of 100 B, 50 clients of Redis: share of redis-server's throughput",
+    ),
+];
 
 const CLIENT_COUNT: &str = "50";
 const KEY_COUNT: &str = "10000";
