@@ -16,6 +16,10 @@ use crate::report::TierState;
 const WARMTH_SCORES: [f64; 3] = [0.5, 4.0, 32.0];
 /// The approximate number of evictions in one commit and one sync.
 const EVICTIONS_PER_COMMIT: usize = 256;
+/// The coldest replicas are chosen among those that take this many times the bytes that have to leave, and at least
+/// [`MIN_COMPARED_BYTES`]. A comparison of all would take the longer, the more objects the store has.
+const COMPARED_PER_LEAVING_BYTE: u64 = 16;
+const MIN_COMPARED_BYTES: u64 = 256 << 20;
 
 /// A replica that may be evicted from a target.
 struct Leaving {
@@ -90,10 +94,17 @@ impl Mover {
         self.commit_evicted(edits)
     }
 
-    /// Returns the replicas that may leave a target, in order. Stops once the coldest ones amount to `excess` bytes.
+    /// Returns the replicas that may leave a target, in order. Goes on behind the last object that it looked at before, and stops
+    /// once the coldest ones amount to `excess` bytes, or enough were compared.
     fn leaving(&self, device: &Device, excess: u64) -> Result<Vec<Leaving>> {
         let (mut leaving, mut first, mut shared) = (Vec::new(), 0, HashSet::new());
-        self.catalog.each_object(b"", |key, object, extents| {
+        let (mut compared, most) = (0, excess.saturating_mul(COMPARED_PER_LEAVING_BYTE).max(MIN_COMPARED_BYTES));
+        // Only for this moment: two threads that evict at once see the same objects, and a replica leaves once.
+        let begin = self.state.evicted_to.lock().get(&device.id).cloned();
+        let mut last = Vec::new();
+        let mut look = |key: &[u8], object: &Object, extents: &[Extent]| {
+            last.clear();
+            last.extend_from_slice(key);
             for extent in frames(extents) {
                 let Some(replica) = replica_on(extent, device) else { continue };
                 // A shared frame is evicted once, with the first of its owners.
@@ -103,11 +114,24 @@ impl Mover {
                 let score = self.planning.hotness.score(key, extent.offset, object.length);
                 let warmth = WARMTH_SCORES.iter().filter(|warmth| score > **warmth).count();
                 let rank = 2 * warmth + usize::from(!self.is_spare(device, object, extent));
-                first += if rank == 0 { u64::from(replica.place.length) } else { 0 };
+                let length = u64::from(replica.place.length);
+                first += if rank == 0 { length } else { 0 };
+                compared += length;
                 leaving.push(Leaving { rank, key: key.to_vec(), offset: extent.offset });
             }
-            Ok::<_, crate::Error>(first < excess)
+            Ok::<_, crate::Error>(first < excess && compared < most)
+        };
+        let mut goes_on = true;
+        self.catalog.each_object_after(b"", begin.clone(), |key, object, extents| {
+            goes_on = look(key, object, extents)?;
+            Ok::<_, crate::Error>(goes_on)
         })?;
+        if let Some(begin) = begin.filter(|_| goes_on) {
+            self.catalog.each_object(b"", |key, object, extents| {
+                Ok::<_, crate::Error>(key <= &begin[..] && look(key, object, extents)?)
+            })?;
+        }
+        self.state.evicted_to.lock().insert(device.id, last);
         leaving.sort_by_key(|one| one.rank);
         Ok(leaving)
     }
