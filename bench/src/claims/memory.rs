@@ -42,7 +42,7 @@ pub fn run() -> Result<Vec<Row>> {
 }
 
 /// Runs a command. Returns its peak of anonymous memory in bytes.
-fn peak(command: &mut Command) -> Result<u64> {
+pub fn peak(command: &mut Command) -> Result<u64> {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;

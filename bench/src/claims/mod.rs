@@ -26,6 +26,7 @@ pub mod regret;
 pub mod remote;
 pub mod replicas;
 pub mod s3;
+pub mod scale;
 pub mod served;
 pub mod shares;
 pub mod simulate;
@@ -175,6 +176,7 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
     beside_tools("large", "put and get of one large object, beside cp", large::run, &[]),
     limits("overhead", "time outside hashing and I/O; bytes written per byte", overhead::run, &[]),
     limits("rebuild", "the catalog rebuilt from the log", rebuild::run, rebuild::PAGE_ROWS),
+    limits("scale", "calls in a store with many objects, beside one with few", scale::run, scale::PAGE_ROWS),
     limits("memory", "a 3 GiB file in bounded memory", memory::run, memory::PAGE_ROWS),
     beside_tools(
         "mount",

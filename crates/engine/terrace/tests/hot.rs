@@ -97,3 +97,25 @@ fn above_the_high_watermark_the_coldest_leaves_first() {
         }
     }
 }
+
+/// The replicas that this process has put are remembered. Those of others are found by a search, part by part.
+#[test]
+fn replicas_that_another_process_has_put_leave_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path(), "16MiB", 2);
+    let names: Vec<String> = (0..6).map(|number| format!("old{number}")).collect();
+    names.iter().for_each(|name| put(&store, name, 4));
+    store.sync().unwrap();
+    store.close().unwrap();
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    let mut number = 0;
+    while names.iter().any(|name| is_on(&store, name, "quick")) {
+        assert!(number < 60, "nothing is evicted");
+        put(&store, &format!("new{number}"), 5);
+        number += 1;
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    for name in &names {
+        assert!(store.get(name.as_bytes()).unwrap() == bytes(4), "{name}");
+    }
+}

@@ -1,36 +1,18 @@
 //! Eviction: moves the coldest replicas off a target that is above its high watermark.
 
-use std::collections::HashSet;
-
-use terrace_catalog::{Edit, Extent, Object, Replica, TargetId, Task, frames};
+use terrace_catalog::{Edit, Extent, Object, Replica, TargetId, Task};
 use terrace_plan::snapshot::TierSet;
 
 use super::Mover;
+use super::leaving::Leaving;
 use super::request::owe;
 use crate::Result;
 use crate::devices::Device;
 use crate::read::task_of;
 use crate::report::TierState;
 
-/// The scores that separate classes of hotness. The coldest class is evicted first.
-const WARMTH_SCORES: [f64; 3] = [0.5, 4.0, 32.0];
 /// The approximate number of evictions in one commit and one sync.
 const EVICTIONS_PER_COMMIT: usize = 256;
-/// The coldest replicas are chosen among those that take this many times the bytes that have to leave, and at least
-/// [`MIN_COMPARED_BYTES`]. A comparison of all would take the longer, the more objects the store has.
-const COMPARED_PER_LEAVING_BYTE: u64 = 16;
-const MIN_COMPARED_BYTES: u64 = 256 << 20;
-
-/// A replica that may be evicted from a target.
-struct Leaving {
-    /// The order of eviction: colder ones first, and among equally cold ones those that can be dropped without a new
-    /// replica.
-    rank: usize,
-    key: Vec<u8>,
-    /// The extent's offset in the object.
-    offset: u64,
-}
-
 impl Mover {
     /// Takes replicas off each target that is above its high watermark, the coldest first. A replica is dropped if its
     /// object has more replicas than it wants, and one of them is on a lower persistent tier. Otherwise it becomes pending
@@ -66,7 +48,10 @@ impl Mover {
             let _ = other.target.ready();
         }
         let mut edits = Vec::new();
-        for Leaving { key, offset, .. } in self.leaving(device, excess)? {
+        let mut leaving = self.find_leaving(device, excess)?.into_iter();
+        while excess > 0
+            && let Some(Leaving { key, offset, .. }) = leaving.next()
+        {
             let Some((object, extents)) = self.catalog.locate(&key, offset, offset + 1)? else { continue };
             let Some((extent, replica)) =
                 extents.first().and_then(|extent| Some((extent, replica_on(extent, device)?)))
@@ -84,56 +69,12 @@ impl Mover {
                 edits.push(drop_replica(&key, object.id, extent, replica));
             }
             excess = excess.saturating_sub(u64::from(replica.place.length));
-            if edits.len() >= EVICTIONS_PER_COMMIT || excess == 0 {
+            if edits.len() >= EVICTIONS_PER_COMMIT {
                 self.commit_evicted(std::mem::take(&mut edits))?;
             }
-            if excess == 0 {
-                return Ok(());
-            }
         }
+        self.remember_staying(device, leaving);
         self.commit_evicted(edits)
-    }
-
-    /// Returns the replicas that may leave a target, in order. Goes on behind the last object that it looked at before, and stops
-    /// once the coldest ones amount to `excess` bytes, or enough were compared.
-    fn leaving(&self, device: &Device, excess: u64) -> Result<Vec<Leaving>> {
-        let (mut leaving, mut first, mut shared) = (Vec::new(), 0, HashSet::new());
-        let (mut compared, most) = (0, excess.saturating_mul(COMPARED_PER_LEAVING_BYTE).max(MIN_COMPARED_BYTES));
-        // Only for this moment: two threads that evict at once see the same objects, and a replica leaves once.
-        let begin = self.state.evicted_to.lock().get(&device.id).cloned();
-        let mut last = Vec::new();
-        let mut look = |key: &[u8], object: &Object, extents: &[Extent]| {
-            last.clear();
-            last.extend_from_slice(key);
-            for extent in frames(extents) {
-                let Some(replica) = replica_on(extent, device) else { continue };
-                // A shared frame is evicted once, with the first of its owners.
-                if extent.source.is_some() && !shared.insert(extent.task(object.id, 0)) {
-                    continue;
-                }
-                let score = self.planning.hotness.score(key, extent.offset, object.length);
-                let warmth = WARMTH_SCORES.iter().filter(|warmth| score > **warmth).count();
-                let rank = 2 * warmth + usize::from(!self.is_spare(device, object, extent));
-                let length = u64::from(replica.place.length);
-                first += if rank == 0 { length } else { 0 };
-                compared += length;
-                leaving.push(Leaving { rank, key: key.to_vec(), offset: extent.offset });
-            }
-            Ok::<_, crate::Error>(first < excess && compared < most)
-        };
-        let mut goes_on = true;
-        self.catalog.each_object_after(b"", begin.clone(), |key, object, extents| {
-            goes_on = look(key, object, extents)?;
-            Ok::<_, crate::Error>(goes_on)
-        })?;
-        if let Some(begin) = begin.filter(|_| goes_on) {
-            self.catalog.each_object(b"", |key, object, extents| {
-                Ok::<_, crate::Error>(key <= &begin[..] && look(key, object, extents)?)
-            })?;
-        }
-        self.state.evicted_to.lock().insert(device.id, last);
-        leaving.sort_by_key(|one| one.rank);
-        Ok(leaving)
     }
 
     fn commit_evicted(&self, edits: Vec<Edit>) -> Result<()> {
@@ -147,7 +88,7 @@ impl Mover {
 
     /// Returns whether an extent has as many replicas as its object wants even without the one on this target, and a
     /// persistent one on a lower tier.
-    fn is_spare(&self, device: &Device, object: &Object, extent: &Extent) -> bool {
+    pub(super) fn is_spare(&self, device: &Device, object: &Object, extent: &Extent) -> bool {
         extent.replicas.len() > usize::from(self.wanted(object.want, object.id, extent))
             && self.has_copy_below(device, extent)
     }
@@ -213,7 +154,7 @@ impl Mover {
 }
 
 /// Returns the replica of an extent on a target.
-fn replica_on<'e>(extent: &'e Extent, device: &Device) -> Option<&'e Replica> {
+pub(super) fn replica_on<'e>(extent: &'e Extent, device: &Device) -> Option<&'e Replica> {
     extent.replicas.iter().find(|replica| replica.target == device.id)
 }
 

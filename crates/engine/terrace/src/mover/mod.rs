@@ -13,6 +13,7 @@ mod drops;
 mod evict;
 pub(crate) mod expiry;
 mod flow;
+mod leaving;
 mod make;
 mod plain;
 mod promote;
@@ -35,7 +36,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::{Condvar, Mutex};
-use terrace_catalog::{Catalog, TargetId, Task};
+use terrace_catalog::{Catalog, Task};
 use terrace_codec::Encoding;
 use terrace_plan::policy::Policy;
 
@@ -112,8 +113,7 @@ pub(crate) struct State {
     /// The time of this process's last sync mark.
     marked: Mutex<Option<Instant>>,
     compaction: compact::Compaction,
-    /// For each target, the last object that an eviction looked at.
-    evicted_to: Mutex<HashMap<TargetId, Vec<u8>>>,
+    searches: Mutex<leaving::Searches>,
     /// The time at which a write last failed to get space.
     found_full: Mutex<Option<Instant>>,
     /// The time of the last search for bytes worth promoting.

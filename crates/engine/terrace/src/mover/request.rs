@@ -10,7 +10,7 @@ use super::drain::Departing;
 use super::evict::drop_replica;
 use super::room::HOPELESS_WAIT;
 use super::{MAX_WAIT, Mover};
-use crate::report::{Moved, TierState};
+use crate::report::Moved;
 use crate::{Error, Result};
 
 /// The approximate number of edits in a batch, and the bytes of replicas that a batch makes pending.
@@ -149,9 +149,7 @@ impl Mover {
                     // What one has waited for in vain, such as room, the others lack, too. They are only tried: smaller ones may fit.
                     Some(_) => Duration::ZERO,
                     // Not all kinds of targets know how much fits. Nodes that share one do not free it for each other in a hurry.
-                    None if self.catalog.is_shared() && self.tier_owed_to(Some(object), TierState::Full)?.is_some() => {
-                        HOPELESS_WAIT
-                    }
+                    None if self.catalog.is_shared() && self.is_owed_to_full(Some(object))? => HOPELESS_WAIT,
                     None => MAX_WAIT,
                 };
                 match self.finish(Some(object), limit, &mut |_| {}) {

@@ -43,8 +43,8 @@ impl Mover {
             let limit = limit.min(Duration::from_millis(fail::limit("TERRACE_NO_SPACE_MILLISECONDS", u64::MAX)));
             let limit = if self.is_hopeless(object, is_still)? { limit.min(room::HOPELESS_WAIT) } else { limit };
             if moved.elapsed() > limit {
-                let is_full = self.tier_owed_to(object, TierState::Full)?.is_some();
-                let read_only = self.tier_owed_to(object, TierState::ReadOnly)?;
+                let is_full = self.is_owed_to_full(object)?;
+                let read_only = self.tier_owed_to(object, |device| self.tiers.look(device) == TierState::ReadOnly)?;
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs(), is_full, read_only });
             }
             if self.tiers.devices.iter().any(|device| device.state() == TierState::Full) {
@@ -63,12 +63,18 @@ impl Mover {
         sources.into_iter().try_for_each(|source| self.finish(Some(source), MAX_WAIT, &mut |_| {}))
     }
 
-    /// Returns the name of a tier on which a replica of an object, or of any, is pending, if its target is in this state. Checks only
-    /// the first batch.
-    pub(super) fn tier_owed_to(&self, object: Option<u64>, state: TierState) -> Result<Option<String>> {
+    /// Returns whether a replica of an object, or of any, is pending on a full target, which another thread may be trying again just now.
+    pub(super) fn is_owed_to_full(&self, object: Option<u64>) -> Result<bool> {
+        let is_full = |device: &Device| device.has_refused_bytes() || self.tiers.look(device) == TierState::Full;
+        Ok(self.tier_owed_to(object, is_full)?.is_some())
+    }
+
+    /// Returns the name of a tier on which a replica of an object, or of any, is pending, if its target is one of these. Checks only the
+    /// first batch.
+    fn tier_owed_to(&self, object: Option<u64>, is_meant: impl Fn(&Device) -> bool) -> Result<Option<String>> {
         let tasks = self.owed_next(object, None)?;
         let mut devices = tasks.iter().filter_map(|(task, _)| self.tiers.device(task.target).ok());
-        let found = devices.find(|device| self.tiers.look(device) == state);
+        let found = devices.find(|device| is_meant(device));
         Ok(found.map(|device| self.tiers.tier(device).name.clone()))
     }
 

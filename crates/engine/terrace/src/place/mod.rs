@@ -29,6 +29,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use self::lessons::{Aim, Known, SHORT_EXTENT_BYTES};
 use self::planner::Pace;
+use crate::arrivals::{Arrival, Arrivals};
 use crate::devices::{Device, Tiers, append_to, with_scratch};
 use crate::home::Rules;
 use crate::hotness::Hotness;
@@ -51,6 +52,8 @@ pub(crate) struct Planning {
     pub rules: Rules,
     pub tiers: Arc<Tiers>,
     pub hotness: Arc<Hotness>,
+    /// The replicas on targets above the last tier.
+    pub arrivals: Arrivals,
     /// The lessons learned from streams of bytes.
     pub lessons: Arc<Lessons>,
     pub planner: Planner,
@@ -62,6 +65,13 @@ impl Planning {
         let pinned = self.pinned(key);
         let wanted = Policy { raw_first: wanted.raw_first && pinned.is_none(), ..wanted };
         Placer { planning: self, key, wanted, known: self.lessons.of(key, element), file: xxh3_64(key), pinned }
+    }
+
+    /// Notes that a target has a replica of an object's extent, so that it may be evicted. None leaves the last tier.
+    fn note_arrival(&self, device: &Device, key: &[u8], offset: u64) {
+        if device.tier + 1 < self.tiers.tiers.len() {
+            self.arrivals.add(device.id, Arrival { key: key.to_vec(), offset });
+        }
     }
 
     /// Returns the encoding that the rule for a key names.
@@ -330,10 +340,11 @@ impl<'a> Placer<'a> {
     /// Encodes an extent, appends a replica of it, and learns from the result.
     pub fn append(&self, device: &Device, identity: Identity, encoding: Encoding, raw: &[u8]) -> io::Result<Replica> {
         let encoding = self.pinned.unwrap_or(encoding);
-        if raw.len() < MIN_STUDIED_BYTES {
-            return append_to(device, identity, encoding, raw);
-        }
         let replica = append_to(device, identity, encoding, raw)?;
+        self.planning.note_arrival(device, self.key, identity.offset);
+        if raw.len() < MIN_STUDIED_BYTES {
+            return Ok(replica);
+        }
         let encoded = match encoding {
             Encoding::NONE => Coded { raw: raw.len(), stored: raw.len(), seconds: 0.0 },
             _ => with_scratch(|scratch| scratch.encoded),

@@ -7,6 +7,7 @@ use terrace_catalog::Catalog;
 use terrace_system::fail;
 
 use crate::Result;
+use crate::arrivals::Arrivals;
 use crate::care::Care;
 use crate::config::Config;
 use crate::devices::Tiers;
@@ -79,6 +80,7 @@ impl Engine {
             rules,
             tiers: tiers.clone(),
             hotness: hotness.clone(),
+            arrivals: Arrivals::default(),
             lessons: lessons.clone(),
             planner: Planner::default(),
         });
