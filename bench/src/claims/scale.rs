@@ -84,14 +84,14 @@ fn measure(objects: u64) -> Result<Costs> {
     }
     store.sync()?;
     store.close()?;
-    let open = time_rounds(|_| Ok(drop(Store::open(&dir)?)))?;
+    let open = time_rounds(|| Store::open(&dir))?;
     let store = Store::open(&dir)?;
     let mut costs = vec![("open", open)];
-    costs.push(("put", time_calls(|number| Ok(drop(put(&store, objects + number)?)))?));
-    costs.push(("get", time_calls(|number| Ok(drop(store.get(&key(spread(number, objects)))?)))?));
-    let page = |number| Ok(drop(store.list(b"", Some(&key(spread(number, objects))), 100)?));
+    costs.push(("put", time_calls(|number| put(&store, objects + number))?));
+    costs.push(("get", time_calls(|number| store.get(&key(spread(number, objects))))?));
+    let page = |number| store.list(b"", Some(&key(spread(number, objects))), 100);
     costs.push(("a page of 100 names", time_calls(page)?));
-    costs.push(("status", time_rounds(|_| Ok(drop(store.status()?)))?));
+    costs.push(("status", time_rounds(|| store.status())?));
     costs.push(("evict", time_evictions(&store)?));
     store.sync()?;
     store.close()?;
@@ -148,13 +148,13 @@ fn spread(number: u64, objects: u64) -> u64 {
 }
 
 /// Returns the median time of many calls.
-fn time_calls(mut call: impl FnMut(u64) -> Result<()>) -> Result<f64> {
-    let times: Result<Vec<f64>> = (0..CALL_COUNT).map(|number| Ok(time(|| call(number))?.0)).collect();
+fn time_calls<T>(mut call: impl FnMut(u64) -> terrace::Result<T>) -> Result<f64> {
+    let times: Result<Vec<f64>> = (0..CALL_COUNT).map(|number| Ok(time(|| Ok(call(number)?))?.0)).collect();
     Ok(median(times?))
 }
 
 /// Returns the median time of a few calls.
-fn time_rounds(mut call: impl FnMut(usize) -> Result<()>) -> Result<f64> {
-    let times: Result<Vec<f64>> = (0..ROUND_COUNT).map(|round| Ok(time(|| call(round))?.0)).collect();
+fn time_rounds<T>(mut call: impl FnMut() -> terrace::Result<T>) -> Result<f64> {
+    let times: Result<Vec<f64>> = (0..ROUND_COUNT).map(|_| Ok(time(|| Ok(call()?))?.0)).collect();
     Ok(median(times?))
 }
