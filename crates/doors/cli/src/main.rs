@@ -29,7 +29,6 @@ mod range;
 mod run;
 mod sample;
 mod serve;
-mod service;
 mod simulate;
 mod staging;
 mod view;

@@ -42,7 +42,9 @@ pub use files::Files;
 pub use home::{Access, Cluster, Consistency, Trusted};
 pub use made::{NewFile, NewFolder, remove_unfinished_parts};
 pub use place::{Planned, PutOptions, element_of};
-pub use store::{Appended, Batch, Explained, Handle, HotRange, Measured, Question, RebuildFrom, Store, WhatIf};
+pub use store::{
+    Appended, Batch, Explained, Handle, HotRange, Measured, OwnPlaces, Question, RebuildFrom, Store, WhatIf,
+};
 pub use store::{SavedCatalog, SavedEnd, SharedNode, Unsaved};
 pub use store::{Upload, UploadId, UploadPart};
 pub use terrace_catalog::{self as catalog, log};

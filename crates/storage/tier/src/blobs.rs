@@ -8,7 +8,7 @@ use opendal::{Buffer, Error, ErrorKind, Operator, Writer};
 
 use super::NamedBlobs;
 use super::service::{
-    Client, RuntimeUse, Service, delete_below, delete_names, fetch, list_names, modified, run, write_new,
+    Client, MARKER_BLOB, RuntimeUse, Service, delete_below, delete_names, fetch, list_names, modified, run, write_new,
 };
 
 /// The bytes of each part of an upload. Services require parts of at least 5 MiB.
@@ -49,6 +49,7 @@ impl Blobs {
             }
             at.writer_with(&to).chunk(PART_BYTES).await
         })?;
+        let hidden = hidden.map(|name| HiddenBlob { operator: operator.clone(), name: Some(name) });
         Ok(Upload { writer, operator, name, hidden, length: 0, runtime })
     }
 
@@ -69,12 +70,32 @@ impl Blobs {
         }
     }
 
+    /// Finds the folder in which a store keeps its own blobs, and which is the root or has it below it.
+    ///
+    /// # Errors
+    /// If the root cannot be looked at. A folder above it that cannot counts as nobody's: rights often end at the root.
+    pub fn find_owner(service: &Service) -> io::Result<Option<String>> {
+        if Blobs::new(service)?.length(MARKER_BLOB)?.is_some() {
+            return Ok(Some(service.root.clone()));
+        }
+        let root = service.root.trim_matches('/');
+        let above = root.match_indices('/').map(|(end, _)| format!("/{}", &root[..end])).chain(["/".to_owned()]);
+        for above in above.filter(|_| !root.is_empty()) {
+            let folder = Service { root: above, ..service.clone() };
+            if Blobs::new(&folder)?.length(MARKER_BLOB).is_ok_and(|found| found.is_some()) {
+                return Ok(Some(folder.root));
+            }
+        }
+        Ok(None)
+    }
+
     /// Reads a blob of this length, part by part.
     pub fn reader(&self, name: &str, length: u64) -> BlobReader<'_> {
         BlobReader { blobs: self, name: name.to_owned(), length, at: 0, part: io::Cursor::default() }
     }
 
-    fn read_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
+    /// Reads a range of a blob; less, if the blob ends before.
+    pub fn read_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
         let (operator, name) = (self.operator.clone(), name.to_owned());
         run(async move { operator.read_with(&name).range(range).await.map(|bytes| bytes.to_vec()) })
     }
@@ -142,13 +163,40 @@ impl Read for BlobReader<'_> {
     }
 }
 
+/// A blob under a hidden name. It is deleted when it is dropped, so that a part of it takes no space.
+struct HiddenBlob {
+    operator: Operator,
+    /// None once it has its final name.
+    name: Option<String>,
+}
+
+impl HiddenBlob {
+    fn rename(mut self, to: &str) -> io::Result<()> {
+        if let Some(name) = self.name.clone() {
+            let (operator, to) = (self.operator.clone(), to.to_owned());
+            run(async move { operator.rename(&name, &to).await })?;
+        }
+        self.name = None;
+        Ok(())
+    }
+}
+
+impl Drop for HiddenBlob {
+    fn drop(&mut self) {
+        if let Some(name) = self.name.take() {
+            // Ignoring the error loses nothing: the next upload of this name replaces what could not be deleted.
+            let _ = delete_names(&self.operator, vec![name]);
+        }
+    }
+}
+
 /// A blob that is being written. It does not exist before [`Upload::end`].
 pub struct Upload {
     writer: Writer,
     operator: Operator,
     name: String,
-    /// The name that it has until it is complete, if that is another one.
-    hidden: Option<String>,
+    /// The blob until it is complete, if it then has another name.
+    hidden: Option<HiddenBlob>,
     /// Bytes that were written.
     length: u64,
     // The writer's connections need the runtime.
@@ -170,18 +218,19 @@ impl Upload {
     /// Completes the blob. Returns when the service has acknowledged all of it.
     pub fn end(self) -> io::Result<()> {
         let Upload { mut writer, operator, name, hidden, length, runtime: _runtime } = self;
+        run(async move { writer.close().await.map(drop) })?;
+        if let Some(hidden) = hidden {
+            hidden.rename(&name)?;
+        }
+        // OpenDAL's WebHDFS takes a refused rename of several parts for success.
+        if length <= PART_BYTES as u64 {
+            return Ok(());
+        }
         run(async move {
-            writer.close().await?;
-            if let Some(hidden) = &hidden {
-                operator.rename(hidden, &name).await?;
-            }
-            // OpenDAL's WebHDFS takes a refused rename of several parts for success.
-            if length > PART_BYTES as u64 {
-                let found = operator.stat(&name).await?.content_length();
-                if found != length {
-                    let reason = format!("{length} bytes were written to {name}, and it has {found}");
-                    return Err(Error::new(ErrorKind::Unexpected, reason));
-                }
+            let found = operator.stat(&name).await?.content_length();
+            if found != length {
+                let reason = format!("{length} bytes were written to {name}, and it has {found}");
+                return Err(Error::new(ErrorKind::Unexpected, reason));
             }
             Ok(())
         })

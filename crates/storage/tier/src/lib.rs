@@ -29,6 +29,7 @@ pub mod removal;
 mod segment;
 #[cfg(feature = "object")]
 mod service;
+mod service_address;
 mod synced;
 mod used;
 
@@ -53,6 +54,7 @@ pub use plain::{FILES_FOLDER, can_be_file};
 pub use registry::{KindError, TierKind, register_kind};
 #[cfg(feature = "object")]
 pub use service::{Service, unavailable};
+pub use service_address::ServiceAddress;
 pub use synced::SyncedNote;
 pub use used::Used;
 

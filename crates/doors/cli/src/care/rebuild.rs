@@ -7,11 +7,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 use terrace::report::Salvaged;
+use terrace::tier::ServiceAddress;
 use terrace::{RebuildFrom, Store};
 
 use super::scrub::MAX_NAMED_OBJECTS;
 use crate::output::{Show, complain, count, name, note, path_name, size, time};
-use crate::service::ServiceAddress;
 
 #[derive(Args)]
 pub struct Rebuild {

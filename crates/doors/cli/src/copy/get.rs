@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, bail};
@@ -16,7 +16,7 @@ use terrace::{Kind, Object, Store};
 
 use super::check::same_bytes;
 use super::out_folder::OutFolder;
-use super::restore::{NotRestored, allowed_mode, modified};
+use super::restore::{NotRestored, has_mode_and_time};
 use super::special::{write_directory, write_link};
 use super::tell_repaired;
 use crate::arguments::Get;
@@ -262,8 +262,7 @@ impl Getter<'_> {
         if get.checksum && metadata.is_file() {
             return same_bytes(store, key, SparseReader::new(File::open(path)?, metadata.len()));
         }
-        let mode = allowed_mode(&object.attributes, Owner::of(&metadata), self.owner);
-        Ok(metadata.mode() & 0o7777 == mode && metadata.modified()? == modified(&object.attributes))
+        Ok(has_mode_and_time(&metadata, &object.attributes, self.owner)?)
     }
 
     /// Writes one object to a temporary file and renames it, so that no file is ever partly written. Returns the number of bytes.

@@ -12,7 +12,7 @@ pub use check::{check, same_bytes};
 pub use get::{cat, get};
 pub use out_folder::OutFolder;
 pub use put::put;
-pub use restore::NotRestored;
+pub use restore::{NotRestored, has_mode_and_time};
 pub use special::{write_directory, write_link};
 pub use tree::{Changes, Item, Tree};
 

@@ -4,8 +4,7 @@ use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use terrace::tier::MARKER_FILE;
-use terrace::{Store, real_path};
+use terrace::{OwnPlaces, Store, real_path};
 
 use crate::output::path_name;
 
@@ -14,30 +13,17 @@ pub struct OutFolder {
     path: PathBuf,
     /// The folder without symbolic links.
     real: PathBuf,
-    /// Where the store keeps its own files, without symbolic links.
-    own_directories: Vec<PathBuf>,
+    own: OwnPlaces,
 }
 
 impl OutFolder {
     pub fn new(store: &Store, path: &Path) -> OutFolder {
-        let own_directories = store.own_directories().map(real_path).collect();
-        OutFolder { path: path.to_owned(), real: real_path(path), own_directories }
+        OutFolder { path: path.to_owned(), real: real_path(path), own: OwnPlaces::of(store) }
     }
 
-    /// Checks that the folder is in none of the store's own, nor in a target that the store knows by another path, or that is another store's.
+    /// Checks that the folder is no store's own.
     pub fn check(&self) -> Result<()> {
-        self.check_foreign(&self.real)?;
-        match self.real.ancestors().find(|folder| folder.join(MARKER_FILE).exists()) {
-            Some(target) => bail!("a store keeps its own files in {}; name another destination", path_name(target)),
-            None => Ok(()),
-        }
-    }
-
-    fn check_foreign(&self, real: &Path) -> Result<()> {
-        match self.own_directories.iter().find(|own| real.starts_with(own)) {
-            Some(own) => bail!("the store keeps its own files in {}; name another destination", path_name(own)),
-            None => Ok(()),
-        }
+        Ok(self.own.check_folder(&self.real)?)
     }
 
     /// Returns a symbolic link on the way from the folder to the one in which a file lies, or to a folder.
@@ -56,7 +42,7 @@ impl OutFolder {
                 "it is a device, a pipe or a socket, which is not replaced; name a file, or `-` for the standard output"
             );
         }
-        self.check_foreign(&self.real.join(path.strip_prefix(&self.path).unwrap_or(path)))?;
+        self.own.check_outside(&self.real.join(path.strip_prefix(&self.path).unwrap_or(path)))?;
         match self.find_link(path, is_directory).filter(|_| !named) {
             Some(link) => {
                 let link = path_name(link);

@@ -78,8 +78,14 @@ pub fn allowed_mode(attributes: &Attributes, owner: Owner, usual: Owner) -> u32 
     mode
 }
 
+/// Returns whether a file has the mode and time that it gets.
+pub fn has_mode_and_time(found: &fs::Metadata, attributes: &Attributes, usual: Owner) -> io::Result<bool> {
+    let mode = allowed_mode(attributes, Owner::of(found), usual);
+    Ok(found.mode() & ALL_MODE_BITS == mode && found.modified()? == modified(attributes))
+}
+
 /// Returns the recorded modification time.
-pub fn modified(attributes: &Attributes) -> SystemTime {
+fn modified(attributes: &Attributes) -> SystemTime {
     let distance = Duration::from_nanos(attributes.mtime.unsigned_abs());
     let epoch = SystemTime::UNIX_EPOCH;
     let time = if attributes.mtime < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };

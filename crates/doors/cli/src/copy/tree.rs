@@ -39,8 +39,7 @@ impl Tree {
     /// Lists the files of `source` with their keys: a directory's contents, as rclone does. Includes a directory only if it is empty, or
     /// if its attributes cannot be restored from keys alone.
     pub fn of(store: &Store, source: &Path, dest: &[u8], filter: &Filter) -> Result<Tree> {
-        let (items, failed, skipped) = Default::default();
-        let mut tree = Tree { items, failed, skipped, owner: store.owner()? };
+        let mut tree = Tree::empty(store)?;
         let metadata = fs::metadata(source).with_context(|| format!("reading {}", path_name(source)))?;
         if !metadata.is_dir() {
             let mut key = dest.to_vec();
@@ -77,6 +76,19 @@ impl Tree {
             }
         }
         Ok(tree)
+    }
+
+    /// Lists a symbolic link itself.
+    pub fn of_link(store: &Store, source: &Path, key: &[u8]) -> Result<Tree> {
+        let mut tree = Tree::empty(store)?;
+        let metadata = fs::symlink_metadata(source).with_context(|| format!("reading {}", path_name(source)))?;
+        tree.push(source.to_owned(), key.to_vec(), metadata);
+        Ok(tree)
+    }
+
+    fn empty(store: &Store) -> Result<Tree> {
+        let (items, failed, skipped) = Default::default();
+        Ok(Tree { items, failed, skipped, owner: store.owner()? })
     }
 
     fn add(

@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use terrace::Store;
+use terrace::tier::ServiceAddress;
 use terrace_stream::destinations::{Destination, Files, Keys};
 use terrace_stream::sources::{Redis, Watch};
 use terrace_stream::{AnySource, Control, Running};
-
-use crate::service::ServiceAddress;
 
 /// A source.
 pub enum From {
@@ -120,6 +119,6 @@ fn open_bucket(address: ServiceAddress, options: &[String]) -> Result<Arc<dyn De
 }
 
 #[cfg(not(feature = "object"))]
-fn open_bucket(address: ServiceAddress, options: &[String]) -> Result<Arc<dyn Destination>> {
-    address.service(options).map(|never| match never {})
+fn open_bucket(address: ServiceAddress, _: &[String]) -> Result<Arc<dyn Destination>> {
+    Err(address.not_compiled_in().into())
 }

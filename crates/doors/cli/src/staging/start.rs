@@ -14,7 +14,7 @@ use crate::output::{Show, complain, count, name, size};
 
 /// Stages the inputs that are named. Returns false if one is not in the store.
 pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
-    let place = open_inputs(&asked.origin, &asked.options)?;
+    let place = open_inputs(store, &asked.origin, &asked.options)?;
     let names = match &asked.stage {
         Some(list) => read_list(list)?.into_iter().map(Some).collect(),
         None => vec![None],

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::SystemTime;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -103,6 +104,66 @@ fn symbolic_links_in_a_folder_come_in_as_links() {
     place.good(["get", "d", "out"]);
     assert_eq!(fs::read_link(place.path("out/link")).unwrap(), Path::new("a"));
     assert_eq!(fs::read_link(place.path("out/dangling")).unwrap(), Path::new("nowhere"));
+}
+
+/// One that was named itself was followed, even out of the origin.
+#[test]
+fn symbolic_links_that_are_named_come_in_as_links() {
+    let place = Place::new();
+    place.write("secret/key", "secret");
+    place.write("origin/real/a", "a");
+    symlink("real", place.path("origin/link")).unwrap();
+    symlink(place.path("secret/key"), place.path("origin/out")).unwrap();
+    symlink(place.path("secret"), place.path("origin/folder")).unwrap();
+    place.write("list", "link\nout\nfolder\nreal\n");
+    let start = ["job", "start", "--origin", "origin", "--stage", "list"];
+    assert_eq!((&place.json(start).0["staged"], place.json(start).1), (&json!(4), 0));
+    place.good(["get", "", "got"]);
+    assert_eq!(fs::read_link(place.path("got/link")).unwrap(), Path::new("real"));
+    assert_eq!(fs::read_link(place.path("got/out")).unwrap(), place.path("secret/key"));
+    assert_eq!(place.keys(""), ["folder", "link", "out", "real/a"]);
+    for behind in ["folder/key", "link/a"] {
+        place.write("list", behind);
+        let link = behind.split('/').next().unwrap();
+        let words = format!("origin/{link} is a symbolic link, and is not followed");
+        place.bad(start, &[&words]);
+    }
+}
+
+#[test]
+fn an_origin_in_a_tier_is_refused() {
+    let place = Place::new();
+    place.write("made", "a");
+    place.good(["put", "made", "a"]);
+    for origin in ["tiers/disk", "tiers/disk/segments", "store"] {
+        place.bad(["job", "start", "--origin", origin], &["the store keeps its own files in"]);
+    }
+    fs::create_dir_all(place.path("bound/below")).unwrap();
+    fs::copy(place.path("tiers/disk/terrace-target"), place.path("bound/terrace-target")).unwrap();
+    place.bad(["job", "start", "--origin", "bound/below"], &["a store keeps its own files in"]);
+}
+
+/// Such a file counted as present, and its mode stayed wrong.
+#[test]
+fn a_result_that_is_there_gets_its_mode_and_time() {
+    let place = Place::new();
+    place.write("made/a", "a");
+    fs::create_dir(place.path("made/empty")).unwrap();
+    let set = |path: &str, mode| fs::set_permissions(place.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    let mode = |path: &str| place.path(path).metadata().unwrap().permissions().mode() & 0o777;
+    set("made/a", 0o750);
+    set("made/empty", 0o700);
+    place.good(["put", "made", ""]);
+    let end = ["job", "end", "--to", "results"];
+    place.good(end);
+    set("results/a", 0o666);
+    set("results/empty", 0o777);
+    fs::File::options().write(true).open(place.path("results/a")).unwrap().set_modified(SystemTime::now()).unwrap();
+    let (report, code) = place.json(end);
+    assert_eq!((short(&report), code), (pairs(&[("empty", "present"), ("a", "present")]), 0));
+    assert_eq!((mode("results/a"), mode("results/empty")), (0o750, 0o700));
+    let time = |path: &str| place.path(path).metadata().unwrap().modified().unwrap();
+    assert_eq!(time("results/a"), time("made/a"));
 }
 
 #[test]
@@ -259,7 +320,10 @@ fn a_service_is_an_origin_and_a_destination() {
     place.write("list", "mesh\nb\n");
     let url = |folder: &str| format!("fs://{}", place.path(folder).display());
     let (origin, to) = (url("origin"), url("results"));
-    place.bad(["job", "end", "--to", &url("tiers/disk")], &["a store keeps its own blobs in"]);
+    place.bad(["job", "end", "--to", &url("tiers/disk")], &["keeps its own"]);
+    // Only the service itself was looked at, not the folders above, and an origin not at all.
+    place.bad(["job", "end", "--to", &url("tiers/disk/below/it")], &["keeps its own"]);
+    place.bad(["job", "start", "--origin", &url("tiers/disk/segments")], &["the store keeps its own files in"]);
     let start = ["job", "start", "--origin", &origin, "--stage", "list"];
     assert_eq!(place.json(start).0, json!({"staged": 2, "unchanged": 0, "failed": 0, "bytes": 20_000_001}));
     assert_eq!(place.json(start).0["unchanged"], json!(2));
@@ -274,4 +338,21 @@ fn a_service_is_an_origin_and_a_destination() {
     place.write("results/out/made", bytes);
     assert_eq!(short(&place.json(end).0), pairs(&[("out/made", "copied")]));
     assert!(place.read("results/out/made") == noise(20_000_000, 2));
+}
+
+/// The part of an object for which there was no room stayed, and small ones did not fit either.
+#[cfg(feature = "services-fs")]
+#[test]
+fn a_full_service_takes_what_fits() {
+    let place = Place::new();
+    let Some(disk) = SmallDisk::mount("a full service", &place.path("small"), "size=1m") else { return };
+    place.write("made/large", noise(2_000_000, 1));
+    place.write("made/small", noise(900_000, 2));
+    place.good(["put", "made", ""]);
+    place.write("list", "large\nsmall\n");
+    let to = format!("fs://{}", disk.path().join("results").display());
+    let (report, code) = place.json(["job", "end", "--to", &to, "--save", "list"]);
+    assert_eq!((short(&report), code), (pairs(&[("large", "failed"), ("small", "copied")]), 1));
+    let left = files(&disk.path().join("results"));
+    assert_eq!(left, [disk.path().join("results/small").display().to_string()]);
 }

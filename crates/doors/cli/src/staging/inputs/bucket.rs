@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use terrace::sparse::Dense;
 use terrace::tier::{Blobs, Service};
-use terrace::{Attributes, Store, key};
+use terrace::{Attributes, OwnPlaces, Store, key};
 
 use super::{Input, InputPlace};
 
@@ -13,8 +13,9 @@ pub struct InputBucket {
 }
 
 impl InputBucket {
-    pub fn new(service: &Service) -> Result<InputBucket> {
+    pub fn new(store: &Store, service: &Service) -> Result<InputBucket> {
         let blobs = Blobs::new(service).with_context(|| format!("opening {service}"))?;
+        OwnPlaces::of(store).check_service(service)?;
         Ok(InputBucket { blobs, service: service.to_string() })
     }
 

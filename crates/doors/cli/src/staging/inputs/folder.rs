@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use terrace::Store;
+use terrace::{OwnPlaces, Store};
 
 use super::{Input, InputPlace};
 use crate::arguments::Filter;
@@ -16,7 +16,9 @@ use crate::output::{note, path_name};
 pub struct InputFolder(PathBuf);
 
 impl InputFolder {
-    pub fn new(path: &Path) -> Result<InputFolder> {
+    pub fn new(store: &Store, path: &Path) -> Result<InputFolder> {
+        let own = OwnPlaces::of(store).check_folder(path);
+        own.with_context(|| format!("reading {}", path_name(path)))?;
         let found = fs::metadata(path).with_context(|| format!("reading {}", path_name(path)))?;
         if !found.is_dir() {
             bail!("{} is no directory; name the one in which the inputs are", path_name(path));
@@ -25,10 +27,28 @@ impl InputFolder {
     }
 }
 
+impl InputFolder {
+    /// Lists what has a name. As within a folder, a symbolic link is an input itself, and is not followed.
+    fn find_named(&self, store: &Store, name: &[u8]) -> Result<Tree> {
+        let path = self.0.join(OsStr::from_bytes(name));
+        let above = path.ancestors().skip(1).take_while(|folder| *folder != self.0);
+        if let Some(link) = above.into_iter().find(|folder| folder.is_symlink()) {
+            let link = path_name(link);
+            bail!("reading {}: {link} is a symbolic link, and is not followed; name what it leads to", path_name(&path))
+        }
+        match path.is_symlink() {
+            true => Tree::of_link(store, &path, name),
+            false => Tree::of(store, &path, name, &Filter::default()),
+        }
+    }
+}
+
 impl InputPlace for InputFolder {
     fn find(&self, store: &Store, name: Option<&[u8]>) -> Result<Vec<Input<'_>>> {
-        let path = name.map_or_else(|| self.0.clone(), |name| self.0.join(OsStr::from_bytes(name)));
-        let tree = Tree::of(store, &path, name.unwrap_or_default(), &Filter::default())?;
+        let tree = match name {
+            Some(name) => self.find_named(store, name)?,
+            None => Tree::of(store, &self.0, b"", &Filter::default())?,
+        };
         if let Some(error) = tree.failed.into_iter().next() {
             return Err(error);
         }

@@ -8,9 +8,8 @@ use std::ffi::OsStr;
 
 use anyhow::Result;
 use terrace::sparse::ReadHoles;
+use terrace::tier::ServiceAddress;
 use terrace::{Attributes, Store};
-
-use crate::service::ServiceAddress;
 
 /// An input of a job.
 pub struct Input<'a> {
@@ -30,19 +29,19 @@ pub trait InputPlace {
 }
 
 /// Opens the place that the command line names.
-pub fn open_inputs(text: &OsStr, options: &[String]) -> Result<Box<dyn InputPlace>> {
+pub fn open_inputs(store: &Store, text: &OsStr, options: &[String]) -> Result<Box<dyn InputPlace>> {
     match ServiceAddress::parse(text) {
-        Some(address) => open_bucket(address, options),
-        None => Ok(Box::new(folder::InputFolder::new(text.as_ref())?)),
+        Some(address) => open_bucket(store, address, options),
+        None => Ok(Box::new(folder::InputFolder::new(store, text.as_ref())?)),
     }
 }
 
 #[cfg(feature = "object")]
-fn open_bucket(address: ServiceAddress, options: &[String]) -> Result<Box<dyn InputPlace>> {
-    Ok(Box::new(bucket::InputBucket::new(&address.service(options)?)?))
+fn open_bucket(store: &Store, address: ServiceAddress, options: &[String]) -> Result<Box<dyn InputPlace>> {
+    Ok(Box::new(bucket::InputBucket::new(store, &address.service(options)?)?))
 }
 
 #[cfg(not(feature = "object"))]
-fn open_bucket(address: ServiceAddress, options: &[String]) -> Result<Box<dyn InputPlace>> {
-    address.service(options).map(|never| match never {})
+fn open_bucket(_: &Store, address: ServiceAddress, _: &[String]) -> Result<Box<dyn InputPlace>> {
+    Err(address.not_compiled_in().into())
 }

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result, bail};
 use terrace::sparse::Dense;
-use terrace::tier::{Blobs, MARKER_FILE, Service, Upload};
-use terrace::{Kind, Object, Store};
+use terrace::tier::{Blobs, Service, Upload};
+use terrace::{Kind, Object, OwnPlaces, Store};
 
 use super::{Clock, ResultPlace};
 use crate::copy::same_bytes;
@@ -19,11 +19,9 @@ pub struct ResultBucket {
 }
 
 impl ResultBucket {
-    pub fn new(service: &Service) -> Result<ResultBucket> {
+    pub fn new(store: &Store, service: &Service) -> Result<ResultBucket> {
         let blobs = Blobs::new(service).with_context(|| format!("opening {service}"))?;
-        if blobs.length(MARKER_FILE).with_context(|| format!("looking at {service}"))?.is_some() {
-            bail!("a store keeps its own blobs in {service}; name another destination");
-        }
+        OwnPlaces::of(store).check_service(service)?;
         Ok(ResultBucket { blobs, service: service.to_string() })
     }
 }
@@ -38,7 +36,7 @@ impl ResultPlace for ResultBucket {
         length.is_ok_and(|length| length == Some(object.length))
     }
 
-    fn is_there(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool> {
+    fn is_there(&mut self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool> {
         let name = text(key)?;
         let compare = || match self.blobs.length(name)? {
             Some(length) if length == object.length => {

@@ -14,7 +14,7 @@ use terrace::sparse::{SparseReader, SparseWriter};
 use terrace::{Kind, NewFile, Object, Store};
 
 use super::{Clock, ResultPlace};
-use crate::copy::{NotRestored, OutFolder, same_bytes, write_directory, write_link};
+use crate::copy::{NotRestored, OutFolder, has_mode_and_time, same_bytes, write_directory, write_link};
 use crate::output::path_name;
 
 /// The mode of a file until it is whole.
@@ -47,6 +47,15 @@ impl ResultFolder {
         self.path.join(OsStr::from_bytes(key))
     }
 
+    /// Gives a file or folder the object's mode and time, if it has others.
+    fn mend_attributes(&mut self, file: &File, object: &Object) -> io::Result<()> {
+        if has_mode_and_time(&file.metadata()?, &object.attributes, self.owner)? {
+            return Ok(());
+        }
+        self.not_restored.mode_and_time(file, &object.attributes, self.owner)?;
+        file.sync_all()
+    }
+
     fn write_file(&mut self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<()> {
         let file = NewFile::replace(&self.path(key), object.length)?;
         // Before it has a byte: the object may be private.
@@ -72,20 +81,29 @@ impl ResultPlace for ResultFolder {
         })
     }
 
-    fn is_there(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool> {
+    fn is_there(&mut self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool> {
         let path = self.path(key);
-        let compare = || match object.attributes.kind {
-            Kind::File => {
-                let file = File::open(&path)?;
-                // Synced here, too, because an earlier command may have been killed before it was.
-                file.sync_all()?;
-                // So that the bytes come from the device, not from memory. Some file systems cannot, which is no error.
-                let _ = fadvise(&file, 0, None, Advice::DontNeed);
-                let length = file.metadata()?.len();
-                same_bytes(store, key, clock.limit(SparseReader::new(file, length)))
+        let mut compare = || -> Result<bool> {
+            match object.attributes.kind {
+                Kind::File => {
+                    let file = File::open(&path)?;
+                    // Synced here, too, because an earlier command may have been killed before it was.
+                    file.sync_all()?;
+                    // So that the bytes come from the device, not from memory. Some file systems cannot, which is no error.
+                    let _ = fadvise(&file, 0, None, Advice::DontNeed);
+                    let length = file.metadata()?.len();
+                    let same = same_bytes(store, key, clock.limit(SparseReader::new(file.try_clone()?, length)))?;
+                    if same {
+                        self.mend_attributes(&file, object)?;
+                    }
+                    Ok(same)
+                }
+                Kind::Directory => {
+                    self.mend_attributes(&File::open(&path)?, object)?;
+                    Ok(path.is_dir())
+                }
+                Kind::Symlink => Ok(fs::read_link(&path)?.as_os_str().as_bytes() == store.get(key)?),
             }
-            Kind::Directory => Ok(path.is_dir()),
-            Kind::Symlink => Ok(fs::read_link(&path)?.as_os_str().as_bytes() == store.get(key)?),
         };
         let same = compare().with_context(|| format!("reading {}", path_name(&path)))?;
         if same {

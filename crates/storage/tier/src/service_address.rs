@@ -1,10 +1,10 @@
-//! Services that keep blobs, as the command line names them: `SERVICE://BUCKET/PATH`.
+//! Services that keep blobs, as users name them: `SERVICE://BUCKET/PATH`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io;
 
-use anyhow::{Context, Result};
-use terrace::tier::TargetSettings;
+use crate::TargetSettings;
 
 /// A service, a bucket, and a path in it.
 pub struct ServiceAddress {
@@ -22,46 +22,42 @@ impl ServiceAddress {
     }
 
     /// Returns the settings of a target there, with options of the form `name=value`.
-    pub fn settings(self, options: &[String]) -> Result<TargetSettings> {
+    pub fn settings(self, options: &[String]) -> io::Result<TargetSettings> {
         let ServiceAddress { name, bucket, root } = self;
-        let options = options_of(bucket, options)?;
+        let options = parse_options(bucket, options)?;
         Ok(TargetSettings { service: Some(name), options, ..TargetSettings::at(root) })
     }
 
     /// Returns the service, with options of the form `name=value`.
     #[cfg(feature = "object")]
-    pub fn service(self, options: &[String]) -> Result<terrace::tier::Service> {
-        use anyhow::bail;
-        use terrace::tier::{Service, unavailable};
-
+    pub fn service(self, options: &[String]) -> io::Result<crate::Service> {
         const MAX_CALL_TIME: std::time::Duration = std::time::Duration::from_secs(60);
 
         let ServiceAddress { name, bucket, root } = self;
-        if let Some(reason) = unavailable(&name) {
-            bail!(reason);
+        if let Some(reason) = crate::unavailable(&name) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
         }
-        let options = options_of(bucket, options)?;
-        Ok(Service { name, options, root, timeout: MAX_CALL_TIME })
+        let options = parse_options(bucket, options)?;
+        Ok(crate::Service { name, options, root, timeout: MAX_CALL_TIME })
     }
 
-    /// Says which feature of cargo compiles the service in.
-    #[cfg(not(feature = "object"))]
-    pub fn service(self, _: &[String]) -> Result<std::convert::Infallible> {
+    /// Returns the error of a program that cannot use services: it says which feature of cargo compiles this one in.
+    pub fn not_compiled_in(&self) -> io::Error {
         let ServiceAddress { name, bucket, root } = self;
-        anyhow::bail!(
+        let reason = format!(
             "{name}://{bucket}{root}: service {name:?} is not compiled in; the cargo feature services-{name} does that, if there is such a service"
-        )
+        );
+        io::Error::new(io::ErrorKind::Unsupported, reason)
     }
 }
 
 /// Parses options of the form `name=value`, and adds the bucket.
-fn options_of(bucket: String, options: &[String]) -> Result<BTreeMap<String, String>> {
-    let parse = |option: &String| {
-        let (name, value) =
-            option.split_once('=').with_context(|| format!("{option}: write an option as name=value"))?;
-        Ok((name.to_owned(), value.to_owned()))
+fn parse_options(bucket: String, options: &[String]) -> io::Result<BTreeMap<String, String>> {
+    let parse = |option: &String| match option.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{option}: write an option as name=value"))),
     };
-    let mut options = options.iter().map(parse).collect::<Result<BTreeMap<_, _>>>()?;
+    let mut options = options.iter().map(parse).collect::<io::Result<BTreeMap<_, _>>>()?;
     if !bucket.is_empty() {
         options.insert("bucket".into(), bucket);
     }

@@ -1,0 +1,66 @@
+//! The places in which stores keep their own data, where users may not read or write files.
+
+use std::path::{Path, PathBuf};
+
+use terrace_system::real_path;
+use terrace_tier::MARKER_FILE;
+
+use super::Store;
+use crate::error::{Error, Result};
+
+/// The folders in which a store keeps its own files, without symbolic links.
+pub struct OwnPlaces(Vec<PathBuf>);
+
+impl OwnPlaces {
+    /// Returns the places of a store.
+    pub fn of(store: &Store) -> OwnPlaces {
+        OwnPlaces(store.own_directories().map(real_path).collect())
+    }
+
+    /// Checks that a path is in none of them. Links in it are not followed.
+    ///
+    /// # Errors
+    /// [`Error::Store`] names the folder.
+    pub fn check_outside(&self, real: &Path) -> Result<()> {
+        match self.0.iter().find(|own| real.starts_with(own)) {
+            Some(own) => refuse(real, format!("the store keeps its own files in {}", own.display())),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that a path leads to none of them, nor to a target that the store knows by another path, nor to one of another store.
+    ///
+    /// # Errors
+    /// [`Error::Store`] names the folder.
+    pub fn check_folder(&self, path: &Path) -> Result<()> {
+        let real = real_path(path);
+        self.check_outside(&real)?;
+        match real.ancestors().find(|folder| folder.join(MARKER_FILE).exists()) {
+            Some(target) => refuse(path, format!("a store keeps its own files in {}", target.display())),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that no store keeps its own blobs at the root of a service, or in a folder above.
+    ///
+    /// # Errors
+    /// [`Error::Store`] names the folder. [`Error::Io`] if the service cannot be reached.
+    #[cfg(feature = "object")]
+    pub fn check_service(&self, service: &terrace_tier::Service) -> Result<()> {
+        if service.name == "fs" {
+            self.check_outside(&real_path(service.root.as_ref()))?;
+        }
+        match terrace_tier::Blobs::find_owner(service) {
+            Ok(Some(owner)) => {
+                let place = format!("{}:{owner}", service.name);
+                refuse(service.to_string().as_ref(), format!("a store keeps its own blobs in {place}"))
+            }
+            Ok(None) => Ok(()),
+            Err(cause) => Err(Error::Io { context: format!("looking at {service}"), cause }),
+        }
+    }
+}
+
+fn refuse(path: &Path, why: String) -> Result<()> {
+    Err(Error::Store { path: path.to_owned(), reason: format!("{why}; name another place") })
+}
