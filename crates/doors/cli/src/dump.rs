@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use terrace::Store;
-use terrace_dump::flags::DumpFlags;
+use terrace_dump::flags::{DumpFlags, FlowFlags};
 use terrace_dump::gc;
 
 use crate::globals::Globals;
@@ -30,6 +30,20 @@ pub struct Dump {
 
 #[derive(Subcommand)]
 pub enum Care {
+    /// Copy a version from the nodes' stores to a place that outlives them.
+    ///
+    /// Run it under mpirun, with a rank on each node. Sends each distinct chunk once, and none that the place has from the version before; reads
+    /// back what it sends. Repeated, it continues where it was interrupted; of a version that is there, it replaces what is damaged.
+    ///
+    /// Example: mpirun -n 4 terrace dump flow run7 --to /pfs/dumps --keep 3
+    Flow(FlowFlags),
+    #[command(flatten)]
+    Here(CareHere),
+}
+
+/// The work that needs no other node.
+#[derive(Subcommand)]
+pub enum CareHere {
     /// Delete old versions from this node's store and free their space.
     ///
     /// Chunks that newer versions share stay. Run it on each node with the same --keep, while nothing is dumped. A dump with --keep
@@ -56,10 +70,10 @@ pub fn become_program(globals: &Globals) -> Result<Infallible> {
     })
 }
 
-pub fn care(store: &Store, care: &Care, show: Show) -> Result<bool> {
+pub fn care(store: &Store, care: &CareHere, show: Show) -> Result<bool> {
     match care {
-        Care::Gc { name, keep } => collect(store, name.as_deref(), *keep, show),
-        Care::Ls => list(store, show),
+        CareHere::Gc { name, keep } => collect(store, name.as_deref(), *keep, show),
+        CareHere::Ls => list(store, show),
     }
 }
 

@@ -44,6 +44,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use arguments::{Arguments, ClusterCommand, Command, StoreCommand};
 use clap::{CommandFactory, FromArgMatches};
+use dump::{Care, Dump};
 use job_arguments::Job;
 use output::{Show, complain, print, use_json_messages};
 use terrace::Store;
@@ -117,10 +118,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             health::health(&opened()?, asked, show).map(ExitCode::from)
         }
         // These commands replace the process by another program, which handles signals itself.
-        Command::Dump(dump::Dump { care: None, .. }) | Command::Restore(_) => {
+        Command::Dump(Dump { care: None | Some(Care::Flow(_)), .. }) | Command::Restore(_) => {
             dump::become_program(&arguments.globals).map(|never| match never {})
         }
-        Command::Dump(dump::Dump { care: Some(care), .. }) => stoppable(|| dump::care(&opened()?, care, show)),
+        Command::Dump(Dump { care: Some(Care::Here(care)), .. }) => stoppable(|| dump::care(&opened()?, care, show)),
         Command::Stored(command) => stoppable(|| with_store(&opened()?, command, show)),
         Command::Tiers { change: None } => stoppable(|| look::status(&opened()?, show)),
         Command::Tiers { change: Some(change) } => stoppable(|| moves::tiers(&store()?, change, show)),

@@ -66,7 +66,7 @@ impl Dumps {
         let window = Options::default().window;
         let restored = self.call(py, |store| {
             alone(|world| {
-                let restored = dump::restore_whole(world, store, name, version, Wanted::Dealt, window)?;
+                let restored = dump::restore_whole(world, store, name, version, Wanted::Dealt, window, None)?;
                 Ok((restored.version, restored.whole()?))
             })
         })?;

@@ -3,7 +3,8 @@
  *   mpicc overlap.c -lterrace_dump -o overlap
  *   mpirun -n 4 ./overlap STORE STEPS [STEP IN WHOSE CHECKPOINT RANK 1 DIES [MICROSECONDS AFTER IT BEGINS]]
  *
- * STORE is the directory of this node's store; {node} in it stands for TERRACE_NODE. */
+ * STORE is the directory of this node's store; {node} in it stands for TERRACE_NODE. If FLOW_TO names a directory or a bucket that outlives the
+ * nodes, each version flows there, too, and two of them stay. */
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -56,6 +57,7 @@ int main(int count, char **arguments)
     must(terrace_dump_open(MPI_COMM_WORLD, arguments[1], &checkpoints), "opening");
     must(terrace_dump_set_replicas(checkpoints, 2), "replicas");
     must(terrace_dump_set_limit(checkpoints, 1), "limit");
+    must(terrace_dump_set_flow(checkpoints, getenv("FLOW_TO"), 2), "flow");
     must(terrace_dump_protect(checkpoints, 0, field, sizeof field), "protecting");
     must(terrace_dump_protect(checkpoints, 1, &step, sizeof step), "protecting");
 

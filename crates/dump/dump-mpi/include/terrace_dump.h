@@ -61,6 +61,14 @@ enum terrace_dump_status terrace_dump_set_replicas(struct terrace_checkpoints *c
 enum terrace_dump_status terrace_dump_set_keep(struct terrace_checkpoints *checkpoints,
                                                uint32_t keep);
 
+// Sets where each version flows to once it is durable in the nodes' stores: a directory, or `SERVICE://BUCKET/PATH`, that outlives the nodes; null
+// ends that. `keep` is the number of the newest versions that stay there; with 0, all do. A checkpoint returns before its version has
+// flowed, unless MPI lets only one thread call it: a thread continues, `terrace_dump_wait` waits for it and returns its failure, and the next
+// checkpoint waits for it, too. `terrace_dump_restart` takes from there what is not whole in the stores. It must be the same on all ranks.
+enum terrace_dump_status terrace_dump_set_flow(struct terrace_checkpoints *checkpoints,
+                                               const char *to,
+                                               uint32_t keep);
+
 // Sets how memory is divided into chunks: into pieces of `bytes` bytes, by default 4096; or, with `by_content`, at
 // boundaries that the content determines, about `bytes` bytes apart. It must be the same on all ranks.
 enum terrace_dump_status terrace_dump_set_chunks(struct terrace_checkpoints *checkpoints,

@@ -50,6 +50,10 @@ public:
 
     void set_replicas(std::uint32_t replicas) { check(terrace_dump_set_replicas(get(), replicas)); }
     void set_keep(std::uint32_t keep) { check(terrace_dump_set_keep(get(), keep)); }
+    // An empty place ends the flow of versions.
+    void set_flow(const std::string &to, std::uint32_t keep = 0) {
+        check(terrace_dump_set_flow(get(), to.empty() ? nullptr : to.c_str(), keep));
+    }
     void set_chunks(std::uint32_t bytes, bool by_content = false) { check(terrace_dump_set_chunks(get(), bytes, by_content)); }
     void set_limit(std::uint32_t limit) { check(terrace_dump_set_limit(get(), limit)); }
 

@@ -51,6 +51,13 @@ module terrace_dumps
       integer(c_int32_t), value :: keep
     end function
 
+    integer(c_int) function terrace_dump_set_flow(checkpoints, to, keep) bind(c)
+      import
+      type(c_ptr), value :: checkpoints
+      character(kind=c_char), intent(in), optional :: to(*)
+      integer(c_int32_t), value :: keep
+    end function
+
     integer(c_int) function terrace_dump_set_chunks(checkpoints, bytes, by_content) bind(c)
       import
       type(c_ptr), value :: checkpoints

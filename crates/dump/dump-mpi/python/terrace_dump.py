@@ -40,6 +40,7 @@ def _library():
         "open": [comm, text, ctypes.POINTER(handle)],
         "set_replicas": [handle, ctypes.c_uint32],
         "set_keep": [handle, ctypes.c_uint32],
+        "set_flow": [handle, text, ctypes.c_uint32],
         "set_chunks": [handle, ctypes.c_uint32, ctypes.c_bool],
         "protect": [handle, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t],
         "protect_same": [handle, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t],
@@ -64,7 +65,7 @@ class Checkpoints:
     """The ranks of a communicator with their nodes' stores. Every method but ``protect``, ``unprotect`` and
     ``test`` is collective."""
 
-    def __init__(self, comm, store, replicas=3, chunk=4096, by_content=False, limit=1, keep=0):
+    def __init__(self, comm, store, replicas=3, chunk=4096, by_content=False, limit=1, keep=0, flow_to=None, flow_keep=0):
         self._library, kind = _library()
         self._regions = {}
         self._handle = ctypes.c_void_p()
@@ -74,6 +75,7 @@ class Checkpoints:
         self._call("set_chunks", chunk, by_content)
         self._call("set_limit", limit)
         self._call("set_keep", keep)
+        self._call("set_flow", os.fsencode(flow_to) if flow_to is not None else None, flow_keep)
 
     def _call(self, name, *arguments, handle=True):
         given = (self._handle, *arguments) if handle else arguments

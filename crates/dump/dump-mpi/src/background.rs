@@ -8,7 +8,7 @@
 use std::ffi::c_char;
 
 use terrace_dump::transport::agree;
-use terrace_dump::{Error, Options, Result, regions};
+use terrace_dump::{Error, Result, regions};
 
 use crate::door::{Checkpoints, give, number, string, there};
 use crate::failure::{DumpStatus, guard};
@@ -51,11 +51,18 @@ pub extern "C" fn terrace_dump_begin(checkpoints: *mut Checkpoints, name: *const
         };
         let copied = copy();
         let (world, store, options) = (checkpoints.world.clone(), checkpoints.store.clone(), checkpoints.options);
+        let flows_to = checkpoints.flows_to.clone();
         helper.begin(checkpoints.limit, move || {
             // A rank that could not copy says so here, where all ranks meet.
             let (name, version, copy) = agree(&**world, copied)?;
-            let options = Options { version, ..options };
-            Ok(regions::checkpoint(&**world, &store, &name, &regions::borrow(&copy), &options)?.version)
+            let options = Checkpoints::options_of(&world, options, flows_to.as_ref(), &name, version)?;
+            let version = regions::checkpoint(&**world, &store, &name, &regions::borrow(&copy), &options)?.version;
+            // Before the version flows, which may take long.
+            drop(copy);
+            if let Some(to) = flows_to {
+                to.take(&world, &store, &name, version, options.window)?;
+            }
+            Ok(version)
         });
         Ok(())
     })

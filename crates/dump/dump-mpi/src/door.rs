@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use mpi::ffi::MPI_Comm;
 use terrace::Store;
+use terrace_dump::archive::{Archive, newest_version};
 use terrace_dump::chunk::Chunking;
 use terrace_dump::regions::{Protected, Split};
 use terrace_dump::transport::agree;
-use terrace_dump::{Error, Options, Result, regions};
+use terrace_dump::{Error, Options, Result, flow, regions};
 
 use crate::failure::{DumpStatus, guard};
 use crate::helper::{Helper, SharedWorld};
@@ -31,12 +32,41 @@ pub struct Checkpoints {
     pub(crate) world: Arc<SharedWorld>,
     pub(crate) store: Store,
     pub(crate) options: Options,
+    pub(crate) flows_to: Option<FlowsTo>,
     /// The number of checkpoints that may be under way at once.
     pub(crate) limit: usize,
     regions: BTreeMap<u32, Protected<*mut [u8]>>,
 }
 
+/// Where each version flows to.
+#[derive(Clone)]
+pub(crate) struct FlowsTo {
+    archive: Arc<Archive>,
+    /// The number of versions that stay there.
+    keep: Option<NonZeroU32>,
+}
+
+impl FlowsTo {
+    /// Lets a version flow there. Collective.
+    pub(crate) fn take(&self, world: &MpiWorld, store: &Store, name: &str, version: u32, window: usize) -> Result<()> {
+        let FlowsTo { archive, keep } = self;
+        flow(world, store, name, Some(version), archive, *keep, window).map(drop)
+    }
+}
+
 impl Checkpoints {
+    /// Returns the options of the next checkpoint. Collective.
+    pub(crate) fn options_of(
+        world: &MpiWorld,
+        options: Options,
+        flows_to: Option<&FlowsTo>,
+        name: &str,
+        version: Option<u32>,
+    ) -> Result<Options> {
+        let after = newest_version(world, flows_to.map(|to| &*to.archive), name)?;
+        Ok(Options { version, after, ..options })
+    }
+
     /// Returns the protected memory.
     pub(crate) fn slices(&self) -> BTreeMap<u32, Protected<&[u8]>> {
         let slice = |region: &Protected<*mut [u8]>| Protected {
@@ -103,7 +133,7 @@ pub extern "C" fn terrace_dump_open(comm: MPI_Comm, store: *const c_char, opened
         let helper = if world.has_threads() { Some(Helper::start()) } else { None };
         let helper = agree(&world, helper.transpose())?;
         let (world, options, regions) = (Arc::new(SharedWorld(world)), Options::default(), BTreeMap::new());
-        let checkpoints = Checkpoints { helper, world, store, options, limit: 1, regions };
+        let checkpoints = Checkpoints { helper, world, store, options, flows_to: None, limit: 1, regions };
         // SAFETY: the pointer is not null, and the caller passes a valid place.
         unsafe { opened.write(Box::into_raw(Box::new(checkpoints))) };
         Ok(())
@@ -125,6 +155,25 @@ pub extern "C" fn terrace_dump_set_replicas(checkpoints: *mut Checkpoints, repli
 pub extern "C" fn terrace_dump_set_keep(checkpoints: *mut Checkpoints, keep: u32) -> DumpStatus {
     guard(|| {
         there(checkpoints)?.options.keep = NonZeroU32::new(keep);
+        Ok(())
+    })
+}
+
+/// Sets where each version flows to once it is durable in the nodes' stores: a directory, or `SERVICE://BUCKET/PATH`, that outlives the nodes; null
+/// ends that. `keep` is the number of the newest versions that stay there; with 0, all do. A checkpoint returns before its version has
+/// flowed, unless MPI lets only one thread call it: a thread continues, `terrace_dump_wait` waits for it and returns its failure, and the next
+/// checkpoint waits for it, too. `terrace_dump_restart` takes from there what is not whole in the stores. It must be the same on all ranks.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dump_set_flow(checkpoints: *mut Checkpoints, to: *const c_char, keep: u32) -> DumpStatus {
+    guard(|| {
+        let checkpoints = there(checkpoints)?;
+        checkpoints.flows_to = match to.is_null() {
+            true => None,
+            false => {
+                let archive = Archive::open(&checkpoints.store, string(to, "the place")?, &[])?;
+                Some(FlowsTo { archive: Arc::new(archive), keep: NonZeroU32::new(keep) })
+            }
+        };
         Ok(())
     })
 }
@@ -222,9 +271,23 @@ pub extern "C" fn terrace_dump_checkpoint(
         checkpoints.pause();
         let (world, store): (&MpiWorld, _) = (&checkpoints.world, &checkpoints.store);
         let (name, version) = agree(world, string(name, "the name").and_then(|name| Ok((name, number(version)?))))?;
-        let options = Options { version, ..checkpoints.options };
-        give(made, regions::checkpoint(world, store, name, &checkpoints.slices(), &options)?.version);
-        Ok(())
+        let flows_to = checkpoints.flows_to.clone();
+        let options = Checkpoints::options_of(world, checkpoints.options, flows_to.as_ref(), name, version)?;
+        let version = regions::checkpoint(world, store, name, &checkpoints.slices(), &options)?.version;
+        give(made, version);
+        match (flows_to, &checkpoints.helper) {
+            (Some(to), Some(helper)) => {
+                let (world, store, name) = (checkpoints.world.clone(), store.clone(), name.to_owned());
+                // The helper is idle, so this does not wait.
+                helper.begin(checkpoints.limit, move || {
+                    to.take(&world, &store, &name, version, options.window)?;
+                    Ok(version)
+                });
+                Ok(())
+            }
+            (Some(to), None) => to.take(world, store, name, version, options.window),
+            (None, _) => Ok(()),
+        }
     })
 }
 
@@ -249,7 +312,8 @@ pub extern "C" fn terrace_dump_restart(
             bytes: unsafe { &mut *region.bytes },
         };
         let mut regions = checkpoints.regions.iter().map(|(number, region)| (*number, slice(region))).collect();
-        give(restored, regions::restart(world, store, name, version, &mut regions, checkpoints.options.window)?);
+        let (window, archive) = (checkpoints.options.window, checkpoints.flows_to.as_ref().map(|to| &*to.archive));
+        give(restored, regions::restart(world, store, name, version, &mut regions, window, archive)?);
         Ok(())
     })
 }

@@ -3,16 +3,18 @@
 mod log;
 
 use std::io::{self, Write};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use mpi::Threading;
 use mpi::traits::Communicator;
 use serde_json::json;
 use terrace::{NewFile, Store};
-use terrace_dump::flags::{DumpFlags, RestoreFlags};
+use terrace_dump::archive::{self, Archive};
+use terrace_dump::flags::{DumpFlags, FlowFlags, RestoreFlags};
 use terrace_dump::transport::{World, agree};
 use terrace_dump::{Options, Terms, Wanted};
 use terrace_dump_mpi::{MpiWorld, open_store};
@@ -40,10 +42,26 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Dump files: rank i the i-th.
-    Dump(DumpFlags),
+    /// Dump files: rank i the i-th. Or let a dump that was made flow.
+    Dump(Dump),
     /// Restore files: the i-th is what rank i dumped, whatever number of ranks there are now.
     Restore(RestoreFlags),
+}
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+struct Dump {
+    #[command(subcommand)]
+    made: Option<Made>,
+    #[command(flatten)]
+    flags: Option<DumpFlags>,
+}
+
+/// The ways to use a dump that was made.
+#[derive(Subcommand)]
+enum Made {
+    /// Let a version flow to a place that outlives the nodes.
+    Flow(FlowFlags),
 }
 
 fn main() -> ExitCode {
@@ -84,7 +102,9 @@ fn run(arguments: &Arguments, universe: &mpi::environment::Universe) -> Result<(
         }
     };
     match &arguments.command {
-        Command::Dump(flags) => dump(&world, &store, flags, &show),
+        Command::Dump(Dump { made: Some(Made::Flow(flags)), .. }) => flow(&world, &store, flags, &show),
+        Command::Dump(Dump { flags: Some(flags), .. }) => dump(&world, &store, flags, &show),
+        Command::Dump(Dump { .. }) => bail!("name a dump and its files"),
         Command::Restore(flags) => restore(&world, &store, flags, &show),
     }
 }
@@ -93,8 +113,15 @@ impl Command {
     /// Returns the arguments that must be equal on all ranks and that the library does not compare.
     fn terms(&self) -> Terms {
         match self {
-            Command::Dump(_) => Terms::of("dump"),
-            Command::Restore(flags) => Terms::of("restore").with("partial", flags.partial),
+            Command::Dump(Dump { made: Some(_), .. }) => Terms::of("flow"),
+            Command::Dump(Dump { flags, .. }) => {
+                let flow_to = flags.as_ref().and_then(|flags| flags.flow_to.as_deref()).unwrap_or("none");
+                Terms::of("dump").with("flow-to", flow_to)
+            }
+            Command::Restore(flags) => {
+                let from = flags.from.as_deref().unwrap_or("none");
+                Terms::of("restore").with("partial", flags.partial).with("from", from)
+            }
         }
     }
 }
@@ -131,7 +158,10 @@ fn dump(world: &MpiWorld, store: &Store, flags: &DumpFlags, show: Shown<'_>) -> 
         std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
     };
     let bytes = together(world, read())?;
-    let done = terrace_dump::dump(world, store, &flags.name, &[&bytes], &flags.options())?;
+    let archive = open_archive(world, store, flags.flow_to.as_deref(), &flags.service_options)?;
+    let after = archive::newest_version(world, archive.as_ref(), &flags.name)?;
+    let options = Options { after, ..flags.options() };
+    let done = terrace_dump::dump(world, store, &flags.name, &[&bytes], &options)?;
     let figures = [done.bytes, done.distinct, done.stored, done.chunks.sent, done.chunks.received, done.freed];
     let figures: Vec<u8> = figures.iter().flat_map(|figure| figure.to_le_bytes()).collect();
     let all = world.all_gather(&figures)?;
@@ -158,14 +188,64 @@ fn dump(world: &MpiWorld, store: &Store, flags: &DumpFlags, show: Shown<'_>) -> 
              rank, {stored} stored, {sent} sent, at most {most} to one rank{kept}"
         ),
     );
+    let Some(archive) = archive else { return Ok(()) };
+    flow_to(world, store, name, Some(version), &archive, flags.flow_keep, show)
+        .with_context(|| format!("version {version} is in the nodes' stores, and has not flowed to {archive}"))
+}
+
+fn flow(world: &MpiWorld, store: &Store, flags: &FlowFlags, show: Shown<'_>) -> Result<()> {
+    let archive = agree(world, Archive::open(store, &flags.to, &flags.service_options))?;
+    flow_to(world, store, &flags.name, flags.version, &archive, flags.keep, show)
+}
+
+/// Opens the archive that is named, if any.
+fn open_archive(
+    world: &MpiWorld,
+    store: &Store,
+    address: Option<&str>,
+    options: &[String],
+) -> terrace_dump::Result<Option<Archive>> {
+    agree(world, address.map(|address| Archive::open(store, address, options)).transpose())
+}
+
+/// Lets a version flow to an archive.
+fn flow_to(
+    world: &MpiWorld,
+    store: &Store,
+    name: &str,
+    version: Option<u32>,
+    archive: &Archive,
+    keep: Option<NonZeroU32>,
+    show: Shown<'_>,
+) -> Result<()> {
+    let done = terrace_dump::flow(world, store, name, version, archive, keep, Options::default().window)?;
+    let (version, packs, sent, bytes, dropped) = (done.version, done.packs, done.sent, done.bytes, done.dropped);
+    let kept = match dropped {
+        0 => String::new(),
+        1 => "; 1 older version is dropped there".to_owned(),
+        _ => format!("; {dropped} older versions are dropped there"),
+    };
+    show(
+        json!({
+            "dump": name, "version": version, "to": archive.to_string(), "packs": packs, "sent": sent, "bytes": bytes,
+            "dropped": dropped,
+        }),
+        format!("{name} version {version}: {sent} of {packs} packs sent to {archive}, {bytes} bytes{kept}"),
+    );
     Ok(())
 }
 
 fn restore(world: &MpiWorld, store: &Store, flags: &RestoreFlags, show: Shown<'_>) -> Result<()> {
-    let window = Options::default().window;
-    let restore = if flags.partial { terrace_dump::restore } else { terrace_dump::restore_whole };
-    let restored = restore(world, store, &flags.name, flags.version, Wanted::Dealt, window)?;
+    let (name, window) = (&flags.name, Options::default().window);
+    let archive = open_archive(world, store, flags.from.as_deref(), &flags.service_options)?;
+    let restored = match flags.partial {
+        true => terrace_dump::restore(world, store, name, flags.version, Wanted::Dealt, window)?,
+        false => {
+            terrace_dump::restore_whole(world, store, name, flags.version, Wanted::Dealt, window, archive.as_ref())?
+        }
+    };
     let (version, ranks) = (restored.version, restored.ranks);
+    let from = archive.filter(|_| restored.is_archived).map(|archive| archive.to_string());
     let (buffers, lost) = match flags.partial {
         true => restored.left(),
         false => (agree(world, restored.whole())?, Vec::new()),
@@ -179,10 +259,10 @@ fn restore(world: &MpiWorld, store: &Store, flags: &RestoreFlags, show: Shown<'_
         Ok(())
     };
     together(world, write())?;
-    let name = &flags.name;
+    let words = from.as_ref().map_or_else(String::new, |from| format!(" from {from}"));
     show(
-        json!({"dump": name, "version": version, "files": ranks}),
-        format!("{name} version {version}: {ranks} files restored"),
+        json!({"dump": name, "version": version, "files": ranks, "from": from}),
+        format!("{name} version {version}: {ranks} files restored{words}"),
     );
     Ok(())
 }

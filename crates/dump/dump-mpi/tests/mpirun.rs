@@ -2,17 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::SystemTime;
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use terrace::{Config, Store};
 use terrace_dump::gc;
 use terrace_testkit::guide::Guide;
-use terrace_testkit::{Missing, skip};
+use terrace_testkit::{Missing, noise, skip};
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -64,6 +66,17 @@ impl Nodes {
 
     /// Runs a program with parameters of OpenMPI.
     fn mpirun_over(&self, ranks: u32, program: &[String], parameters: &[(&str, &str)]) -> Output {
+        self.mpirun_with(ranks, program, parameters, &[])
+    }
+
+    /// Runs a program with parameters of OpenMPI, and variables of the environment.
+    fn mpirun_with(
+        &self,
+        ranks: u32,
+        program: &[String],
+        parameters: &[(&str, &str)],
+        variables: &[(&str, &str)],
+    ) -> Output {
         let mut run = Command::new("timeout");
         run.args(["120", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]);
         // The node of a rank follows from its number.
@@ -72,6 +85,7 @@ impl Nodes {
             run.args(["--mca", name, value]);
         }
         run.args(["sh", "-c", node, "sh"]).args(program);
+        run.envs(variables.iter().copied());
         run.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONPATH", here("python"));
         run.env("TERRACE_DUMP_LIBRARY", library()).env("TERRACE_STORE", self.file("{node}/store")).output().unwrap()
     }
@@ -86,9 +100,13 @@ impl Nodes {
     }
 
     fn terrace_dump(&self, ranks: u32, arguments: &[&str]) -> Output {
+        self.terrace_dump_with(ranks, arguments, &[])
+    }
+
+    fn terrace_dump_with(&self, ranks: u32, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         let program = [env!("CARGO_BIN_EXE_terrace-dump"), "--store", &self.file("{node}/store")];
         let all: Vec<String> = program.iter().chain(arguments).map(|text| (*text).to_owned()).collect();
-        self.mpirun(ranks, &all)
+        self.mpirun_with(ranks, &all, &[], variables)
     }
 }
 
@@ -341,6 +359,141 @@ fn other_numbers_of_ranks_go_on_in_c_and_python() {
     let python = [python, here("examples/resize.py").display().to_string(), store.clone()];
     assert_eq!(said(&nodes.mpirun(5, &python)), "5 ranks go on after step 3\n");
     assert_eq!(run(6), "6 ranks go on after step 4\n");
+}
+
+/// The names of packs below a place that versions flow to, with what changes if one is written again.
+fn packs(to: &str) -> BTreeMap<String, (u64, SystemTime)> {
+    let entries = fs::read_dir(Path::new(to).join("dumps/state/packs")).into_iter().flatten().map(Result::unwrap);
+    let written = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+    let state = |entry: fs::DirEntry| {
+        let found = entry.metadata().unwrap();
+        (entry.file_name().into_string().unwrap(), (found.ino(), found.modified().unwrap()))
+    };
+    written.map(state).collect()
+}
+
+fn flowed(output: &Output) -> Value {
+    let words = said(output);
+    serde_json::from_str(words.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn a_version_flows_and_is_restored_without_any_store() {
+    let nodes = Nodes::new(4);
+    let (from, out, to) = (nodes.file("in.{rank}"), nodes.file("out.{rank}"), nodes.file("pfs"));
+    let same = |round| (0..8).all(|rank| fs::read(nodes.file(&format!("out.{rank}"))).unwrap() == bytes(rank, round));
+    for round in 0..3 {
+        (0..8).for_each(|rank| fs::write(nodes.file(&format!("in.{rank}")), bytes(rank, round)).unwrap());
+        let done = nodes.terrace_dump(8, &["dump", "state", &from, "--flow-to", &to, "--flow-keep", "2", "--json"]);
+        let done = flowed(&done);
+        assert_eq!((&done["version"], &done["dropped"]), (&json!(round), &json!(u8::from(round == 2))));
+        assert!(done["sent"].as_u64().unwrap() > 0);
+    }
+    let again = flowed(&nodes.terrace_dump(4, &["dump", "flow", "state", "--to", &to, "--json"]));
+    assert_eq!((&again["version"], &again["sent"]), (&json!(2), &json!(0)));
+    (0..4).for_each(|node| nodes.lose(node));
+    (0..4).for_each(|node| nodes.make(node));
+    for (ranks, version, round) in [(8, "2", 2), (3, "2", 2), (5, "1", 1)] {
+        let words = said(&nodes.terrace_dump(ranks, &["restore", "state", &out, "--from", &to, "--version", version]));
+        assert_eq!(words, format!("state version {version}: 8 files restored from {to}\n"));
+        assert!(same(round));
+    }
+    let none = nodes.terrace_dump(8, &["restore", "state", &out]);
+    assert!(!none.status.success(), "nothing is left in the stores");
+    // Of the newest version, one pack is damaged: the one before is taken, and that is said.
+    let newest = packs(&to).into_iter().max_by_key(|(_, (_, time))| *time).unwrap().0;
+    let newest = Path::new(&to).join("dumps/state/packs").join(newest);
+    let mut damaged = fs::read(&newest).unwrap();
+    damaged[100] ^= 1;
+    fs::write(&newest, damaged).unwrap();
+    let taken = nodes.terrace_dump(8, &["restore", "state", &out, "--from", &to]);
+    let errors = String::from_utf8_lossy(&taken.stderr).into_owned();
+    assert_eq!(said(&taken), format!("state version 1: 8 files restored from {to}\n"));
+    assert!(same(1) && errors.contains("version 2 of dump \"state\" is not whole in"), "{errors}");
+}
+
+/// Kills a rank at each step of a flow, which ends the job. The next flow sends only what is missing.
+#[test]
+fn a_killed_flow_leaves_the_version_before_and_is_continued() {
+    let nodes = Nodes::new(2);
+    let (from, out, to) = (nodes.file("in.{rank}"), nodes.file("out.{rank}"), nodes.file("pfs"));
+    let write =
+        |round| (0..4).for_each(|rank| fs::write(nodes.file(&format!("in.{rank}")), noisy(rank, round)).unwrap());
+    let same = |round| (0..4).all(|rank| fs::read(nodes.file(&format!("out.{rank}"))).unwrap() == noisy(rank, round));
+    let version_there = |empty: &Nodes| {
+        let words = said(&empty.terrace_dump(4, &["restore", "state", &out, "--from", &to]));
+        words.strip_prefix("state version ").unwrap().split(':').next().unwrap().parse::<u8>().unwrap()
+    };
+    let empty = Nodes::new(2);
+    write(0);
+    let small_packs = ("TERRACE_FLOW_PACK", "100000");
+    said(&nodes.terrace_dump_with(4, &["dump", "state", &from, "--flow-to", &to], &[small_packs]));
+    let points = ["flow:written@1", "flow:written@2", "flow:written@4", "flow:record", "flow:complete", "flow:dropped"];
+    for (round, point) in (1..).zip(points) {
+        write(round);
+        said(&nodes.terrace_dump(4, &["dump", "state", &from]));
+        let flow = ["dump", "flow", "state", "--to", &to, "--json", "--keep", "2"];
+        let killed = nodes.terrace_dump_with(4, &flow, &[small_packs, ("TERRACE_FAIL_POINT", point)]);
+        let code = killed.status.code();
+        assert!(!killed.status.success() && code != Some(124), "{point}: {}", killed.status);
+        let is_there = version_there(&empty);
+        assert_eq!(
+            is_there,
+            if ["flow:complete", "flow:dropped"].contains(&point) { round } else { round - 1 },
+            "{point}"
+        );
+        assert!(same(is_there), "{point}");
+        let before = packs(&to);
+        let done = flowed(&nodes.terrace_dump_with(4, &flow, &[small_packs]));
+        let after = packs(&to);
+        // None was written again, and as many were written as are new.
+        assert!(before.iter().all(|(name, state)| after.get(name).is_none_or(|now| now == state)), "{point}");
+        let new = after.keys().filter(|name| !before.contains_key(*name)).count() as u64;
+        assert_eq!(done["sent"].as_u64(), Some(new), "{point}");
+        assert_eq!(version_there(&empty), round, "{point}");
+        assert!(same(round), "{point}");
+    }
+}
+
+/// The bytes of a rank that has several packs.
+fn noisy(rank: u32, round: u8) -> Vec<u8> {
+    // Seeds that differ only in their last bit are one.
+    let mut bytes = noise(600_000, 2 * u64::from(rank));
+    bytes[..450_000].copy_from_slice(&noise(450_000, 1000 + 2 * u64::from(rank) + 20 * u64::from(round)));
+    bytes
+}
+
+#[test]
+fn checkpoints_flow_while_the_program_continues() {
+    let nodes = Nodes::new(2);
+    let program = compile(&nodes, "overlap.c");
+    let to = nodes.file("pfs");
+    let run = |steps: &str| {
+        nodes.mpirun_with(4, &[program.clone(), nodes.file("{node}/store"), steps.into()], &[], &[("FLOW_TO", &to)])
+    };
+    let words = said(&run("2"));
+    assert!(words.starts_with("step 2 is version 1; ended: 1\nrefused: "), "{words}");
+    for node in 0..2 {
+        nodes.lose(node);
+        nodes.make(node);
+    }
+    let ran = run("4");
+    let errors = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let words = said(&ran);
+    assert!(words.starts_with("goes on after step 2\nstep 4 is version 3; ended: 1\nrefused: "), "{words}");
+    assert!(errors.contains("version 1 of dump \"field\" is restored from"), "{errors}");
+    let complete = fs::read_dir(Path::new(&to).join("dumps/field/complete")).unwrap().count();
+    assert_eq!(complete, 2, "two versions stay");
+    // A place that takes nothing is a failure that the wait tells of.
+    fs::write(nodes.file("file"), "").unwrap();
+    let failed = nodes.mpirun_with(
+        4,
+        &[program.clone(), nodes.file("{node}/store"), "5".into()],
+        &[],
+        &[("FLOW_TO", &nodes.file("file/x"))],
+    );
+    let errors = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert!(!failed.status.success() && errors.contains("file/x"), "{errors}");
 }
 
 /// Returns the Python that has mpi4py.

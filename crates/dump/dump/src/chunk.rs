@@ -37,6 +37,12 @@ impl fmt::Debug for Hash {
     }
 }
 
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 impl std::hash::Hash for Hash {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.number());

@@ -169,7 +169,7 @@ fn list_held_chunks(chunks: &[Chunk<'_>], holdings: &Holdings) -> Vec<Held> {
 
 /// Returns the version that this dump creates.
 fn next_version(session: &Session<'_>, options: &Options) -> Result<u32> {
-    let newest = session.versions.keys().next_back().copied();
+    let newest = session.versions.keys().next_back().copied().max(options.after);
     let next = newest.map_or(Some(0), |newest| newest.checked_add(1));
     let refuse = |reason: &str| Err(Error::Refused(format!("dump {:?}: {reason}", session.name)));
     match (options.version, newest, next) {

@@ -1,6 +1,6 @@
 //! The errors of dumps and restores.
 
-use std::fmt;
+use std::{fmt, io};
 
 /// The result of a dump or a restore.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -67,6 +67,14 @@ pub enum Error {
         what: String,
         /// The reason.
         reason: String,
+    },
+    /// An archive failed.
+    #[error("{what}: {cause}; look after that place, and run it again")]
+    Archive {
+        /// The operation that failed.
+        what: String,
+        /// The system's error. The message of this error has it, so it is not its `source()`.
+        cause: io::Error,
     },
     /// Too many stores are lost.
     #[error("{} of the dump cannot be restored from the stores that are here: {}", bytes(.0), ranges(.0))]

@@ -42,6 +42,34 @@ pub struct DumpFlags {
     /// [default: keep all].
     #[arg(long)]
     pub keep: Option<NonZeroU32>,
+    /// Then let this version flow to a directory or SERVICE://BUCKET/PATH that outlives the nodes, as `dump flow` does.
+    #[arg(long, value_name = "DIR|URL")]
+    pub flow_to: Option<String>,
+    /// The number of versions that stay there [default: all].
+    #[arg(long, value_name = "N", requires = "flow_to")]
+    pub flow_keep: Option<NonZeroU32>,
+    /// Set an option of the service, such as region=eu-1. Can be repeated.
+    #[arg(long = "option", value_name = "NAME=VALUE", requires = "flow_to")]
+    pub service_options: Vec<String>,
+}
+
+/// The arguments of `dump flow`.
+#[derive(Args, Clone, Debug)]
+pub struct FlowFlags {
+    /// Name of the dump.
+    pub name: String,
+    /// A directory or SERVICE://BUCKET/PATH that outlives the nodes.
+    #[arg(long, value_name = "DIR|URL")]
+    pub to: String,
+    /// Version that flows [default: the newest].
+    #[arg(long)]
+    pub version: Option<u32>,
+    /// Then drop all but this many of the newest versions there [default: keep all].
+    #[arg(long)]
+    pub keep: Option<NonZeroU32>,
+    /// Set an option of the service, such as region=eu-1. Can be repeated.
+    #[arg(long = "option", value_name = "NAME=VALUE")]
+    pub service_options: Vec<String>,
 }
 
 /// The arguments of `restore`.
@@ -58,6 +86,12 @@ pub struct RestoreFlags {
     /// Restore the rest if a part is lost; lost bytes become zeros.
     #[arg(long)]
     pub partial: bool,
+    /// Where versions have flowed to. A version that is not whole in the nodes' stores is restored from there.
+    #[arg(long, value_name = "DIR|URL", conflicts_with = "partial")]
+    pub from: Option<String>,
+    /// Set an option of the service, such as region=eu-1. Can be repeated.
+    #[arg(long = "option", value_name = "NAME=VALUE", requires = "from")]
+    pub service_options: Vec<String>,
 }
 
 impl DumpFlags {

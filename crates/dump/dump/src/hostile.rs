@@ -1,5 +1,6 @@
 //! The decoders of records that lie in stores, for tests with hostile bytes.
 
+use crate::archive::{ArchivedRank, ArchivedVersion};
 use crate::chunk::Hash;
 use crate::confirm::decode_hashes;
 use crate::manifest::{Complete, Held, Index, Manifest, Place, decode, encode};
@@ -19,8 +20,14 @@ pub fn sample_records() -> Vec<Vec<u8>> {
     let place = |number: u32| Place { pack: number % 2, offset: 1000 * number, length: 1000 };
     let chunks = (0..4).map(|number| (Hash::of(&[number as u8]), place(number))).collect();
     let index = Index { packs: vec!["a/pack-0".into(), "a/pack-1".into()], chunks };
+    let version =
+        ArchivedVersion { complete: complete.clone(), ranks: vec![Hash::of(b"rank"); 3], packs: index.packs.clone() };
+    let rank = ArchivedRank { manifest: manifest.clone(), index: index.clone() };
     let head = encode_head([(1, Split::Own), (7, Split::Same), (9, Split::Part { start: 4096 })].into_iter());
-    [encode(&manifest), encode(&complete), encode(&index), head].into_iter().flatten().collect()
+    [encode(&manifest), encode(&complete), encode(&index), version.encode(), encode(&rank), head]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Decodes the bytes as a record of each kind, and checks the result as a restore does. Returns whether any record is
@@ -33,6 +40,15 @@ pub fn parse_records(bytes: &[u8]) -> bool {
     });
     let complete = decode::<Complete>("a dump's record", bytes);
     let hashes = decode_hashes(bytes);
+    // The hash of a version that flowed is checked first, so the mutations test what is behind it.
+    let version = ArchivedVersion::decode("a version", bytes).or_else(|_| decode("a version", bytes));
+    let rank = decode::<ArchivedRank>("a rank", bytes).and_then(|rank| rank.manifest.positions());
     let head = decode_head(bytes);
-    manifest.is_ok() || index.is_ok() || complete.is_ok() || hashes.is_ok() || head.is_ok()
+    manifest.is_ok()
+        || index.is_ok()
+        || complete.is_ok()
+        || hashes.is_ok()
+        || head.is_ok()
+        || version.is_ok()
+        || rank.is_ok()
 }

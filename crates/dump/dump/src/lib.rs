@@ -42,6 +42,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod archive;
 mod ask;
 pub mod background;
 pub mod chunk;
@@ -51,12 +52,15 @@ mod error;
 pub mod exchange;
 #[cfg(feature = "flags")]
 pub mod flags;
+mod flow;
 pub mod gc;
 pub mod halving;
 #[doc(hidden)]
 pub mod hostile;
 mod lock;
+mod lost;
 mod manifest;
+mod missing;
 mod names;
 mod options;
 mod pack;
@@ -74,6 +78,7 @@ pub mod votes;
 
 pub use dump::dump;
 pub use error::{Difference, Error, Lost, Result};
+pub use flow::{Flowed, flow};
 pub use names::is_pack;
 pub use options::{Dumped, Duplicates, Options};
 pub use restore::{Restored, Wanted, restore, restore_whole};

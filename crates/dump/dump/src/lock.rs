@@ -1,13 +1,14 @@
 //! Locks against concurrent work on a dump. Two jobs that dump the same name at once would remove each other's chunks,
 //! and so would `gc` during a dump or a restore.
 //!
-//! For each name, three files in the store's directory are locked with `flock`. The system releases the locks when a
+//! For each name, four files in the store's directory are locked with `flock`. The system releases the locks when a
 //! process ends, even if it is killed.
 //!
 //! - `turn`: exclusive, held by the leading rank of each node during a dump, and by `gc`.
 //! - `ranks`: shared, held by each rank of a dump. A rank may outlive the leading rank of its node; without this lock,
 //!   its late writes would mix with those of the next dump.
-//! - `readers`: shared, held by each rank of a restore.
+//! - `readers`: shared, held by each rank of a restore or of a flow.
+//! - `flow`: exclusive, held by the leading rank of each node during a flow.
 
 use std::fs::{self, File};
 use std::io;
@@ -56,7 +57,7 @@ fn lock_exclusively(store: &Store, name: &str, what: &str, who: &str) -> Result<
 }
 
 fn lock_readers(store: &Store, name: &str) -> Result<Locked> {
-    lock_exclusively(store, name, "readers", "a job restores")
+    lock_exclusively(store, name, "readers", "a job restores or copies")
 }
 
 impl Locks {
@@ -75,6 +76,18 @@ impl Locks {
         let mut locks = agree(world, if world.leads() { lead() } else { Ok(Vec::new()) })?;
         let shared = open_lock_file(store, name, "ranks").and_then(Locked::share);
         locks.push(agree(world, shared.map_err(|e| lock_error(store, name, "ranks", &e)))?);
+        Ok(Locks { _held: locks })
+    }
+
+    /// Takes the locks of a flow, on all nodes or on none. Collective. Waits until a running `gc` ends.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if another job lets the same name flow from one of the stores.
+    pub fn for_flow(world: &dyn World, store: &Store, name: &str) -> Result<Locks> {
+        let lead = || Ok(vec![lock_exclusively(store, name, "flow", "another job copies")?]);
+        let mut locks = agree(world, if world.leads() { lead() } else { Ok(Vec::new()) })?;
+        let shared = open_lock_file(store, name, "readers").and_then(Locked::share);
+        locks.push(agree(world, shared.map_err(|e| lock_error(store, name, "readers", &e)))?);
         Ok(Locks { _held: locks })
     }
 

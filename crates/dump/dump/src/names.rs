@@ -22,6 +22,8 @@ pub enum Part {
     Index,
     /// The packs of chunks.
     Packs,
+    /// The records of ranks; only in archives.
+    Ranks,
 }
 
 /// Number of objects that one call to the store lists.
@@ -43,6 +45,7 @@ pub fn part_prefix(name: &str, part: Part) -> String {
         Part::Manifest => "manifest",
         Part::Index => "index",
         Part::Packs => "packs",
+        Part::Ranks => "ranks",
     };
     format!("dumps/{name}/{part}")
 }

@@ -35,6 +35,8 @@ pub struct Options {
     pub window: usize,
     /// The version to create; `None` creates the one after the newest.
     pub version: Option<u32>,
+    /// A version that the created one follows, too: the newest one of an archive to which versions flow.
+    pub after: Option<u32>,
     /// The number of newest versions that stay, the new one included; the older ones are dropped. `None` keeps all.
     pub keep: Option<NonZeroU32>,
 }
@@ -49,6 +51,7 @@ impl Default for Options {
             table: 1 << 17,
             window: 32 << 20,
             version: None,
+            after: None,
             keep: None,
         }
     }
@@ -74,6 +77,7 @@ impl Options {
             .with("table", self.table)
             .with("window", self.window)
             .with("version", self.version.map_or_else(|| "the next".to_owned(), |version| version.to_string()))
+            .with("after", self.after.map_or_else(|| "none".to_owned(), |after| after.to_string()))
             .with("keep", self.keep.map_or_else(|| "all versions".to_owned(), |keep| keep.to_string()))
     }
 

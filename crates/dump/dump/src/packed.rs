@@ -13,6 +13,9 @@ const MAX_READ_GAP_BYTES: u32 = 64 << 10;
 /// One read spans at most this many bytes, unless a single chunk is longer.
 const MAX_JOINT_READ_BYTES: u32 = 4 << 20;
 
+/// Fills a slice with the bytes of a pack, which its key names, from an offset on.
+pub type ReadPack<'r> = dyn Fn(&str, u32, &mut [u8]) -> Result<()> + 'r;
+
 /// The chunks of a store and their places in packs.
 #[derive(Default)]
 pub struct Packed {
@@ -34,6 +37,16 @@ impl Packed {
         self.places.contains_key(hash)
     }
 
+    /// Returns the length of a chunk, if its place is known.
+    pub fn length_of(&self, hash: &Hash) -> Option<u32> {
+        self.places.get(hash).map(|place| place.length)
+    }
+
+    /// Returns the pack that has a chunk, if its place is known.
+    pub fn pack_of(&self, hash: &Hash) -> Option<&String> {
+        self.packs.get(self.places.get(hash)?.pack as usize)
+    }
+
     /// Builds an index of these chunks. Leaves out chunks whose place is unknown.
     pub fn index(&self, chunks: impl Iterator<Item = Hash>) -> Index {
         let mut index = Index::default();
@@ -50,11 +63,21 @@ impl Packed {
         index
     }
 
-    /// Reads chunks in the order of their places and passes each intact one to `whole`, as its number in `wanted` and
-    /// its bytes. Chunks that are unreadable or have a wrong hash are left out.
+    /// Reads chunks of a store. See [`Packed::read_by`].
     pub fn read(
         &self,
         store: &Store,
+        wanted: &[Hash],
+        whole: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.read_by(&|key, offset, out| Ok(read_from_pack(store, key, offset, out)?), wanted, whole)
+    }
+
+    /// Reads chunks in the order of their places and passes each intact one to `whole`, as its number in `wanted` and
+    /// its bytes. Chunks that are unreadable or have a wrong hash are left out.
+    pub fn read_by(
+        &self,
+        read: &ReadPack<'_>,
         wanted: &[Hash],
         whole: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
@@ -72,11 +95,11 @@ impl Packed {
                 now.iter().map(|(place, _)| place.offset.saturating_add(place.length)).max().unwrap_or(first.offset);
             bytes.resize((end - first.offset) as usize, 0);
             let Some(key) = self.packs.get(first.pack as usize) else { continue };
-            if read_from_pack(store, key, first.offset, &mut bytes).is_err() {
+            if read(key, first.offset, &mut bytes).is_err() {
                 // Read each chunk alone, so that one damaged chunk does not make its neighbours unavailable.
                 for (place, number) in now {
                     let mut alone = vec![0; place.length as usize];
-                    match read_from_pack(store, key, place.offset, &mut alone) {
+                    match read(key, place.offset, &mut alone) {
                         Ok(()) if Hash::of(&alone) == wanted[*number] => whole(*number, &alone)?,
                         // The chunk is left out.
                         Ok(()) => {}
@@ -94,7 +117,7 @@ impl Packed {
             }
         }
         for (key, (chunks, error)) in unreadable {
-            tracing::warn!("{chunks} of the chunks in {key} cannot be read here, other stores are asked: {error}");
+            tracing::warn!("{chunks} of the chunks in {key} cannot be read: {error}");
         }
         Ok(())
     }

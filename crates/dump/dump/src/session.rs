@@ -34,6 +34,7 @@ pub struct Session<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     Dump,
+    Flow,
     Restore,
 }
 
@@ -41,7 +42,7 @@ pub enum Work {
 type Known = Vec<(u32, Hash)>;
 
 impl<'a> Session<'a> {
-    /// Begins a dump or restore. Collective.
+    /// Begins a dump, flow or restore. Collective.
     ///
     /// # Errors
     /// [`Error::Differ`] if the ranks' terms differ; [`Error::Refused`] if nodes share a store, if ranks of one node
@@ -61,6 +62,7 @@ impl<'a> Session<'a> {
         // Before it is looked which versions there are.
         let locks = match work {
             Work::Dump => Locks::for_dump(world, store, name)?,
+            Work::Flow => Locks::for_flow(world, store, name)?,
             Work::Restore => Locks::for_restore(store, name),
         };
         let records = agree(world, read_records(world, store, name))?;

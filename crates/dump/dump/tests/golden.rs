@@ -105,7 +105,7 @@ fn golden_checkpoints_of_regions_are_restored_also_by_other_numbers_of_ranks() {
                 (1, Protected { split: Split::Same, bytes: &mut step[..] }),
                 (2, Protected { split: Split::Part { start: part.start as u64 }, bytes: &mut bytes[..] }),
             ]);
-            restart(world, store, "shared", None, &mut regions, WINDOW_BYTES)?;
+            restart(world, store, "shared", None, &mut regions, WINDOW_BYTES, None)?;
             assert!(&step == b"a step" && bytes == array()[part]);
             let mut own = [0; 300];
             let told = restart(
@@ -115,6 +115,7 @@ fn golden_checkpoints_of_regions_are_restored_also_by_other_numbers_of_ranks() {
                 None,
                 &mut BTreeMap::from([(5, Protected::own(&mut own[..]))]),
                 WINDOW_BYTES,
+                None,
             );
             assert_eq!((told.is_ok(), own), (size == 4, [if size == 4 { world.rank() as u8 } else { 0 }; 300]));
             Ok::<_, terrace_dump::Error>(())

@@ -154,7 +154,7 @@ fn gc_does_not_remove_versions_being_restored() {
         let first = scope.spawn(|| threads().run(|world| restore_in(&Gated { world, gate: &gate }, &stores, Some(0))));
         gate.wait_for(2);
         let reason = gc::collect(&stores[0], "state", 1).unwrap_err().to_string();
-        assert!(reason.contains("a job restores dump \"state\""), "{reason}");
+        assert!(reason.contains("a job restores or copies dump \"state\""), "{reason}");
         gate.open();
         assert!(is_round(first.join().unwrap(), 0));
     });

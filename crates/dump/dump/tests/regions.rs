@@ -33,10 +33,10 @@ fn restored_regions_equal_dumped_regions() {
         }
         field.fill(0);
         let mut regions = BTreeMap::from([(7, own(&mut field[..])), (1, own(&mut step[..]))]);
-        assert_eq!(restart(world, store, "run", Some(0), &mut regions, window)?, 0);
+        assert_eq!(restart(world, store, "run", Some(0), &mut regions, window, None)?, 0);
         assert_eq!((field[5000], field[0], step[0]), (100, world.rank() as u8, 0));
         let mut regions = BTreeMap::from([(7, own(&mut field[..])), (1, own(&mut step[..]))]);
-        assert_eq!(restart(world, store, "run", None, &mut regions, window)?, 1);
+        assert_eq!(restart(world, store, "run", None, &mut regions, window, None)?, 1);
         assert_eq!((field[5000], step[0]), (101, 1));
         // One rank has another region, so no rank changes any region.
         let mut short = vec![9; 10_000 - usize::from(world.rank() == 1)];
@@ -47,6 +47,7 @@ fn restored_regions_equal_dumped_regions() {
             None,
             &mut BTreeMap::from([(7, own(&mut short[..])), (1, own(&mut step[..]))]),
             window,
+            None,
         );
         assert!(matches!(told, Err(Error::Refused(_) | Error::Elsewhere { rank: 1, .. })));
         assert!(short.iter().all(|byte| *byte == 9));
@@ -95,7 +96,7 @@ fn other_numbers_of_ranks_restart_with_other_parts() {
                 (2, Protected { split: Split::Same, bytes: &mut step[..] }),
             ]);
             // A small window causes several rounds.
-            restart(world, left[world.node() as usize], "run", None, &mut regions, 20_000)?;
+            restart(world, left[world.node() as usize], "run", None, &mut regions, 20_000, None)?;
             assert!(part == array()[start..start + length] && step == [7; 8], "rank {} of {size}", world.rank());
             Ok(())
         });
@@ -109,7 +110,7 @@ fn other_numbers_of_ranks_restart_with_other_parts() {
             (1, Protected { split: Split::Part { start }, bytes: &mut part[..] }),
             (2, Protected { split: Split::Same, bytes: &mut step[..] }),
         ]);
-        let told = restart(world, left[world.node() as usize], "run", None, &mut regions, 1 << 16);
+        let told = restart(world, left[world.node() as usize], "run", None, &mut regions, 1 << 16, None);
         assert!(part == [9; 1000] && step == [9; 8]);
         told.map_err(|error| error.to_string())
     });

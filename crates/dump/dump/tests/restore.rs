@@ -56,7 +56,7 @@ fn the_newest_version_that_is_whole_is_restored() {
     let left: Vec<&Store> = [&stores[0], &stores[4], &stores[2], &stores[3]].to_vec();
     let restore_on = |nodes: &[u32], stores: &[&Store], version| {
         Threads::on(nodes).run(|world| {
-            restore_whole(world, stores[world.node() as usize], "state", version, Wanted::Dealt, WINDOW_BYTES)
+            restore_whole(world, stores[world.node() as usize], "state", version, Wanted::Dealt, WINDOW_BYTES, None)
         })
     };
     let restored = restore_on(&nodes, &left, None);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use terrace::Store;
 
+use crate::archive::Archive;
 use crate::exchange::{Letter, exchange};
 use crate::transport::{World, agree};
 use crate::{Dumped, Error, Options, Result, Wanted, dump, restore_whole};
@@ -70,7 +71,8 @@ pub fn borrow(copied: &BTreeMap<u32, Protected<Vec<u8>>>) -> BTreeMap<u32, Prote
         .collect()
 }
 
-/// Restores a rank's regions from the newest version of a checkpoint that is whole, or from the given one, and returns the version.
+/// Restores a rank's regions from the newest version of a checkpoint that is whole, or from the given one, and returns the version. If it is
+/// not whole in the nodes' stores, it may come from the archive, if there is one.
 /// Collective. The ranks protect the regions that were dumped; another number of ranks, or other parts, restore what is
 /// [`Split::Same`] or [`Split::Part`]. If any rank fails, no rank's regions change.
 ///
@@ -83,8 +85,9 @@ pub fn restart(
     version: Option<u32>,
     regions: &mut BTreeMap<u32, Protected<&mut [u8]>>,
     window: usize,
+    archive: Option<&Archive>,
 ) -> Result<u32> {
-    let restored = restore_whole(world, store, name, version, Wanted::Dealt, window)?;
+    let restored = restore_whole(world, store, name, version, Wanted::Dealt, window, archive)?;
     let version = restored.version;
     let here = agree(world, restored.whole().and_then(read_heads))?;
     let shape = |(number, region): (&u32, &Protected<&mut [u8]>)| RegionShape {

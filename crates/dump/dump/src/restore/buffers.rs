@@ -30,8 +30,7 @@ impl Buffers {
                 }
             }
             if manifest.is_none() {
-                let whole = |(buffer, end): (u32, &u64)| Lost { rank: *rank, buffer, start: 0, end: *end };
-                lost.extend((0..).zip(lengths).map(whole));
+                lost.extend(Lost::all_of(complete, *rank));
             }
             buffers.insert(*rank, lengths.iter().map(|length| vec![0; *length as usize]).collect());
         }
@@ -56,24 +55,8 @@ impl Buffers {
 
     /// Returns the buffers and the lost ranges.
     pub fn finish(self) -> (BTreeMap<u32, Vec<Vec<u8>>>, Vec<Lost>) {
-        let chunk = |(rank, at): &(u32, Position)| Lost {
-            rank: *rank,
-            buffer: at.buffer,
-            start: at.start,
-            end: at.start + u64::from(at.length),
-        };
-        let mut lost: Vec<Lost> = self.places.values().flatten().map(chunk).chain(self.lost).collect();
-        lost.retain(|range| range.start < range.end);
-        lost.sort_unstable();
-        let mut ranges: Vec<Lost> = Vec::new();
-        for range in lost {
-            match ranges.last_mut() {
-                Some(last) if (last.rank, last.buffer, last.end) == (range.rank, range.buffer, range.start) => {
-                    last.end = range.end;
-                }
-                _ => ranges.push(range),
-            }
-        }
+        let lost = self.places.values().flatten().map(|(rank, at)| Lost::of(*rank, *at)).chain(self.lost);
+        let ranges = Lost::join(lost.collect());
         (self.buffers, ranges)
     }
 }

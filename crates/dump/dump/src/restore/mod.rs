@@ -1,17 +1,20 @@
 //! Step 6: restores buffers from the stores that are left, in a new run with any number of ranks.
 
+mod archived;
 mod buffers;
-mod manifests;
+pub(crate) mod manifests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 use terrace::Store;
 
+use crate::archive::{Archive, share};
 use crate::ask::{Said, ask_ranks};
-use crate::chunk::{ByHash, Chunk, Chunking, Hash};
+use crate::chunk::{Chunk, Chunking, Hash};
 use crate::confirm::{decode_hashes, load_packed};
 use crate::manifest::Complete;
+use crate::missing::{Missing, ask_all_nodes};
 use crate::options::check_window;
 use crate::packed::Packed;
 use crate::parcel::{self, Opened};
@@ -39,8 +42,27 @@ pub struct Restored {
     pub version: u32,
     /// The number of ranks that made the dump.
     pub ranks: u32,
+    /// Whether it was restored from the archive, because it is not whole in the nodes' stores.
+    pub is_archived: bool,
     buffers: BTreeMap<u32, Vec<Vec<u8>>>,
     lost: Vec<Lost>,
+}
+
+impl Wanted<'_> {
+    /// Returns the wanted ranks of those that dumped.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if one of them did not.
+    fn among(self, world: &dyn World, ranks: u32) -> Result<Vec<u32>> {
+        let wanted: Vec<u32> = match self {
+            Wanted::Dealt => (0..ranks).filter(|rank| rank % world.size() == world.rank()).collect(),
+            Wanted::Of(ranks) => ranks.to_vec(),
+        };
+        match wanted.iter().find(|rank| **rank >= ranks) {
+            Some(rank) => Err(Error::Refused(format!("rank {rank} did not dump; ranks 0 to {} did", ranks - 1))),
+            None => Ok(wanted),
+        }
+    }
 }
 
 impl Restored {
@@ -79,7 +101,8 @@ pub fn restore(
 }
 
 /// Restores buffers as [`restore`] does, from the newest version that is whole for all ranks, or from the given version. Collective.
-/// A warning names each newer version that is passed over.
+/// The nodes' stores are asked first for each version, then the archive, if there is one. Warnings name each newer version that is passed
+/// over, and a version that comes from the archive.
 ///
 /// # Errors
 /// [`Error::Lost`] or [`Error::Elsewhere`], which tell of the newest version, if no version is whole.
@@ -90,29 +113,83 @@ pub fn restore_whole(
     version: Option<u32>,
     wanted: Wanted<'_>,
     window: usize,
+    archive: Option<&Archive>,
 ) -> Result<Restored> {
     let asked = version.map_or_else(|| "the newest that is whole".to_owned(), |version| version.to_string());
     let terms = Terms::of("restore").with("version", asked).with("window", window);
-    let session = begin(world, store, name, terms, window)?;
-    let (newest, _) = session.version(version)?;
-    let older = session.versions.range(..newest).map(|(older, _)| *older).rev().filter(|_| version.is_none());
-    let mut failure = None;
-    for version in std::iter::once(newest).chain(older) {
-        let mut restored = restore_version(&session, version, wanted, window)?;
-        let lost = std::mem::take(&mut restored.lost);
-        // All ranks go on with an older version, or none.
-        match agree(world, if lost.is_empty() { Ok(()) } else { Err(Error::Lost(lost)) }) {
-            Ok(()) => return Ok(restored),
-            Err(error) if error.is_transport() => return Err(error),
-            Err(error) => {
-                if world.rank() == 0 {
-                    tracing::warn!("version {version} of dump {name:?} is not whole: {error}");
-                }
-                failure.get_or_insert(error);
+    let address = archive.map_or_else(|| "none".to_owned(), Archive::to_string);
+    let session = begin(world, store, name, terms.with("archive", address), window)?;
+    let mut search = Search { session: &session, failure: None };
+    let archived = search.find_archived(archive)?;
+    let all: BTreeSet<u32> = session.versions.keys().chain(&archived).copied().collect();
+    for of in all.iter().copied().rev().filter(|of| version.is_none_or(|version| version == *of)) {
+        if session.versions.contains_key(&of) {
+            let restored = restore_version(&session, of, wanted, window)?;
+            if let Some(restored) =
+                search.check(Ok(restored), &format!("version {of} of dump {name:?} is not whole"))?
+            {
+                return Ok(restored);
+            }
+        }
+        if let Some(archive) = archive.filter(|_| archived.contains(&of)) {
+            let restored = archived::restore(&session, archive, of, wanted);
+            let words = format!("version {of} of dump {name:?} is not whole in {archive}");
+            if let Some(restored) = search.check(restored, &words)? {
+                search.warn(&format!("version {of} of dump {name:?} is restored from {archive}"));
+                return Ok(restored);
             }
         }
     }
-    Err(failure.unwrap_or_else(|| Error::NotFound { name: name.to_owned(), version, known: "none".to_owned() }))
+    let known: Vec<String> = all.iter().map(u32::to_string).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(search.failure.unwrap_or_else(|| Error::NotFound { name: name.to_owned(), version, known }))
+}
+
+/// The search for a version that is whole.
+struct Search<'a> {
+    session: &'a Session<'a>,
+    /// The first failure: that of the newest version.
+    failure: Option<Error>,
+}
+
+impl Search<'_> {
+    fn warn(&self, words: &str) {
+        if self.session.world.rank() == 0 {
+            tracing::warn!("{words}");
+        }
+    }
+
+    /// Lists the versions in the archive. If it cannot be reached, there may be some in the stores. Collective.
+    fn find_archived(&mut self, archive: Option<&Archive>) -> Result<BTreeSet<u32>> {
+        let Some(archive) = archive else { return Ok(BTreeSet::new()) };
+        match share(self.session.world, || archive.versions(self.session.name)) {
+            Ok(versions) => Ok(versions.into_iter().collect()),
+            Err(error) if error.is_transport() => Err(error),
+            Err(error) => {
+                self.warn(&error.to_string());
+                self.failure = Some(error);
+                Ok(BTreeSet::new())
+            }
+        }
+    }
+
+    /// Returns what was restored, if it is whole on all ranks; otherwise they all go on with another version, or none. Collective: all ranks
+    /// come here, whatever their outcome.
+    fn check(&mut self, restored: Result<Restored>, words: &str) -> Result<Option<Restored>> {
+        let whole = restored.and_then(|mut restored| {
+            Lost::check(std::mem::take(&mut restored.lost))?;
+            Ok(restored)
+        });
+        match agree(self.session.world, whole) {
+            Ok(restored) => Ok(Some(restored)),
+            Err(error) if error.is_transport() => Err(error),
+            Err(error) => {
+                self.warn(&format!("{words}: {error}"));
+                self.failure.get_or_insert(error);
+                Ok(None)
+            }
+        }
+    }
 }
 
 fn begin<'a>(
@@ -131,13 +208,7 @@ fn begin<'a>(
 fn restore_version(session: &Session<'_>, version: u32, wanted: Wanted<'_>, window: usize) -> Result<Restored> {
     let (world, (version, complete)) = (session.world, session.version(Some(version))?);
     let ranks = complete.buffers.len() as u32;
-    let wanted = match wanted {
-        Wanted::Dealt => (0..ranks).filter(|rank| rank % world.size() == world.rank()).collect(),
-        Wanted::Of(ranks) => ranks.to_vec(),
-    };
-    let beyond = wanted.iter().find(|rank| **rank >= ranks);
-    let refuse = |rank: &u32| Err(Error::Refused(format!("rank {rank} did not dump; ranks 0 to {} did", ranks - 1)));
-    agree(world, beyond.map_or(Ok(()), refuse))?;
+    let wanted = agree(world, wanted.among(world, ranks))?;
     let manifests = manifests::fetch(session, version, complete, &wanted, window)?;
     let mut buffers = Buffers::new(&wanted, complete, manifests);
     let here = load_packed(session, version, |hash| session.answers(hash))?;
@@ -146,11 +217,8 @@ fn restore_version(session: &Session<'_>, version: u32, wanted: Wanted<'_>, wind
     ask_all_nodes(session, &here, &mut missing, window)?;
     fetch_missing(session, &here, &mut missing, &mut buffers, window)?;
     let (buffers, lost) = buffers.finish();
-    Ok(Restored { version, ranks, buffers, lost })
+    Ok(Restored { version, ranks, is_archived: false, buffers, lost })
 }
-
-/// Missing chunks with their lengths and the nodes that have not been asked for them yet, the next one last.
-type Missing = ByHash<(u32, SmallVec<[u32; 4]>)>;
 
 /// Lists the missing chunks and the nodes to ask for them.
 fn list_missing(session: &Session<'_>, complete: &Complete, buffers: &Buffers) -> Missing {
@@ -225,30 +293,4 @@ fn answer_with_chunks(store: &Store, here: &Packed, heard: &Said) -> Result<Said
         said.insert(*from, letter);
     }
     Ok(said)
-}
-
-/// Asks all nodes which of the missing chunks they have, because stores may have more than the manifests tell.
-/// Collective.
-fn ask_all_nodes(session: &Session<'_>, here: &Packed, missing: &mut Missing, window: usize) -> Result<()> {
-    let mut questions: BTreeMap<u32, Vec<Hash>> = BTreeMap::new();
-    for hash in missing.keys() {
-        for node in 0..session.stores.len() as u32 {
-            questions.entry(session.who_answers(node, hash)).or_default().push(*hash);
-        }
-    }
-    let asked =
-        questions.iter().map(|(rank, hashes)| (*rank, hashes.iter().flat_map(|hash| hash.0).collect())).collect();
-    let (said, _) = ask_ranks(session.world, &asked, window, |heard| {
-        let known = |hash: &Hash| u8::from(here.has(hash));
-        heard.iter().map(|(from, hashes)| Ok((*from, decode_hashes(hashes)?.iter().map(known).collect()))).collect()
-    })?;
-    for (rank, hashes) in questions {
-        let said = said.get(&rank).map_or(&[][..], Vec::as_slice);
-        for (hash, _) in hashes.iter().zip(said).filter(|(_, said)| **said == 1) {
-            if let Some((_, nodes)) = missing.get_mut(hash) {
-                nodes.push(session.world.nodes()[rank as usize]);
-            }
-        }
-    }
-    Ok(())
 }

@@ -1,0 +1,95 @@
+//! An archive in a directory.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, fadvise};
+use terrace::NewFile;
+
+use super::ArchivePlace;
+
+/// The files below a directory.
+pub struct ArchiveFolder(PathBuf);
+
+impl ArchiveFolder {
+    pub fn new(path: &Path) -> io::Result<ArchiveFolder> {
+        let path = std::path::absolute(path)?;
+        match path.metadata() {
+            Ok(found) if !found.is_dir() => Err(io::Error::new(ErrorKind::NotADirectory, "it is no directory")),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(ArchiveFolder(path)),
+        }
+    }
+
+    fn list_into(&self, folder: &Path, names: &mut Vec<String>) -> io::Result<()> {
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let path = entry?.path();
+            match path.is_dir() {
+                true => self.list_into(&path, names)?,
+                false => names.extend(path.strip_prefix(&self.0).ok().map(|name| name.to_string_lossy().into_owned())),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ArchivePlace for ArchiveFolder {
+    fn length(&self, name: &str) -> io::Result<Option<u64>> {
+        match self.0.join(name).metadata() {
+            Ok(found) => Ok(found.is_file().then_some(found.len())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut file = File::open(self.0.join(name))?;
+        // So that the bytes come from the device, not from memory. Some file systems cannot, which is no error.
+        let _ = fadvise(&file, 0, None, Advice::DontNeed);
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut file, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn read_at(&self, name: &str, start: u64, out: &mut [u8]) -> io::Result<()> {
+        File::open(self.0.join(name))?.read_exact_at(out, start)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.0.join(name);
+        let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.0));
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut file = NewFile::replace(&path, bytes.len() as u64)?;
+        file.write_all(bytes)?;
+        file.finish()?;
+        // Also those that were there: their names may come from a process that died before it synced them.
+        folders.chain(self.0.parent()).try_for_each(|folder| File::open(folder)?.sync_all())
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        self.list_into(&self.0.join(folder), &mut names)?;
+        Ok(names)
+    }
+
+    fn delete(&self, names: Vec<String>) -> io::Result<()> {
+        for name in names {
+            let path = self.0.join(name);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            // Ignoring the error is safe: a folder that is not empty stays.
+            let _ = path.parent().map(fs::remove_dir);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! The records of an archive.
+
+use serde::{Deserialize, Serialize};
+
+use crate::chunk::Hash;
+use crate::manifest::{self, Complete, Index, Manifest};
+use crate::{Error, Result};
+
+/// A version that is whole in an archive: names all of its files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchivedVersion {
+    /// The record that the version has in the nodes' stores.
+    pub complete: Complete,
+    /// The hash of each rank's record.
+    pub ranks: Vec<Hash>,
+    /// The names of the packs that the records refer to.
+    pub packs: Vec<String>,
+}
+
+/// The part of a version that belongs to a rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchivedRank {
+    /// The chunks of the rank's buffers.
+    pub manifest: Manifest,
+    /// Their places.
+    pub index: Index,
+}
+
+impl ArchivedVersion {
+    /// Encodes it, with a hash of all of it behind.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let mut bytes = manifest::encode(self)?;
+        bytes.extend(Hash::of(&bytes).0);
+        Ok(bytes)
+    }
+
+    /// Decodes it; `what` names its origin in errors.
+    pub fn decode(what: &str, bytes: &[u8]) -> Result<ArchivedVersion> {
+        match bytes.split_last_chunk() {
+            Some((record, hash)) if Hash::of(record).0 == *hash => manifest::decode(what, record),
+            _ => Err(Error::damaged(what, "its hash is wrong")),
+        }
+    }
+}
+
+impl ArchivedRank {
+    /// Decodes it, and checks that it belongs to the version; `what` names its origin in errors.
+    pub fn decode(what: &str, bytes: &[u8], version: &ArchivedVersion, rank: u32) -> Result<ArchivedRank> {
+        if version.ranks.get(rank as usize) != Some(&Hash::of(bytes)) {
+            return Err(Error::damaged(what, "its hash is not that of the version's record"));
+        }
+        let record: ArchivedRank = manifest::decode(what, bytes)?;
+        record.manifest.positions()?;
+        Ok(record)
+    }
+}

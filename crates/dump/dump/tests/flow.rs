@@ -1,0 +1,304 @@
+//! Versions flow to an archive, each chunk once, and are restored from there when the stores are lost.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+use common::{CHUNK_BYTES, Place, buffers, files, slices};
+use tempfile::TempDir;
+use terrace::{Locked, Store};
+use terrace_dump::archive::{Archive, newest_version};
+use terrace_dump::chunk::Chunking;
+use terrace_dump::transport::World;
+use terrace_dump::transport::threads::Threads;
+use terrace_dump::{Error, Flowed, Options, Restored, Result, Wanted, dump, flow, gc, restore_whole};
+
+const WINDOW_BYTES: usize = 5000;
+/// Eight ranks on four nodes.
+const RANK_NODES: [u32; 8] = [0, 0, 1, 1, 2, 2, 3, 3];
+
+/// Four nodes' stores, and an archive.
+struct Site {
+    place: Place,
+    stores: Vec<Store>,
+    archive: TempDir,
+    address: String,
+}
+
+impl Site {
+    fn new() -> Site {
+        let archive = tempfile::tempdir().unwrap();
+        let address = archive.path().display().to_string();
+        let mut place = Place::new();
+        Site { stores: place.stores(4), place, archive, address }
+    }
+
+    fn lose_all_stores(&mut self) {
+        self.stores = self.place.stores(4);
+    }
+
+    /// Looks at the site as it is without the nodes' stores.
+    fn without_stores(&mut self, look: impl FnOnce(&Site)) {
+        let empty = self.place.stores(4);
+        let kept = std::mem::replace(&mut self.stores, empty);
+        look(self);
+        self.stores = kept;
+    }
+
+    fn archive_of(&self, world: &dyn World) -> (&Store, Archive) {
+        let store = &self.stores[world.node() as usize % self.stores.len()];
+        (store, Archive::open(store, &self.address, &[]).unwrap())
+    }
+
+    /// Dumps, and returns the version.
+    fn dump(&self, round: u64) -> u32 {
+        let made = Threads::on(&RANK_NODES).run(|world| {
+            let (store, archive) = self.archive_of(world);
+            let after = newest_version(world, Some(&archive), "state")?;
+            let chunking = Chunking::Fixed(CHUNK_BYTES as u32);
+            let options = Options { replicas: 2, chunking, window: WINDOW_BYTES, after, ..Options::default() };
+            dump(world, store, "state", &slices(&buffers(world.rank(), round)), &options)
+        });
+        made.into_iter().collect::<Result<Vec<_>>>().unwrap()[0].version
+    }
+
+    fn try_flow(&self, nodes: &[u32], version: Option<u32>, keep: Option<u32>) -> Result<Flowed> {
+        let done = Threads::on(nodes).run(|world| {
+            let (store, archive) = self.archive_of(world);
+            flow(world, store, "state", version, &archive, keep.and_then(NonZeroU32::new), WINDOW_BYTES)
+        });
+        let mut done = done.into_iter().collect::<Result<Vec<_>>>()?;
+        assert!(done.iter().all(|one| *one == done[0]), "all ranks know the same: {done:?}");
+        Ok(done.remove(0))
+    }
+
+    fn flow(&self, keep: Option<u32>) -> Flowed {
+        self.try_flow(&RANK_NODES, None, keep).unwrap()
+    }
+
+    fn restored_on(&self, nodes: &[u32], version: Option<u32>) -> Vec<Result<Restored>> {
+        Threads::on(nodes).run(|world| {
+            let (store, archive) = self.archive_of(world);
+            restore_whole(world, store, "state", version, Wanted::Dealt, WINDOW_BYTES, Some(&archive))
+        })
+    }
+
+    /// Restores, compares with the buffers of a round, and returns the version and whether it came from the archive.
+    fn restore(&self, nodes: &[u32], round: u64) -> (u32, bool) {
+        let restored = self.restored_on(nodes, None).into_iter().collect::<Result<Vec<Restored>>>().unwrap();
+        let found = (restored[0].version, restored[0].is_archived);
+        let all: BTreeMap<u32, _> = restored.into_iter().flat_map(|one| one.whole().unwrap()).collect();
+        let expected: BTreeMap<u32, _> = (0..8).map(|rank| (rank, buffers(rank, round))).collect();
+        assert!(all == expected, "version {}", found.0);
+        found
+    }
+
+    fn packs(&self) -> BTreeSet<PathBuf> {
+        files(&self.archive.path().join("dumps/state/packs")).into_iter().collect()
+    }
+}
+
+/// The bytes of the distinct chunks of all ranks.
+fn distinct_bytes(round: u64) -> u64 {
+    let chunks = (0..8).flat_map(|rank| buffers(rank, round));
+    let chunks: BTreeSet<Vec<u8>> =
+        chunks.flat_map(|buffer| buffer.chunks(CHUNK_BYTES).map(<[u8]>::to_vec).collect::<Vec<_>>()).collect();
+    chunks.iter().map(|chunk| chunk.len() as u64).sum()
+}
+
+fn flip_a_byte(file: &Path) {
+    let mut bytes = fs::read(file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(file, bytes).unwrap();
+}
+
+fn each_chunk_flows_once(mut site: Site) {
+    assert_eq!(site.dump(0), 0);
+    let first = site.flow(None);
+    assert_eq!((first.version, first.sent, first.bytes), (0, first.packs, distinct_bytes(0)), "each chunk once");
+    // Of a version that is there, nothing is sent, by any number of ranks.
+    for nodes in [&RANK_NODES[..], &[0, 1, 2, 3]] {
+        let again = site.try_flow(nodes, None, None).unwrap();
+        assert_eq!((again.version, again.packs, again.sent), (0, first.packs, 0));
+    }
+    assert_eq!(site.dump(1), 1);
+    let second = site.flow(None);
+    // Each rank has two new chunks.
+    assert_eq!((second.version, second.bytes), (1, 8 * 2 * CHUNK_BYTES as u64));
+    assert_eq!(site.restore(&RANK_NODES, 1), (1, false), "the stores are nearer");
+    site.lose_all_stores();
+    for nodes in [&RANK_NODES[..], &[0, 1, 1], &[0; 11]] {
+        assert_eq!(site.restore(nodes, 1), (1, true));
+    }
+    let named = site.restored_on(&RANK_NODES, Some(0));
+    assert!(named.iter().all(|one| one.as_ref().unwrap().version == 0));
+    // Otherwise new versions would be older than those that are there.
+    assert_eq!(site.dump(2), 2);
+    site.flow(None);
+    site.lose_all_stores();
+    assert_eq!(site.restore(&[0, 1], 2), (2, true));
+}
+
+#[test]
+fn each_chunk_flows_once_to_a_directory() {
+    each_chunk_flows_once(Site::new());
+}
+
+#[test]
+fn each_chunk_flows_once_to_a_service() {
+    let mut site = Site::new();
+    site.address = format!("fs://{}", site.address);
+    each_chunk_flows_once(site);
+}
+
+/// A store that lost more than the manifests know is passed over chunk by chunk.
+#[test]
+fn a_version_flows_from_the_stores_that_are_left() {
+    let mut site = Site::new();
+    site.dump(0);
+    site.stores[1] = site.place.store();
+    let done = site.flow(None);
+    assert_eq!(done.bytes, distinct_bytes(0));
+    site.lose_all_stores();
+    assert_eq!(site.restore(&RANK_NODES, 0), (0, true));
+    // What is nowhere cannot flow, and the ranges are named.
+    let mut site = Site::new();
+    site.dump(0);
+    (site.stores[1], site.stores[2]) = (site.place.store(), site.place.store());
+    let lost = site.try_flow(&RANK_NODES, None, None);
+    assert!(matches!(lost, Err(Error::Lost(_) | Error::Elsewhere { .. })), "{lost:?}");
+    assert!(!site.archive.path().join("dumps/state/complete").exists());
+}
+
+#[test]
+fn a_damaged_file_is_noticed_and_sent_again() {
+    let mut site = Site::new();
+    site.dump(0);
+    site.flow(None);
+    let before = site.packs();
+    site.dump(9);
+    site.flow(None);
+    let new: Vec<PathBuf> = site.packs().difference(&before).cloned().collect();
+    let state = site.archive.path().join("dumps/state");
+    let records = [state.join("ranks/0000000001/3"), state.join("complete/0000000001")];
+    for (number, file) in [new[0].clone()].into_iter().chain(records).enumerate() {
+        flip_a_byte(&file);
+        site.without_stores(|site| {
+            assert_eq!(site.restore(&RANK_NODES, 0), (0, true), "{}: the version before is whole", file.display());
+            let named = site.restored_on(&RANK_NODES, Some(1));
+            assert!(named.iter().all(Result::is_err), "{named:?}");
+        });
+        let mended = site.flow(None);
+        assert!(number > 0 || mended.sent == 1, "only the damaged pack is sent again: {mended:?}");
+        site.without_stores(|site| assert_eq!(site.restore(&[0, 1], 9), (1, true)));
+    }
+}
+
+#[test]
+fn only_the_newest_versions_stay_if_so_asked() {
+    let mut site = Site::new();
+    for round in 0..5 {
+        site.dump(round * 3);
+        let done = site.flow(Some(2));
+        assert_eq!(done.dropped, u32::from(round >= 2));
+    }
+    // Left by a kill, or by a flow that was never completed.
+    let state = site.archive.path().join("dumps/state");
+    for left in ["packs/.0123.terrace-part", "packs/0123", "ranks/0000000077/0"] {
+        fs::create_dir_all(state.join(left).parent().unwrap()).unwrap();
+        fs::write(state.join(left), "left").unwrap();
+    }
+    assert_eq!(site.flow(Some(2)).dropped, 0);
+    let names = |folder: &str| -> Vec<String> {
+        let found = files(&state.join(folder)).into_iter();
+        let mut names: Vec<String> =
+            found.map(|path| path.strip_prefix(&state).unwrap().display().to_string()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("complete"), ["complete/0000000003", "complete/0000000004"]);
+    assert_eq!(names("ranks").len(), 16);
+    assert!(!names("packs").iter().any(|name| name.contains("0123")), "{:?}", names("packs"));
+    site.lose_all_stores();
+    assert_eq!(site.restore(&RANK_NODES, 12), (4, true));
+    assert!(site.restored_on(&RANK_NODES, Some(3)).iter().all(Result::is_ok));
+    assert!(site.restored_on(&RANK_NODES, Some(2)).iter().all(|one| matches!(one, Err(Error::NotFound { .. }))));
+}
+
+/// A pack stays as long as one of its chunks is needed, so an archive would grow with each version.
+#[test]
+fn packs_that_are_mostly_garbage_are_not_used_again() {
+    let site = Site::new();
+    let live = |round: u64| -> Vec<u8> { (0..100).flat_map(|page| common::chunk(page + round * 30)).collect() };
+    for round in 0..12 {
+        let done = Threads::on(&RANK_NODES).run(|world| {
+            let (store, _) = site.archive_of(world);
+            let bytes = if world.rank() == 0 { live(round) } else { Vec::new() };
+            let options = Options { chunking: Chunking::Fixed(CHUNK_BYTES as u32), ..Options::default() };
+            dump(world, store, "state", &[&bytes], &options)
+        });
+        assert!(done.iter().all(Result::is_ok));
+        site.flow(Some(1));
+    }
+    let kept: u64 = site.packs().iter().map(|pack| pack.metadata().unwrap().len()).sum();
+    assert!(kept <= 2 * 100 * CHUNK_BYTES as u64, "{kept} bytes are kept of {}", 100 * CHUNK_BYTES);
+}
+
+#[test]
+fn two_dumps_of_one_name_do_not_mix() {
+    let mut site = Site::new();
+    site.dump(0);
+    site.flow(None);
+    site.lose_all_stores();
+    // Without the archive, a new job begins with version 0 again.
+    let done = Threads::on(&RANK_NODES).run(|world| {
+        let (store, _) = site.archive_of(world);
+        dump(world, store, "state", &slices(&buffers(world.rank(), 3)), &Options::default())
+    });
+    assert!(done.iter().all(Result::is_ok));
+    let refused = site.try_flow(&RANK_NODES, None, None).unwrap_err().to_string();
+    assert!(refused.contains("is another one than that in the nodes' stores"), "{refused}");
+    site.lose_all_stores();
+    assert_eq!(site.restore(&RANK_NODES, 0), (0, true), "the first one is still there");
+}
+
+#[test]
+fn an_archive_is_no_place_of_a_store_and_may_be_away() {
+    let mut site = Site::new();
+    let store = &site.stores[0];
+    for own in [store.dir().join("x"), store.config().tiers[0].targets[0].path.clone()] {
+        let refused = Archive::open(store, own.to_str().unwrap(), &[]).err().unwrap().to_string();
+        assert!(refused.contains("keeps its own files in"), "{refused}");
+    }
+    let refused = Archive::open(store, "/tmp", &["region=x".into()]).err().unwrap().to_string();
+    assert!(refused.contains("options are for services"), "{refused}");
+    site.dump(0);
+    // A file is where the directory of dumps should be.
+    fs::write(site.archive.path().join("dumps"), "").unwrap();
+    assert!(site.try_flow(&RANK_NODES, None, None).unwrap_err().to_string().contains("dumps/state"));
+    assert_eq!(site.restore(&RANK_NODES, 0), (0, false), "the stores have it");
+    site.lose_all_stores();
+    assert!(site.restored_on(&RANK_NODES, None).iter().all(Result::is_err));
+    assert!(site.stores.iter().all(|store| gc::versions(store, "state").unwrap().is_empty()));
+}
+
+/// Otherwise both would send the same chunks, and one could drop what the other has sent.
+#[test]
+fn one_job_at_a_time_lets_a_dump_flow() {
+    let site = Site::new();
+    site.dump(0);
+    site.flow(None);
+    let is_lock = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "flow");
+    let lock = files(&site.stores[2].dir().join("dumps")).into_iter().find(is_lock).unwrap();
+    let held = Locked::at_once(fs::File::open(lock).unwrap()).unwrap().unwrap();
+    let refused = site.try_flow(&RANK_NODES, None, None).unwrap_err().to_string();
+    assert!(refused.contains("another job copies dump \"state\""), "{refused}");
+    drop(held);
+    site.flow(None);
+}
