@@ -19,8 +19,8 @@ needed-by-tests: needed
 build: needed ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 g++ gfortran pkg-config protoc valgrind strace rsync vim mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn setfattr busybox tclsh
-PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 g++ gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace rsync vim e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven attr busybox-static tcl
+PROGRAMS := redis-server memcached memccapable sshd ssh git sqlite3 fusermount3 g++ gfortran pkg-config protoc valgrind strace rsync vim mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn setfattr busybox tclsh
+PACKAGES := redis-server memcached libmemcached-tools openssh-server openssh-client git sqlite3 fuse3 g++ gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace rsync vim e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven attr busybox-static tcl
 
 servers: packages target/servers/installed target/servers/hdfs/installed target/servers/java/installed target/servers/hadoop/installed ## real servers and programs that tests use
 
@@ -259,7 +259,8 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 	CASES=50000 $(CARGO) test -p terrace-views --test import -- --nocapture
 	CASES=1000000 $(CARGO) test -p terrace-nine --test hostile -- --nocapture
 	CASES=20000 $(CARGO) test -p terrace-redis --test limits -- --nocapture
-	TERRACE_KILLS=100 $(CARGO) test -p terrace-cli --test serve_redis -- --nocapture
+	CASES=20000 $(CARGO) test -p terrace-redis --test memcached -- --nocapture
+	TERRACE_KILLS=100 $(CARGO) test -p terrace-cli --test serve_redis --test serve_memcached -- --nocapture
 	crates/doors/redis/tests/units/run target/debug/terrace target/servers/redis
 	CASES=20000 $(CARGO) test -p terrace-hostile --test mutations -- --nocapture
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve -- --nocapture

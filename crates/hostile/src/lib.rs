@@ -8,6 +8,7 @@
 mod catalog;
 mod dump;
 mod frame;
+mod memcached;
 mod nine;
 mod redis;
 mod remote;
@@ -33,6 +34,7 @@ pub const ALL_PARSERS: &[Parser] = &[
     Parser { name: "snapshot", samples: catalog::snapshot_samples, parse: catalog::parse_snapshot },
     Parser { name: "stream", samples: stream::samples, parse: stream::parse },
     Parser { name: "dump", samples: dump::samples, parse: dump::parse },
+    Parser { name: "memcached", samples: memcached::samples, parse: memcached::parse },
     Parser { name: "nine", samples: nine::samples, parse: nine::parse },
     Parser { name: "redis", samples: redis::samples, parse: redis::parse },
     Parser { name: "remote", samples: remote::samples, parse: remote::parse },

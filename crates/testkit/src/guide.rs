@@ -178,6 +178,7 @@ fn find_missing(need: &str) -> Option<Missing> {
         "namespaces" => ("namespaces", run("unshare --user --map-root-user --mount true")),
         "9p" => ("9p", run("grep -qw 9p /proc/filesystems && [ $(id -u) = 0 ]")),
         "redis" => ("redis", run("command -v redis-server && command -v redis-cli")),
+        "memcached" => ("memcached", run("command -v memccapable")),
         "mpi" => ("mpi", run("command -v mpirun")),
         "h5py" => {
             let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python/bin/python");
@@ -189,7 +190,7 @@ fn find_missing(need: &str) -> Option<Missing> {
         "busybox" => ("busybox", run("command -v busybox")),
         "java" => ("java", run("command -v javac")),
         _ => unreachable!(
-            "a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, mpi, h5py, compilers, busybox, java"
+            "a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, memcached, mpi, h5py, compilers, busybox, java"
         ),
     };
     reason.map(|reason| Missing::new(need, reason))

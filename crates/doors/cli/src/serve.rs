@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use terrace::Files;
 use terrace_nine::{Address, Limits};
-use terrace_redis::{Password, RedisLimits, RedisOptions, RedisServer};
+use terrace_redis::{Dialect, Password, RedisLimits, RedisOptions, RedisServer};
 use terrace_s3::{Certificate, Keys, S3Options};
 
 use crate::globals::Globals;
@@ -43,6 +43,12 @@ pub enum Serve {
     ///
     /// Example: terrace serve redis --listen 127.0.0.1:6379
     Redis(Redis),
+    /// Serve keys and values to clients of memcached.
+    ///
+    /// Serves until Ctrl-C or SIGTERM. Items are the strings of database 0 of `terrace serve redis`, so that one store can be served by both.
+    ///
+    /// Example: terrace serve memcached --listen 127.0.0.1:11211
+    Memcached(Memcached),
 }
 
 #[derive(Args)]
@@ -88,6 +94,25 @@ pub struct Redis {
     /// Listen on this address of this machine; port 0 chooses a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6379")]
     listen: SocketAddr,
+    #[command(flatten)]
+    values: Values,
+}
+
+#[derive(Args)]
+pub struct Memcached {
+    /// Listen on this address of this machine; port 0 chooses a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:11211")]
+    listen: SocketAddr,
+    /// Refuse longer values.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=512 << 20))]
+    max_item_size: u32,
+    #[command(flatten)]
+    values: Values,
+}
+
+/// The settings of servers of keys and values.
+#[derive(Args)]
+struct Values {
     /// Listen on a Unix socket instead, which only this user can open.
     #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     unix: Option<PathBuf>,
@@ -112,7 +137,11 @@ pub fn serve(globals: &Globals, wanted: &Serve) -> Result<()> {
     match wanted {
         Serve::Nine(wanted) => serve_nine(globals, wanted),
         Serve::S3(wanted) => serve_s3(globals, wanted),
-        Serve::Redis(wanted) => serve_redis(globals, wanted),
+        Serve::Redis(wanted) => serve_values(globals, wanted.listen, &wanted.values, Dialect::Redis),
+        Serve::Memcached(wanted) => {
+            let max_item_bytes = wanted.max_item_size as usize;
+            serve_values(globals, wanted.listen, &wanted.values, Dialect::Memcached { max_item_bytes })
+        }
     }
 }
 
@@ -135,17 +164,17 @@ fn serve_s3(globals: &Globals, wanted: &S3) -> Result<()> {
     Ok(store.close()?)
 }
 
-fn serve_redis(globals: &Globals, wanted: &Redis) -> Result<()> {
+fn serve_values(globals: &Globals, listen: SocketAddr, wanted: &Values, dialect: Dialect) -> Result<()> {
     let signals = catch_signals()?;
     let password = wanted.password_file.as_deref().map(Password::read).transpose()?;
     let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
-    let address = wanted.unix.clone().map_or(Address::Tcp(wanted.listen), Address::Unix);
+    let address = wanted.unix.clone().map_or(Address::Tcp(listen), Address::Unix);
     let idle = (wanted.idle_timeout > 0).then(|| Duration::from_secs(wanted.idle_timeout));
     let limits = RedisLimits { connections: wanted.max_clients, idle };
     let folder = wanted.folder.as_bytes().to_vec();
-    let options = RedisOptions { folder, threads: wanted.threads, limits, password };
+    let options = RedisOptions { dialect, folder, threads: wanted.threads, limits, password };
     let mut server = RedisServer::begin(&store, &address, options)?;
-    say(&format!("{} is served to clients of Redis on {}", store.dir().display(), server.address()));
+    say(&format!("{} is served to clients of {dialect} on {}", store.dir().display(), server.address()));
     wait_for_signal(signals);
     server.end();
     drop(server);

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::time::Instant;
 
 use crate::executor::RedisTask;
-use crate::request::RequestReader;
+use crate::requests::Requests;
 use crate::resp::{Protocol, Resp};
 use crate::session::RedisSession;
 use crate::stream::RedisStream;
@@ -22,7 +22,7 @@ pub struct RedisConnection {
     /// Its socket.
     pub stream: RedisStream,
     /// The bytes that it has sent.
-    pub requests: RequestReader,
+    pub requests: Requests,
     /// Its state.
     pub session: RedisSession,
     /// The value that it waits for.
@@ -53,10 +53,10 @@ pub struct Waiting {
 
 impl RedisConnection {
     /// A new connection.
-    pub fn new(stream: RedisStream, session: RedisSession) -> RedisConnection {
+    pub fn new(stream: RedisStream, requests: Requests, session: RedisSession) -> RedisConnection {
         RedisConnection {
             stream,
-            requests: RequestReader::default(),
+            requests,
             session,
             waiting: None,
             has_requests: false,

@@ -11,6 +11,9 @@ use serde_bytes::ByteBuf;
 /// The attribute that names the type of a document. Objects without it are strings.
 pub const TYPE_ATTRIBUTE: &str = "terrace.redis";
 
+/// The attribute with the number that clients of memcached keep with a value. Objects without it have 0.
+pub const FLAGS_ATTRIBUTE: &str = "terrace.flags";
+
 /// A hash.
 pub type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
 /// A list.

@@ -8,8 +8,9 @@ use terrace::key::KeySpace;
 use terrace::{Error, Store};
 
 use crate::clock::Moment;
-use crate::commands::{Call, Patience, Verb, keys_of};
+use crate::commands::{Call, Done, Patience, Verb, keys_of};
 use crate::mailbox::NamedKey;
+use crate::memcached::{self, MemcachedCommand};
 use crate::pass::{Pass, WatchedState};
 use crate::problem::Problem;
 use crate::request::Words;
@@ -44,6 +45,8 @@ pub enum Action {
     Run(&'static Verb, Words),
     /// A command that waits for a value.
     TryAgain(&'static Verb, Words),
+    /// A command of memcached.
+    Item(MemcachedCommand),
     /// Commands that are carried out together, if the watched keys are as they were.
     Transaction(Vec<(&'static Verb, Words)>, Vec<WatchedKey>),
 }
@@ -146,6 +149,7 @@ impl Executor {
                 Action::TryAgain(verb, words) => {
                     self.run(&mut pass, task, verb, words, Patience::Waiting, &mut published)?
                 }
+                Action::Item(command) => self.run_item_command(&mut pass, command)?,
                 Action::Transaction(commands, watched) => {
                     self.run_transaction(&mut pass, task, commands, watched, &mut published)?
                 }
@@ -174,14 +178,12 @@ impl Executor {
     ) -> Result<Answered, Error> {
         pass.depends = !verb.reads_one_key();
         let mut call = self.call(pass, task, task.db, words, patience, published);
-        let done = check_names(&call, verb).and_then(|()| (verb.run)(&mut call));
-        match done {
-            Ok(reply) => Ok(Answered::Reply(reply)),
-            Err(Problem::Wait) => Ok(Answered::Waits),
-            // A value changed while it was read.
-            Err(Problem::Store(error)) if is_conflict(&error) => Err(error),
-            Err(problem) => Ok(Answered::Reply(Resp::Error(problem.text()))),
-        }
+        answer(check_names(&call, verb).and_then(|()| (verb.run)(&mut call)))
+    }
+
+    fn run_item_command(&self, pass: &mut Pass<'_>, command: &MemcachedCommand) -> Result<Answered, Error> {
+        pass.depends = command.depends();
+        answer(memcached::carry_out(pass, command, &self.facts))
     }
 
     fn run_transaction(
@@ -232,6 +234,16 @@ impl Executor {
     }
 }
 
+fn answer(done: Done) -> Result<Answered, Error> {
+    match done {
+        Ok(reply) => Ok(Answered::Reply(reply)),
+        Err(Problem::Wait) => Ok(Answered::Waits),
+        // A value changed while it was read.
+        Err(Problem::Store(error)) if is_conflict(&error) => Err(error),
+        Err(problem) => Ok(Answered::Reply(Resp::Error(problem.text()))),
+    }
+}
+
 /// Refuses a command with a name that no key can have, before it has changed other keys.
 fn check_names(call: &Call<'_, '_>, verb: &Verb) -> Result<(), Problem> {
     match verb.writes {
@@ -261,7 +273,7 @@ fn fail(tasks: &[RedisTask], problem: &Problem) -> Vec<Answered> {
 /// About the bytes of a reply.
 fn size_of_reply(reply: &Resp) -> usize {
     match reply {
-        Resp::Bulk(bytes) => bytes.len(),
+        Resp::Bulk(bytes) | Resp::Plain(bytes) => bytes.len(),
         Resp::Array(all) | Resp::Set(all) | Resp::Push(all) | Resp::Several(all) => all.iter().map(size_of_reply).sum(),
         Resp::Map(pairs) => pairs.iter().map(|(key, value)| size_of_reply(key) + size_of_reply(value)).sum(),
         _ => 16,

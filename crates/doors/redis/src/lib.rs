@@ -1,4 +1,4 @@
-//! Serves a store to clients of Redis, by RESP2 and RESP3.
+//! Serves a store to clients of Redis, by RESP2 and RESP3, and to those of memcached, by its text protocol (`memcached`).
 //!
 //! [`RedisServer::begin`] serves the flat key spaces below a folder: one for each database. A string is an object; hashes, lists, sets
 //! and sorted sets are small documents, one object each (`datum`). Commands use values through a pass, whose changes reach the
@@ -13,15 +13,19 @@ mod datum;
 mod encoding_names;
 mod error;
 mod executor;
+mod input_buffer;
 mod limits;
 mod mailbox;
+pub mod memcached;
 mod number;
 mod pass;
 mod password;
 mod pattern;
+mod planned_flush;
 mod problem;
 mod random;
 pub mod request;
+mod requests;
 mod resp;
 mod scan_positions;
 mod server;
@@ -32,7 +36,7 @@ mod waiters;
 mod worker;
 
 pub use error::RedisServeError;
-pub use limits::RedisLimits;
+pub use limits::{Dialect, RedisLimits};
 pub use password::Password;
 pub use server::{RedisOptions, RedisServer};
 pub use terrace_system::Address;

@@ -1,6 +1,39 @@
-//! The limits on connections.
+//! The protocol of a server, and the limits on its connections.
 
+use std::fmt;
 use std::time::Duration;
+
+/// The protocol that a server speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// RESP2 and RESP3.
+    #[default]
+    Redis,
+    /// The text protocol of memcached.
+    Memcached {
+        /// Longer values are refused.
+        max_item_bytes: usize,
+    },
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Dialect::Redis => "Redis",
+            Dialect::Memcached { .. } => "memcached",
+        })
+    }
+}
+
+impl Dialect {
+    /// Tells a client that there are too many.
+    pub fn turn_away(self) -> &'static [u8] {
+        match self {
+            Dialect::Redis => b"-ERR max number of clients reached\r\n",
+            Dialect::Memcached { .. } => b"ERROR Too many open connections\r\n",
+        }
+    }
+}
 
 /// The limits on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

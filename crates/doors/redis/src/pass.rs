@@ -12,7 +12,7 @@ use terrace::key::KeySpace;
 use terrace::{Attributes, Error, Kind, Object, PutOptions, Store};
 
 use crate::clock::Moment;
-use crate::datum::{Datum, DatumKind, DatumType, TYPE_ATTRIBUTE};
+use crate::datum::{Datum, DatumKind, DatumType, FLAGS_ATTRIBUTE, TYPE_ATTRIBUTE};
 use crate::mailbox::NamedKey;
 use crate::problem::{Problem, WRONG_TYPE};
 use crate::request::MAX_WORD_BYTES;
@@ -71,6 +71,8 @@ pub struct Held {
     datum: Option<Datum>,
     /// The time at which it expires.
     pub expiry: Option<Moment>,
+    /// The number of its last change; none until that has reached the store.
+    pub generation: Option<u64>,
     attributes: Attributes,
 }
 
@@ -81,7 +83,8 @@ pub struct WatchedState(Option<(u64, u64)>);
 impl Held {
     /// A new value.
     pub fn new(datum: Datum, expiry: Option<Moment>) -> Held {
-        Held { kind: datum.kind(), stored_bytes: 0, datum: Some(datum), expiry, attributes: Attributes::now() }
+        let (kind, attributes) = (datum.kind(), Attributes::now());
+        Held { kind, stored_bytes: 0, datum: Some(datum), expiry, generation: None, attributes }
     }
 
     /// The length of a string.
@@ -90,6 +93,24 @@ impl Held {
             Some(Datum::String(bytes)) => bytes.len() as u64,
             _ => self.stored_bytes,
         }
+    }
+
+    /// The bytes of a string that was read.
+    pub fn string(&self) -> Option<&[u8]> {
+        if let Some(Datum::String(bytes)) = &self.datum { Some(bytes) } else { None }
+    }
+
+    /// The number that clients of memcached keep with it.
+    pub fn flags(&self) -> u32 {
+        self.attributes.user.get(FLAGS_ATTRIBUTE).and_then(|flags| flags.parse().ok()).unwrap_or(0)
+    }
+
+    /// Sets that number.
+    pub fn set_flags(&mut self, flags: u32) {
+        match flags {
+            0 => self.attributes.user.remove(FLAGS_ATTRIBUTE),
+            flags => self.attributes.user.insert(FLAGS_ATTRIBUTE.to_owned(), flags.to_string()),
+        };
     }
 
     fn of(object: &Object, now: Moment) -> Result<Option<Held>, Problem> {
@@ -105,7 +126,8 @@ impl Held {
             })?,
         };
         let attributes = attributes.clone();
-        Ok(Some(Held { kind, stored_bytes: object.length, datum: None, expiry, attributes }))
+        let generation = Some(object.generation);
+        Ok(Some(Held { kind, stored_bytes: object.length, datum: None, expiry, generation, attributes }))
     }
 
     /// The attributes of the object that is to hold it.
@@ -174,6 +196,12 @@ impl<'s> Pass<'s> {
         Ok(self.entry(db, name).and_then(|cached| cached.held.as_mut()).and_then(|held| held.datum.as_mut()))
     }
 
+    /// Returns a key with its value.
+    pub fn read_held(&mut self, db: usize, name: &[u8]) -> Result<Option<&Held>, Problem> {
+        self.datum(db, name)?;
+        Ok(self.cached[db].get(name).and_then(|cached| cached.held.as_ref()))
+    }
+
     /// Returns the value of a key, which must be of this type.
     pub fn value<T: DatumType>(&mut self, db: usize, name: &[u8]) -> Result<Option<&mut T>, Problem> {
         match self.datum(db, name)? {
@@ -239,6 +267,14 @@ impl<'s> Pass<'s> {
         Ok(())
     }
 
+    /// Gives a key a value, or removes it if the value's time is over already.
+    pub fn put_or_expire(&mut self, db: usize, name: &[u8], held: Held) -> Result<(), Problem> {
+        match held.expiry.is_some_and(|expiry| expiry <= self.now) {
+            true => self.remove(db, name).map(drop),
+            false => self.put(db, name, held),
+        }
+    }
+
     /// Removes a key. Returns whether it existed.
     pub fn remove(&mut self, db: usize, name: &[u8]) -> Result<bool, Problem> {
         if self.look(db, name)?.is_none() {
@@ -266,6 +302,9 @@ impl<'s> Pass<'s> {
     pub fn note_change(&mut self, db: usize, name: &[u8]) {
         let Some(cached) = self.cached[db].get_mut(name) else { return };
         cached.change = Change::Value;
+        if let Some(held) = &mut cached.held {
+            held.generation = None;
+        }
         let datum = cached.held.as_ref().and_then(|held| held.datum.as_ref());
         match datum {
             Some(datum) if datum.is_gone() => cached.held = None,
@@ -281,6 +320,7 @@ impl<'s> Pass<'s> {
             && held.expiry != expiry
         {
             held.expiry = expiry;
+            held.generation = None;
             *change = if *change == Change::Value { Change::Value } else { Change::Attributes };
         }
         Ok(())
@@ -460,7 +500,10 @@ impl<'s> Pass<'s> {
         let (depends, change) = earlier.map_or((false, Change::Nothing), |earlier| (earlier.depends, earlier.change));
         let held = match (held, earlier.and_then(|earlier| earlier.held.as_ref())) {
             // The expiry may have been changed in this pass.
-            (Some(held), Some(earlier)) => Some(Held { expiry: earlier.expiry, ..held }),
+            (Some(held), Some(earlier)) => {
+                let generation = earlier.generation.and(held.generation);
+                Some(Held { expiry: earlier.expiry, generation, ..held })
+            }
             (held, _) => held,
         };
         self.cached[db].insert(name.to_vec(), Cached { found, held, depends, change });

@@ -4,6 +4,8 @@
 //! parse a request from its beginning whenever bytes arrive, and know no lines. Requests need less: this reader never looks at
 //! a byte twice, and takes memory only for bytes that have arrived.
 
+use crate::input_buffer::InputBuffer;
+
 /// A longer line, of words or with a length, ends the connection.
 const MAX_LINE_BYTES: usize = 64 << 10;
 /// The most words of a request.
@@ -15,8 +17,6 @@ const MAX_REQUEST_BYTES: usize = 1 << 30;
 /// The same limits for a client without the password: it must not fill the memory.
 const MAX_STRANGER_WORDS: usize = 10;
 const MAX_STRANGER_WORD_BYTES: usize = 16 << 10;
-/// A buffer that has grown beyond this size is released when it is empty.
-const MAX_KEPT_BUFFER_BYTES: usize = 16 << 10;
 
 /// A request that is no request. It ends the connection.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,9 +29,7 @@ pub type Words = Vec<Vec<u8>>;
 /// Takes requests out of a stream of bytes.
 #[derive(Debug, Default)]
 pub struct RequestReader {
-    buffer: Vec<u8>,
-    /// The bytes before this position are of earlier requests.
-    at: usize,
+    input: InputBuffer,
     /// The words of the request that is being read.
     words: Words,
     word_bytes: usize,
@@ -44,12 +42,12 @@ pub struct RequestReader {
 impl RequestReader {
     /// Takes bytes that have arrived.
     pub fn extend(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
+        self.input.extend(bytes);
     }
 
     /// The number of bytes that were not read as requests yet.
     pub fn buffered_bytes(&self) -> usize {
-        self.buffer.len() - self.at
+        self.input.rest().len()
     }
 
     /// Returns the next request, or none if its end has not arrived. `is_trusted` clients may send long ones.
@@ -61,7 +59,7 @@ impl RequestReader {
             if self.missing > 0 {
                 return Ok(self.next_words(is_trusted)?.then(|| std::mem::take(&mut self.words)));
             }
-            match self.buffer.get(self.at) {
+            match self.input.rest().first() {
                 Some(b'*') => {
                     let Some(count) = self.number("mbulk count string")? else { return Ok(None) };
                     let count = count.filter(|count| *count <= MAX_WORDS as i64);
@@ -80,7 +78,7 @@ impl RequestReader {
                     }
                 }
                 None => {
-                    self.release();
+                    self.input.release();
                     return Ok(None);
                 }
             }
@@ -93,12 +91,15 @@ impl RequestReader {
             let length = match self.length {
                 Some(length) => length,
                 None => {
-                    match self.buffer.get(self.at) {
+                    match self.input.rest().first() {
                         Some(b'$') => {}
                         Some(other) => return Err(Malformed(format!("expected '$', got '{}'", other.escape_ascii()))),
-                        None => return self.wait(),
+                        None => {
+                            self.input.release();
+                            return Ok(false);
+                        }
                     }
-                    let Some(length) = self.number("bulk count string")? else { return self.wait() };
+                    let Some(length) = self.number("bulk count string")? else { return Ok(false) };
                     let length = length.and_then(|length| usize::try_from(length).ok());
                     let length = length.filter(|length| *length <= MAX_WORD_BYTES);
                     let length = length.ok_or_else(|| malformed("invalid bulk length"))?;
@@ -113,45 +114,17 @@ impl RequestReader {
                     length
                 }
             };
-            let rest = &self.buffer[self.at..];
-            if rest.len() < length + 2 {
-                return self.wait();
-            }
-            self.words.push(rest[..length].to_vec());
-            self.at += length + 2;
+            let Some(word) = self.input.take(length + 2) else { return Ok(false) };
+            self.words.push(word[..length].to_vec());
             self.length = None;
             self.missing -= 1;
         }
         Ok(true)
     }
 
-    /// Frees the bytes that were read, while the next ones are awaited.
-    fn wait(&mut self) -> Result<bool, Malformed> {
-        self.buffer.drain(..self.at);
-        self.at = 0;
-        Ok(false)
-    }
-
-    fn release(&mut self) {
-        self.at = 0;
-        match self.buffer.capacity() > MAX_KEPT_BUFFER_BYTES {
-            true => self.buffer = Vec::new(),
-            false => self.buffer.clear(),
-        }
-    }
-
     /// Reads a line, without its end.
     fn line(&mut self, what: &str) -> Result<Option<&[u8]>, Malformed> {
-        let rest = &self.buffer[self.at..];
-        let Some(length) = rest.iter().take(MAX_LINE_BYTES).position(|byte| *byte == b'\n') else {
-            return match rest.len() >= MAX_LINE_BYTES {
-                true => Err(Malformed(format!("too big {what}"))),
-                false => Ok(None),
-            };
-        };
-        let line = &rest[..length];
-        self.at += length + 1;
-        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
+        self.input.line(MAX_LINE_BYTES).map_err(|_| Malformed(format!("too big {what}")))
     }
 
     /// Reads a line with a number behind its first byte.

@@ -1,6 +1,6 @@
-//! [`Resp`]: replies, and their encoding in both versions of the protocol.
+//! [`Resp`]: replies, and their encoding in both versions of Redis's protocol and in that of memcached.
 
-/// The version of the protocol that a client has chosen.
+/// The protocol that a client speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// The version that each connection begins with.
@@ -8,6 +8,8 @@ pub enum Protocol {
     Resp2,
     /// The version with types, which `HELLO 3` chooses.
     Resp3,
+    /// The lines of memcached.
+    Memcached,
 }
 
 /// A reply.
@@ -39,11 +41,15 @@ pub enum Resp {
     Text(String),
     /// Several replies to one request.
     Several(Vec<Resp>),
+    /// Bytes of the protocol as they are.
+    Plain(Vec<u8>),
 }
 
 impl Resp {
     /// The reply to a change that succeeded.
     pub const OK_REPLY: Resp = Resp::Status("OK");
+    /// The reply to a request that asks for none.
+    pub const NO_REPLY: Resp = Resp::Several(Vec::new());
 
     /// A reply with the bytes of a text.
     pub fn text(text: &str) -> Resp {
@@ -69,6 +75,15 @@ impl Resp {
     pub fn encode(&self, protocol: Protocol, out: &mut Vec<u8>) {
         let is_typed = protocol == Protocol::Resp3;
         match self {
+            Resp::Plain(bytes) => out.extend_from_slice(bytes),
+            Resp::Status(status) if protocol == Protocol::Memcached => {
+                out.extend_from_slice(status.as_bytes());
+                out.extend_from_slice(b"\r\n");
+            }
+            Resp::Error(text) if protocol == Protocol::Memcached => {
+                let text = text.strip_prefix("ERR ").unwrap_or(text);
+                out.extend_from_slice(format!("SERVER_ERROR {}\r\n", text.replace(['\r', '\n'], " ")).as_bytes());
+            }
             Resp::Status(status) => line(out, b'+', status.as_bytes()),
             // A reader would take the rest of a text with line ends for another reply.
             Resp::Error(text) => line(out, b'-', text.replace(['\r', '\n'], " ").as_bytes()),

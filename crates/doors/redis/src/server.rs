@@ -13,7 +13,7 @@ use terrace_system::Address;
 use crate::channels::Channels;
 use crate::error::RedisServeError;
 use crate::executor::Executor;
-use crate::limits::RedisLimits;
+use crate::limits::{Dialect, RedisLimits};
 use crate::mailbox::Mailbox;
 use crate::password::Password;
 use crate::server_facts::{DATABASE_COUNT, ServerFacts};
@@ -27,6 +27,8 @@ const OTHER_DESCRIPTORS: u64 = 1024;
 /// How a server serves.
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
+    /// The protocol.
+    pub dialect: Dialect,
     /// The folder of the databases.
     pub folder: Vec<u8>,
     /// The number of threads.
@@ -40,7 +42,8 @@ pub struct RedisOptions {
 impl Default for RedisOptions {
     fn default() -> RedisOptions {
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        RedisOptions { folder: b"redis".to_vec(), threads, limits: RedisLimits::default(), password: None }
+        let (dialect, limits) = (Dialect::default(), RedisLimits::default());
+        RedisOptions { dialect, folder: b"redis".to_vec(), threads, limits, password: None }
     }
 }
 
@@ -71,7 +74,8 @@ impl RedisServer {
             polls.push(poll);
         }
         let channels = Channels::new(mailboxes.clone());
-        let facts = Arc::new(ServerFacts::new(options.limits, port, options.password, channels));
+        let RedisOptions { dialect, limits, password, .. } = options;
+        let facts = Arc::new(ServerFacts::new(dialect, limits, port, password, channels));
         let shared = Arc::new(Workplace {
             executor: Executor::new(store.clone(), databases, facts.clone()),
             waiters: Waiters::new(facts.clone(), mailboxes.clone()),

@@ -7,8 +7,9 @@ use rustix_futex_sync::RwLock;
 use crate::channels::Channels;
 use crate::clock::Moment;
 use crate::encoding_names::EncodingLimits;
-use crate::limits::RedisLimits;
+use crate::limits::{Dialect, RedisLimits};
 use crate::password::Password;
+use crate::planned_flush::PlannedFlush;
 use crate::request::MAX_WORD_BYTES;
 
 /// The number of databases, as Redis has by default.
@@ -20,6 +21,8 @@ pub const REDIS_VERSION: &str = "7.0.15";
 pub struct ServerFacts {
     /// The time at which it began.
     pub begun: Moment,
+    /// The protocol.
+    pub dialect: Dialect,
     /// The limits on connections.
     pub limits: RedisLimits,
     /// The TCP port; 0 for a Unix socket.
@@ -36,6 +39,12 @@ pub struct ServerFacts {
     pub commands: AtomicU64,
     /// Commits that were repeated because others changed the same values.
     pub repeated: AtomicU64,
+    /// Items that clients of memcached asked for and got.
+    pub hits: AtomicU64,
+    /// Items that they asked for and that were not there.
+    pub misses: AtomicU64,
+    /// When all items are to be removed.
+    pub flush: PlannedFlush,
     /// When everything was last synced by `SAVE`, in milliseconds since 1970.
     pub saved: AtomicI64,
     /// The channels that clients listen to.
@@ -48,10 +57,17 @@ pub struct ServerFacts {
 
 impl ServerFacts {
     /// The facts of a new server.
-    pub fn new(limits: RedisLimits, port: u16, password: Option<Password>, channels: Channels) -> ServerFacts {
+    pub fn new(
+        dialect: Dialect,
+        limits: RedisLimits,
+        port: u16,
+        password: Option<Password>,
+        channels: Channels,
+    ) -> ServerFacts {
         let begun = Moment::now();
         ServerFacts {
             begun,
+            dialect,
             limits,
             port,
             clients: AtomicUsize::new(0),
@@ -60,10 +76,21 @@ impl ServerFacts {
             rejected: AtomicU64::new(0),
             commands: AtomicU64::new(0),
             repeated: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            flush: PlannedFlush::default(),
             saved: AtomicI64::new(begun.millis()),
             channels,
             password,
             encoding_limits: RwLock::new(EncodingLimits::default()),
+        }
+    }
+
+    /// The longest value that clients of memcached may write.
+    pub fn max_item_bytes(&self) -> usize {
+        match self.dialect {
+            Dialect::Redis => MAX_WORD_BYTES,
+            Dialect::Memcached { max_item_bytes } => max_item_bytes,
         }
     }
 

@@ -7,9 +7,12 @@ use std::sync::atomic::Ordering;
 use crate::channels::{ClientPlace, Interest};
 use crate::commands::{Verb, find};
 use crate::executor::WatchedKey;
+use crate::limits::Dialect;
+use crate::memcached::{ItemDeed, MemcachedCommand, StoreWay};
 use crate::number::parse_integer;
 use crate::problem::{Problem, SYNTAX_ERROR, said};
 use crate::request::Words;
+use crate::requests::Request;
 use crate::resp::{Protocol, Resp};
 use crate::server_facts::{REDIS_VERSION, ServerFacts};
 
@@ -23,7 +26,7 @@ pub struct RedisSession {
     pub id: u64,
     /// The number of its database.
     pub db: usize,
-    /// The version of the protocol that it speaks.
+    /// The protocol that it speaks.
     pub protocol: Protocol,
     /// Whether it has given the password, or needs none.
     pub is_trusted: bool,
@@ -58,6 +61,8 @@ pub enum Step {
     Transaction(Vec<(&'static Verb, Words)>, Vec<WatchedKey>),
     /// Another connection is closed.
     Close(u64),
+    /// The command of memcached is carried out.
+    Item(MemcachedCommand),
 }
 
 impl RedisSession {
@@ -67,7 +72,10 @@ impl RedisSession {
         RedisSession {
             id,
             db: 0,
-            protocol: Protocol::default(),
+            protocol: match facts.dialect {
+                Dialect::Redis => Protocol::default(),
+                Dialect::Memcached { .. } => Protocol::Memcached,
+            },
             is_trusted: facts.password.is_none(),
             is_ending: false,
             place,
@@ -81,7 +89,35 @@ impl RedisSession {
     }
 
     /// Takes a request.
-    pub fn take(&mut self, words: Words) -> Step {
+    pub fn take(&mut self, request: Request) -> Step {
+        match request {
+            Request::Words(words) => self.take_words(words),
+            Request::Item(command) => self.take_item_command(command),
+        }
+    }
+
+    fn take_item_command(&mut self, command: MemcachedCommand) -> Step {
+        if command.deed == ItemDeed::Quit {
+            self.is_ending = true;
+            return Step::Reply(Resp::NO_REPLY);
+        }
+        if self.is_trusted { Step::Item(command) } else { Step::Reply(self.let_in(&command)) }
+    }
+
+    /// A client of memcached gives the password by `set`, of any key: the value is the user, a space and the password.
+    fn let_in(&mut self, command: &MemcachedCommand) -> Resp {
+        let ItemDeed::Store { way: StoreWay::Set, bytes, .. } = &command.deed else {
+            return Resp::Status("CLIENT_ERROR unauthenticated");
+        };
+        let guess = bytes.strip_prefix(ONLY_USER).and_then(|rest| rest.strip_prefix(b" "));
+        self.is_trusted = guess.is_some_and(|guess| self.is_password(guess));
+        match self.is_trusted {
+            true => Resp::Status("STORED"),
+            false => Resp::Status("CLIENT_ERROR authentication failure"),
+        }
+    }
+
+    fn take_words(&mut self, words: Words) -> Step {
         let name = words.first().map(|name| name.to_ascii_lowercase()).unwrap_or_default();
         if !self.is_trusted && !matches!(name.as_slice(), b"auth" | b"hello" | b"quit" | b"reset") {
             return refuse("NOAUTH Authentication required.");
@@ -239,12 +275,16 @@ impl RedisSession {
             [user, password, ..] => (user.as_slice(), password),
             [] => return Err(SYNTAX_ERROR),
         };
-        let is_right = self.facts.password.as_ref().is_none_or(|right| right.is(password));
-        if user != ONLY_USER || !is_right {
+        if user != ONLY_USER || !self.is_password(password) {
             return Err(WRONG_PASSWORD);
         }
         self.is_trusted = true;
         Ok(Resp::OK_REPLY)
+    }
+
+    /// Whether a guess is the password, if there is one.
+    fn is_password(&self, guess: &[u8]) -> bool {
+        self.facts.password.as_ref().is_none_or(|right| right.is(guess))
     }
 
     fn hello(&mut self, words: &[Vec<u8>]) -> Result<Resp, Problem> {

@@ -14,8 +14,11 @@ use mio::{Events, Poll, Token};
 use crate::channels::ClientPlace;
 use crate::connection::{MAX_UNSENT_BYTES, RedisConnection, Waiting};
 use crate::executor::{Action, Answered, Executor, MAX_PASS_TASKS, RedisTask};
+use crate::limits::Dialect;
 use crate::mailbox::Mailbox;
-use crate::resp::Resp;
+use crate::memcached::{ItemDeed, MemcachedCommand};
+use crate::requests::Requests;
+use crate::resp::{Protocol, Resp};
 use crate::server_facts::ServerFacts;
 use crate::session::{RedisSession, Step};
 use crate::stream::{RedisListener, RedisStream};
@@ -35,7 +38,7 @@ const READ_BUFFER_BYTES: usize = 64 << 10;
 const MAX_CLIENT_TASKS: usize = 256;
 /// How often waiting commands are tried: other processes may have changed their keys.
 const WAITING_RETRY_INTERVAL: Duration = Duration::from_millis(100);
-/// How often connections that are idle for too long are looked for.
+/// How often connections that are idle for too long are looked for, and whether all items are to be removed.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The pause after a failed accept.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -126,6 +129,7 @@ impl RedisWorker {
             self.read();
             self.carry_out();
             self.look_after_waiting();
+            self.flush_if_due();
             self.send();
             self.close_idle();
         }
@@ -140,11 +144,10 @@ impl RedisWorker {
         if self.accepts_again {
             return Some(ACCEPT_RETRY_DELAY);
         }
-        match (self.waiting.is_empty(), self.shared.facts.limits.idle) {
-            (false, _) => Some(WAITING_RETRY_INTERVAL),
-            (true, Some(_)) => Some(IDLE_CHECK_INTERVAL),
-            (true, None) => None,
+        if !self.waiting.is_empty() {
+            return Some(WAITING_RETRY_INTERVAL);
         }
+        (self.shared.facts.limits.idle.is_some() || self.flushes()).then_some(IDLE_CHECK_INTERVAL)
     }
 
     fn note(&mut self, events: &Events) {
@@ -179,7 +182,7 @@ impl RedisWorker {
                     if facts.clients.load(Ordering::Relaxed) >= facts.limits.connections {
                         ServerFacts::count(&facts.rejected);
                         // It may have gone already.
-                        let _ = io::Write::write(&mut stream, b"-ERR max number of clients reached\r\n");
+                        let _ = io::Write::write(&mut stream, facts.dialect.turn_away());
                         continue;
                     }
                     ServerFacts::count(&facts.connections);
@@ -239,7 +242,8 @@ impl RedisWorker {
         // The numbers of all workers' connections differ.
         let id = (client - FIRST_CLIENT) * self.shared.mailboxes.len() + self.number + 1;
         let session = RedisSession::new(id as u64, place, self.shared.facts.clone());
-        self.clients.insert(client, RedisConnection::new(stream, session));
+        let requests = Requests::new(self.shared.facts.dialect);
+        self.clients.insert(client, RedisConnection::new(stream, requests, session));
     }
 
     fn read(&mut self) {
@@ -288,20 +292,20 @@ impl RedisWorker {
             tasks.push(task);
             return true;
         }
-        let words = match connection.requests.next(connection.session.is_trusted) {
-            Ok(Some(words)) => words,
+        let request = match connection.requests.next(connection.session.is_trusted) {
+            Ok(Some(request)) => request,
             Ok(None) => {
                 connection.has_requests = false;
                 return false;
             }
-            Err(malformed) => {
+            Err(last) => {
                 connection.has_requests = false;
                 connection.session.is_ending = true;
-                tasks.push(task(connection, client, Action::Reply(Resp::Error(format!("ERR {malformed}")))));
+                tasks.push(task(connection, client, Action::Reply(last)));
                 return false;
             }
         };
-        let step = connection.session.take(words);
+        let step = connection.session.take(request);
         match step {
             Step::Reply(reply) => tasks.push(task(connection, client, Action::Reply(reply))),
             Step::Run(verb, words) => {
@@ -337,6 +341,16 @@ impl RedisWorker {
                     Err(problem) => Resp::Error(problem.text()),
                 };
                 tasks.push(task(connection, client, Action::Reply(reply)));
+            }
+            Step::Item(mut command) => {
+                let touches = command.take_touches().into_iter();
+                tasks.extend(touches.map(|touch| task(connection, client, Action::Item(touch))));
+                // The store numbers changes when it gets them.
+                if command.needs_unique() {
+                    self.finish(tasks);
+                }
+                let Some(connection) = self.clients.get_mut(&client) else { return false };
+                tasks.push(task(connection, client, Action::Item(command)));
             }
             Step::Close(id) => {
                 self.shared.mailboxes.iter().for_each(|mailbox| mailbox.close(id));
@@ -379,6 +393,7 @@ impl RedisWorker {
         let client = task.client;
         let Some(connection) = self.clients.get_mut(&client) else { return };
         match (answer, task.action) {
+            (Answered::Reply(_), Action::Item(command)) if command.is_silent => {}
             (Answered::Reply(reply), _) => {
                 connection.reply(&reply, task.protocol);
                 self.unsent.insert(client);
@@ -418,6 +433,23 @@ impl RedisWorker {
                 connection.push(&waiter.verb.nothing());
                 self.go_on(client);
             }
+        }
+    }
+
+    /// Whether it is the worker that removes all items when a client of memcached has asked for that.
+    fn flushes(&self) -> bool {
+        self.number == 0 && matches!(self.shared.facts.dialect, Dialect::Memcached { .. })
+    }
+
+    fn flush_if_due(&mut self) {
+        if !self.flushes() || !self.shared.facts.flush.take_due() {
+            return;
+        }
+        let command = MemcachedCommand { deed: ItemDeed::Flush { delay: 0 }, is_silent: true };
+        let task = RedisTask { client: 0, db: 0, protocol: Protocol::Memcached, action: Action::Item(command) };
+        let answers = self.shared.executor.carry_out(&[task], &mut Vec::new());
+        if let Some(Answered::Reply(Resp::Error(error))) = answers.first() {
+            tracing::error!(error, "the items that `flush_all` asked to remove are still there");
         }
     }
 

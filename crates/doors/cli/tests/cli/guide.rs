@@ -111,6 +111,13 @@ fn the_guide_to_serving_clients_of_redis_works_as_it_says() {
     run_guide("redis.md", &place, &[("/data/store", "store")]);
 }
 
+#[test]
+fn the_guide_to_serving_clients_of_memcached_works_as_it_says() {
+    let place = Place::new();
+    place.write("greeting.txt", "hello world\n");
+    run_guide("memcached.md", &place, &[("/data/store", "store")]);
+}
+
 #[cfg(feature = "services-fs")]
 #[test]
 fn the_guide_to_a_lost_node_works_as_it_says() {

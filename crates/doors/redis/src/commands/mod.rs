@@ -15,6 +15,8 @@ mod sort;
 mod sorted_sets;
 mod strings;
 
+pub use expiry::{ExpiryUnit, resolve_expiry};
+
 use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};

@@ -98,21 +98,13 @@ fn set(call: &mut Call<'_, '_>) -> Done {
     let is_refused = (only_new && exists) || (only_old && !exists);
     if !is_refused {
         let expiry = if keeps_expiry { kept } else { expiry };
-        put_or_expire(call, key, value, expiry)?;
+        call.pass.put_or_expire(call.db, key, new_string(value, expiry))?;
     }
     Ok(match (old, is_refused) {
         (Some(old), _) => Resp::bulk_or_nil(old),
         (None, true) => Resp::Nil,
         (None, false) => Resp::OK_REPLY,
     })
-}
-
-/// Sets a value, or removes the key if its time is over already.
-fn put_or_expire(call: &mut Call<'_, '_>, key: &[u8], value: &[u8], expiry: Option<Moment>) -> Result<(), Problem> {
-    match expiry.is_some_and(|expiry| expiry <= call.pass.now) {
-        true => call.pass.remove(call.db, key).map(drop),
-        false => call.pass.put(call.db, key, new_string(value, expiry)),
-    }
 }
 
 fn positive_expiry(call: &Call<'_, '_>, unit: ExpiryUnit, at: usize) -> Result<Moment, Problem> {
@@ -135,7 +127,7 @@ fn setnx(call: &mut Call<'_, '_>) -> Done {
 
 fn set_expiring(call: &mut Call<'_, '_>, unit: ExpiryUnit) -> Done {
     let expiry = positive_expiry(call, unit, 2)?;
-    put_or_expire(call, call.key(), call.word(3), Some(expiry))?;
+    call.pass.put_or_expire(call.db, call.key(), new_string(call.word(3), Some(expiry)))?;
     Ok(Resp::OK_REPLY)
 }
 
