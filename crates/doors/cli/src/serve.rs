@@ -9,9 +9,11 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use terrace::Files;
+use terrace_kit::{Certificate, Traffic};
 use terrace_nine::{Address, Limits};
+use terrace_node::MetricsServer;
 use terrace_redis::{Dialect, Password, RedisLimits, RedisOptions, RedisServer};
-use terrace_s3::{Certificate, Keys, S3Options};
+use terrace_s3::{Keys, S3Options};
 
 use crate::globals::Globals;
 use crate::interrupt::{catch_signals, say, wait_for_signal};
@@ -75,15 +77,13 @@ pub struct S3 {
     /// Let in only clients of this file, which has a line `ACCESS SECRET` for each, and the mode 600.
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
-    /// Speak TLS with this certificate, in PEM, with those that lead to its authority behind it.
-    #[arg(long, value_name = "FILE", requires = "private_key")]
-    certificate: Option<PathBuf>,
-    /// The key of the certificate, in PEM.
-    #[arg(long, value_name = "FILE", requires = "certificate")]
-    private_key: Option<PathBuf>,
+    #[command(flatten)]
+    tls: Tls,
     /// Take the bucket from the name of the host, if that is a subdomain of this one. Otherwise the path begins with it.
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
+    #[command(flatten)]
+    counted: Counted,
     /// Accept this many connections at a time; others wait.
     #[arg(long, value_name = "COUNT", default_value_t = S3Options::MAX_CONNECTIONS, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_connections: u32,
@@ -91,7 +91,7 @@ pub struct S3 {
 
 #[derive(Args)]
 pub struct Redis {
-    /// Listen on this address of this machine; port 0 chooses a free one.
+    /// Listen on this address; port 0 chooses a free one. An address that other machines reach needs --password-file and --certificate.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6379")]
     listen: SocketAddr,
     #[command(flatten)]
@@ -100,7 +100,7 @@ pub struct Redis {
 
 #[derive(Args)]
 pub struct Memcached {
-    /// Listen on this address of this machine; port 0 chooses a free one.
+    /// Listen on this address; port 0 chooses a free one. An address that other machines reach needs --password-file and --certificate.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:11211")]
     listen: SocketAddr,
     /// Refuse longer values.
@@ -110,18 +110,60 @@ pub struct Memcached {
     values: Values,
 }
 
+/// How connections are encrypted.
+#[derive(Args)]
+struct Tls {
+    /// Speak TLS with this certificate, in PEM, with those that lead to its authority behind it.
+    #[arg(long, value_name = "FILE", requires = "private_key")]
+    certificate: Option<PathBuf>,
+    /// The key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    private_key: Option<PathBuf>,
+}
+
+impl Tls {
+    fn read(&self) -> Result<Option<Certificate>> {
+        let files = self.certificate.as_deref().zip(self.private_key.as_deref());
+        Ok(files.map(|(certificate, key)| Certificate::read(certificate, key)).transpose()?)
+    }
+}
+
+/// Where the counts of a server are shown.
+#[derive(Args)]
+struct Counted {
+    /// Show metrics for Prometheus at http://ADDRESS:PORT/metrics, to this machine only; port 0 chooses a free one.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+}
+
+impl Counted {
+    fn begin(&self, protocol: &'static str, traffic: &Traffic) -> Result<Option<MetricsServer>> {
+        let begin = |address| MetricsServer::begin(address, protocol, traffic.clone());
+        Ok(self.metrics.map(begin).transpose()?)
+    }
+}
+
+/// The end of the line that says where a server listens.
+fn tell_metrics(metrics: Option<&MetricsServer>) -> String {
+    metrics.map_or_else(String::new, |metrics| format!(", metrics on http://{}/metrics", metrics.address()))
+}
+
 /// The settings of servers of keys and values.
 #[derive(Args)]
 struct Values {
     /// Listen on a Unix socket instead, which only this user can open.
-    #[arg(long, value_name = "PATH", conflicts_with = "listen")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["listen", "certificate"])]
     unix: Option<PathBuf>,
+    #[command(flatten)]
+    counted: Counted,
     /// Keep the databases in this folder of the store.
     #[arg(long, value_name = "FOLDER", default_value = "redis")]
     folder: OsString,
     /// Ask clients for the password in this file, which only its owner may read.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: Tls,
     /// Serve with this many threads; more than the machine has cores help if tiers answer slowly.
     #[arg(long, value_name = "NUMBER", default_value_t = RedisOptions::default().threads)]
     threads: usize,
@@ -147,37 +189,43 @@ pub fn serve(globals: &Globals, wanted: &Serve) -> Result<()> {
 
 fn serve_s3(globals: &Globals, wanted: &S3) -> Result<()> {
     let signals = catch_signals()?;
-    let certificate = wanted.certificate.as_deref().zip(wanted.private_key.as_deref());
     let options = S3Options {
         listen: wanted.listen,
         keys: wanted.keys.as_deref().map(Keys::read).transpose()?,
-        certificate: certificate.map(|(certificate, key)| Certificate::read(certificate, key)).transpose()?,
+        certificate: wanted.tls.read()?,
         domain: wanted.domain.clone(),
         max_connections: wanted.max_connections,
     };
     let scheme = if options.certificate.is_some() { "https" } else { "http" };
     let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
     let server = terrace_s3::Server::begin(&store, options)?;
-    say(&format!("{} is served by S3 on {scheme}://{}", store.dir().display(), server.address()));
+    let metrics = wanted.counted.begin("s3", server.traffic())?;
+    let (dir, address) = (store.dir().display(), server.address());
+    say(&format!("{dir} is served by S3 on {scheme}://{address}{}", tell_metrics(metrics.as_ref())));
     wait_for_signal(signals);
     server.end();
+    metrics.into_iter().for_each(MetricsServer::end);
     Ok(store.close()?)
 }
 
 fn serve_values(globals: &Globals, listen: SocketAddr, wanted: &Values, dialect: Dialect) -> Result<()> {
     let signals = catch_signals()?;
     let password = wanted.password_file.as_deref().map(Password::read).transpose()?;
+    let certificate = wanted.tls.read()?;
     let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
     let address = wanted.unix.clone().map_or(Address::Tcp(listen), Address::Unix);
     let idle = (wanted.idle_timeout > 0).then(|| Duration::from_secs(wanted.idle_timeout));
     let limits = RedisLimits { connections: wanted.max_clients, idle };
     let folder = wanted.folder.as_bytes().to_vec();
-    let options = RedisOptions { dialect, folder, threads: wanted.threads, limits, password };
+    let options = RedisOptions { dialect, folder, threads: wanted.threads, limits, password, certificate };
     let mut server = RedisServer::begin(&store, &address, options)?;
-    say(&format!("{} is served to clients of {dialect} on {}", store.dir().display(), server.address()));
+    let metrics = wanted.counted.begin(dialect.label(), server.traffic())?;
+    let (dir, address) = (store.dir().display(), server.address());
+    say(&format!("{dir} is served to clients of {dialect} on {address}{}", tell_metrics(metrics.as_ref())));
     wait_for_signal(signals);
     server.end();
     drop(server);
+    metrics.into_iter().for_each(MetricsServer::end);
     Ok(store.close()?)
 }
 

@@ -11,7 +11,7 @@ use hyper::{Method, Response, StatusCode, Uri};
 use crate::report::{Report, Reporter};
 use crate::{metrics, page};
 
-const PLAIN_TEXT_TYPE: &str = "text/plain; charset=utf-8";
+pub const PLAIN_TEXT_TYPE: &str = "text/plain; charset=utf-8";
 const PAGE_TYPE: &str = "text/html; charset=utf-8";
 /// A browser runs and loads nothing for the page, whatever it contains.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
@@ -31,18 +31,11 @@ impl Answers {
 
     /// Answers a request. May wait for the store.
     pub fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Response<Full<Bytes>> {
-        if !self.any_host && !names_this_machine(headers) {
-            // A page of another site may let its own host name point to this machine's address, and so read data that only
-            // this machine may read.
-            let text = "name this machine by its address or as localhost\n".to_owned();
-            return reply(StatusCode::MISDIRECTED_REQUEST, PLAIN_TEXT_TYPE, text);
-        }
-        if !matches!(*method, Method::GET | Method::HEAD) {
-            let mut refused = reply(StatusCode::METHOD_NOT_ALLOWED, PLAIN_TEXT_TYPE, "only GET and HEAD\n".into());
-            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return refused;
-        }
-        match uri.path() {
+        refuse(self.any_host, method, headers).unwrap_or_else(|| self.answer_path(uri.path()))
+    }
+
+    fn answer_path(&self, path: &str) -> Response<Full<Bytes>> {
+        match path {
             "/" => self.told(PAGE_TYPE, |report| Some(page::page(report))),
             "/metrics" => self.told(metrics::METRICS_TYPE, |report| metrics::text(report).ok()),
             "/healthz" => self.told(PLAIN_TEXT_TYPE, |report| Some(health_text(report))),
@@ -51,7 +44,6 @@ impl Answers {
     }
 
     fn told(&self, kind: &'static str, tell: impl FnOnce(&Report) -> Option<String>) -> Response<Full<Bytes>> {
-        let failed = |text: String| reply(StatusCode::SERVICE_UNAVAILABLE, PLAIN_TEXT_TYPE, text);
         match self.reporter.report() {
             Ok(Some(report)) => match tell(&report) {
                 Some(text) => reply(StatusCode::OK, kind, text),
@@ -61,6 +53,27 @@ impl Answers {
             Err(error) => failed(format!("{error}\n")),
         }
     }
+}
+
+/// Refuses a request that could change something, or whose host is another's. With `any_host`, it may name any.
+pub fn refuse(any_host: bool, method: &Method, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
+    if !any_host && !names_this_machine(headers) {
+        // A page of another site may let its own host name point to this machine's address, and so read data that only
+        // this machine may read.
+        let text = "name this machine by its address or as localhost\n".to_owned();
+        return Some(reply(StatusCode::MISDIRECTED_REQUEST, PLAIN_TEXT_TYPE, text));
+    }
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return None;
+    }
+    let mut refused = reply(StatusCode::METHOD_NOT_ALLOWED, PLAIN_TEXT_TYPE, "only GET and HEAD\n".into());
+    refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    Some(refused)
+}
+
+/// Says that there is no answer now, and why.
+pub fn failed(reason: String) -> Response<Full<Bytes>> {
+    reply(StatusCode::SERVICE_UNAVAILABLE, PLAIN_TEXT_TYPE, reason)
 }
 
 /// Returns the health as text: its word, and a line for each finding.
@@ -81,7 +94,8 @@ fn names_this_machine(headers: &HeaderMap) -> bool {
     names.next().is_none() && (host.eq_ignore_ascii_case("localhost") || host.parse::<std::net::IpAddr>().is_ok())
 }
 
-fn reply(code: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
+/// An answer of this type, which no browser keeps or runs.
+pub fn reply(code: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = code;
     let fixed = [

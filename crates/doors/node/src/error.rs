@@ -13,8 +13,16 @@ pub enum NodeError {
          authentication; listen on 127.0.0.1 and forward the port by ssh, or say --trust-network"
     )]
     Open(SocketAddr),
+    /// Other machines can reach the address of the metrics.
+    #[error(
+        "{0} can be reached from other machines, and everybody who reaches it reads the metrics: there is no authentication; \
+         show them on 127.0.0.1, and forward the port by ssh"
+    )]
+    OpenMetrics(SocketAddr),
     /// The system refused the address.
-    #[error("listening on {address}: {source}; is it in use, or kept for root? Name another by --listen")]
+    #[error(
+        "listening on {address}: {source}; is it in use, or kept for root? Name another by --listen, or for metrics by --metrics"
+    )]
     Refused {
         /// The address.
         address: SocketAddr,

@@ -7,18 +7,17 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::answers::Answers;
 use crate::error::NodeError;
 
 /// The largest number of connections at a time. Others wait.
@@ -43,6 +42,9 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Threads that wait for the store. More requests wait for these.
 const MAX_WAITING_THREADS: usize = 4;
 
+type Answer = Response<Full<Bytes>>;
+type Answering = dyn Fn(&Method, &Uri, &HeaderMap) -> Answer + Send + Sync;
+
 /// A running server.
 pub struct Server {
     address: SocketAddr,
@@ -51,12 +53,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on the address, and answers requests in a thread of its own. `trusted` allows addresses that other machines can
-    /// reach.
-    pub fn begin(address: SocketAddr, trusted: bool, answers: Answers) -> Result<Server, NodeError> {
-        if !address.ip().is_loopback() && !trusted {
-            return Err(NodeError::Open(address));
-        }
+    /// Listens on the address, and answers requests in a thread of its own. `answer` may wait.
+    pub fn begin(
+        address: SocketAddr,
+        answer: impl Fn(&Method, &Uri, &HeaderMap) -> Answer + Send + Sync + 'static,
+    ) -> Result<Server, NodeError> {
         let refused = |source| NodeError::Refused { address, source };
         let listener = StdListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
@@ -66,7 +67,7 @@ impl Server {
         let runtime = runtime.map_err(NodeError::Start)?;
         let (stop, stopped) = watch::channel(false);
         let run = move || {
-            if let Err(error) = runtime.block_on(serve(listener, Arc::new(answers), stopped)) {
+            if let Err(error) = runtime.block_on(serve(listener, Arc::new(answer), stopped)) {
                 tracing::error!(%error, "the node cannot listen");
             }
             // A report that hangs on a target that hangs must not keep the node from ending.
@@ -90,10 +91,10 @@ impl Server {
     }
 }
 
-async fn serve(listener: StdListener, answers: Arc<Answers>, mut stop: watch::Receiver<bool>) -> io::Result<()> {
+async fn serve(listener: StdListener, answer: Arc<Answering>, mut stop: watch::Receiver<bool>) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS as usize));
-    let begin = |stream: TcpStream, permit| tokio::spawn(converse(stream, answers.clone(), permit));
+    let begin = |stream: TcpStream, permit| tokio::spawn(converse(stream, answer.clone(), permit));
     loop {
         let Ok(permit) = permits.clone().acquire_owned().await else { return Ok(()) };
         tokio::select! {
@@ -123,14 +124,14 @@ async fn serve(listener: StdListener, answers: Arc<Answers>, mut stop: watch::Re
 }
 
 /// Answers the request of a connection.
-async fn converse(stream: TcpStream, answers: Arc<Answers>, _permit: OwnedSemaphorePermit) {
+async fn converse(stream: TcpStream, answer: Arc<Answering>, _permit: OwnedSemaphorePermit) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answers = answers.clone();
+        let answer = answer.clone();
         async move {
             let (head, body) = request.into_parts();
             // The system discards an answer that is on its way if the connection is closed with bytes that nobody has read.
             let _ = Limited::new(body, MAX_BODY_BYTES).collect().await;
-            let answer = move || answers.answer(&head.method, &head.uri, &head.headers);
+            let answer = move || answer(&head.method, &head.uri, &head.headers);
             let answered = tokio::task::spawn_blocking(answer).await;
             Ok::<_, Infallible>(answered.unwrap_or_else(|_| {
                 let mut failed = Response::default();

@@ -63,8 +63,13 @@ impl Node {
         store.stay_in_background();
         let held = Arc::new(RwLock::new(Some(store)));
         let answers = Answers::new(Reporter::new(held.clone()), options.trust_network);
-        let server =
-            options.listen.map(|address| Server::begin(address, options.trust_network, answers)).transpose()?;
+        let begin = |address: SocketAddr| {
+            if !address.ip().is_loopback() && !options.trust_network {
+                return Err(NodeError::Open(address));
+            }
+            Server::begin(address, move |method, uri, headers| answers.answer(method, uri, headers))
+        };
+        let server = options.listen.map(begin).transpose()?;
         let stop = Arc::new(Stop::default());
         let tend = |shared| Tending::begin(shared, held.clone(), stop.clone(), failed.clone());
         let tending = shared.map(tend).transpose().map_err(NodeError::Start)?;

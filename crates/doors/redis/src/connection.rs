@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::time::Instant;
 
+use terrace_kit::OpenConnection;
+
 use crate::executor::RedisTask;
 use crate::requests::Requests;
 use crate::resp::{Protocol, Resp};
@@ -35,10 +37,14 @@ pub struct RedisConnection {
     pub is_closing: bool,
     /// Whether all that it has sent was read.
     pub has_ended: bool,
+    /// When it was accepted.
+    pub begun: Instant,
     /// When it last sent something.
     pub active: Instant,
     out: Vec<u8>,
     sent: usize,
+    /// Counts it as open.
+    _open: OpenConnection,
     /// Tasks that are to be carried out before more requests are read.
     pub postponed: VecDeque<RedisTask>,
 }
@@ -53,7 +59,12 @@ pub struct Waiting {
 
 impl RedisConnection {
     /// A new connection.
-    pub fn new(stream: RedisStream, requests: Requests, session: RedisSession) -> RedisConnection {
+    pub fn new(
+        stream: RedisStream,
+        open: OpenConnection,
+        requests: Requests,
+        session: RedisSession,
+    ) -> RedisConnection {
         RedisConnection {
             stream,
             requests,
@@ -63,18 +74,20 @@ impl RedisConnection {
             is_readable: false,
             is_closing: false,
             has_ended: false,
+            begun: Instant::now(),
             active: Instant::now(),
             out: Vec::new(),
             sent: 0,
+            _open: open,
             postponed: VecDeque::new(),
         }
     }
 
-    /// Reads once, through a buffer for all connections.
+    /// Reads once, through a buffer for all connections. Returns the number of bytes.
     ///
     /// # Errors
     /// If the connection is broken.
-    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.stream.read(buffer) {
             Ok(0) => {
                 self.has_ended = true;
@@ -85,13 +98,14 @@ impl RedisConnection {
                 self.has_requests = true;
                 self.active = Instant::now();
                 // A socket that had less has no more for now, and reports when it has.
-                self.is_readable = length == buffer.len() || self.is_closing;
+                self.is_readable = length == buffer.len() || self.is_closing || self.stream.may_hold_more();
+                return Ok(length);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(0)
     }
 
     /// Whether requests of it may be carried out now.
@@ -133,25 +147,36 @@ impl RedisConnection {
         self.out.len() - self.sent
     }
 
-    /// Sends replies as far as the client takes them.
+    /// Whether bytes wait until the client takes them.
+    pub fn has_unsent(&self) -> bool {
+        self.unsent_bytes() > 0 || self.stream.holds_unsent()
+    }
+
+    /// Sends replies as far as the client takes them. Returns the number of bytes.
     ///
     /// # Errors
     /// If the connection is broken.
-    pub fn send(&mut self) -> io::Result<()> {
+    pub fn send(&mut self) -> io::Result<usize> {
+        let before = self.sent;
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(length) => self.sent += length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(self.sent - before),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
+        match self.stream.flush() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+        let length = self.sent - before;
         self.sent = 0;
         match self.out.capacity() > MAX_KEPT_BUFFER_BYTES {
             true => self.out = Vec::new(),
             false => self.out.clear(),
         }
-        Ok(())
+        Ok(length)
     }
 }

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 pub enum RedisServeError {
     /// The address can be reached from other machines.
     #[error(
-        "{0} can be reached from other machines, where passwords and values could be overheard: this server has no TLS; listen on \
-         127.0.0.1 and forward the port by ssh or stunnel"
+        "{0} can be reached from other machines, which needs --password-file, so that not everybody may read and write, and \
+         --certificate with --private-key, so that nobody overhears them; or listen on 127.0.0.1 and forward the port by ssh"
     )]
     Open(SocketAddr),
     /// The path belongs to a file that is not a socket.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use rustix_futex_sync::RwLock;
 use terrace::key::KeySpace;
 use terrace::{Error, Store};
+use terrace_kit::Traffic;
 
 use crate::clock::Moment;
 use crate::commands::{Call, Done, Patience, Verb, keys_of};
@@ -49,6 +50,22 @@ pub enum Action {
     Item(MemcachedCommand),
     /// Commands that are carried out together, if the watched keys are as they were.
     Transaction(Vec<(&'static Verb, Words)>, Vec<WatchedKey>),
+}
+
+impl Action {
+    /// Counts its requests.
+    pub fn count_requests(&self, traffic: &Traffic) {
+        match self {
+            // What changes the session, and what cannot be carried out.
+            Action::Reply(_) => traffic.count_request("session"),
+            Action::Run(verb, _) | Action::TryAgain(verb, _) => traffic.count_request(verb.name),
+            Action::Item(command) => traffic.count_request(command.kind()),
+            Action::Transaction(commands, _) => {
+                traffic.count_request("exec");
+                commands.iter().for_each(|(verb, _)| traffic.count_request(verb.name));
+            }
+        }
+    }
 }
 
 /// A key that a client watches.

@@ -32,6 +32,7 @@ mod server;
 mod server_facts;
 mod session;
 mod stream;
+mod tls_stream;
 mod waiters;
 mod worker;
 

@@ -26,6 +26,14 @@ impl fmt::Display for Dialect {
 }
 
 impl Dialect {
+    /// The name in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Dialect::Redis => "redis",
+            Dialect::Memcached { .. } => "memcached",
+        }
+    }
+
     /// Tells a client that there are too many.
     pub fn turn_away(self) -> &'static [u8] {
         match self {

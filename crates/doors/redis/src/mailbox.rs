@@ -2,6 +2,7 @@
 
 use mio::Waker;
 use rustix_futex_sync::Mutex;
+use terrace_kit::OpenConnection;
 
 use crate::resp::Resp;
 use crate::stream::RedisStream;
@@ -20,7 +21,7 @@ pub struct Mailbox {
 #[derive(Default)]
 pub struct Mail {
     /// New connections.
-    pub arrivals: Vec<RedisStream>,
+    pub arrivals: Vec<(RedisStream, OpenConnection)>,
     /// Messages for connections, by their numbers.
     pub messages: Vec<(usize, Resp)>,
     /// Replies to connections that waited, by the numbers of connection and command.
@@ -36,8 +37,8 @@ impl Mailbox {
     }
 
     /// Hands over a connection.
-    pub fn hand_over(&self, stream: RedisStream) {
-        self.mail.lock().arrivals.push(stream);
+    pub fn hand_over(&self, stream: RedisStream, open: OpenConnection) {
+        self.mail.lock().arrivals.push((stream, open));
         self.wake();
     }
 

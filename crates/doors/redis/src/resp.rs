@@ -51,6 +51,15 @@ impl Resp {
     /// The reply to a request that asks for none.
     pub const NO_REPLY: Resp = Resp::Several(Vec::new());
 
+    /// Whether it says that a request failed.
+    pub fn is_error(&self) -> bool {
+        match self {
+            Resp::Error(_) => true,
+            Resp::Status(line) => ["ERROR", "CLIENT_ERROR", "SERVER_ERROR"].iter().any(|word| line.starts_with(word)),
+            _ => false,
+        }
+    }
+
     /// A reply with the bytes of a text.
     pub fn text(text: &str) -> Resp {
         Resp::Bulk(text.as_bytes().to_vec())

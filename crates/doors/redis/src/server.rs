@@ -8,6 +8,7 @@ use mio::{Poll, Waker};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use terrace::key::{KeyRule, KeySpace};
 use terrace::{Error, Store};
+use terrace_kit::{Certificate, Traffic};
 use terrace_system::Address;
 
 use crate::channels::Channels;
@@ -37,13 +38,15 @@ pub struct RedisOptions {
     pub limits: RedisLimits,
     /// The password that clients must give.
     pub password: Option<Password>,
+    /// The certificate for TLS on a TCP port. A Unix socket needs none.
+    pub certificate: Option<Certificate>,
 }
 
 impl Default for RedisOptions {
     fn default() -> RedisOptions {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let (dialect, limits) = (Dialect::default(), RedisLimits::default());
-        RedisOptions { dialect, folder: b"redis".to_vec(), threads, limits, password: None }
+        RedisOptions { dialect, folder: b"redis".to_vec(), threads, limits, password: None, certificate: None }
     }
 }
 
@@ -64,7 +67,7 @@ impl RedisServer {
             (0..DATABASE_COUNT).map(|number| database(store, &options.folder, number)).collect();
         let databases = databases?;
         allow_descriptors(options.limits.connections);
-        let listener = RedisListener::on(address)?;
+        let listener = RedisListener::on(address, options.password.is_some(), options.certificate.clone())?;
         let address = listener.address(address);
         let port = if let Address::Tcp(address) = &address { address.port() } else { 0 };
         let (mut polls, mut mailboxes) = (Vec::new(), Vec::new());
@@ -98,6 +101,11 @@ impl RedisServer {
     /// The address, with the port that the system chose.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// The counts of what the server does.
+    pub fn traffic(&self) -> &Traffic {
+        &self.shared.facts.traffic
     }
 
     /// Lets the requests in progress finish, sends their replies, and closes all connections.

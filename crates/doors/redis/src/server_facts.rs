@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use rustix_futex_sync::RwLock;
+use terrace_kit::Traffic;
 
 use crate::channels::Channels;
 use crate::clock::Moment;
@@ -27,14 +28,10 @@ pub struct ServerFacts {
     pub limits: RedisLimits,
     /// The TCP port; 0 for a Unix socket.
     pub port: u16,
-    /// Connections that are open.
-    pub clients: AtomicUsize,
+    /// The counts of requests, bytes and connections.
+    pub traffic: Traffic,
     /// Connections that wait for a value.
     pub waiting: AtomicUsize,
-    /// Connections that were accepted.
-    pub connections: AtomicU64,
-    /// Connections that were turned away.
-    pub rejected: AtomicU64,
     /// Commands that were carried out.
     pub commands: AtomicU64,
     /// Commits that were repeated because others changed the same values.
@@ -70,10 +67,8 @@ impl ServerFacts {
             dialect,
             limits,
             port,
-            clients: AtomicUsize::new(0),
+            traffic: Traffic::default(),
             waiting: AtomicUsize::new(0),
-            connections: AtomicU64::new(0),
-            rejected: AtomicU64::new(0),
             commands: AtomicU64::new(0),
             repeated: AtomicU64::new(0),
             hits: AtomicU64::new(0),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::channels::{ClientPlace, Interest};
 use crate::commands::{Verb, find};
@@ -68,7 +67,6 @@ pub enum Step {
 impl RedisSession {
     /// The state of a new connection.
     pub fn new(id: u64, place: ClientPlace, facts: Arc<ServerFacts>) -> RedisSession {
-        facts.clients.fetch_add(1, Ordering::Relaxed);
         RedisSession {
             id,
             db: 0,
@@ -428,7 +426,6 @@ impl Drop for RedisSession {
         for (interest, names) in [(Interest::Channel, &self.channels), (Interest::Pattern, &self.patterns)] {
             names.iter().for_each(|name| self.facts.channels.leave(interest, name, self.place));
         }
-        self.facts.clients.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,36 +1,54 @@
-//! Connections over TCP or over sockets of the file system, which do not wait.
+//! Connections over TCP, with TLS or without, or over sockets of the file system, which do not wait.
 
 use std::io::{self, Read, Write};
 
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
+use terrace_kit::Certificate;
 use terrace_system::{Address, listen_privately};
 
 use crate::error::RedisServeError;
+use crate::tls_stream::TlsStream;
 
 /// The backlog of connections that are not accepted yet.
 const ACCEPT_BACKLOG: i32 = 1024;
 
 /// A listening socket.
 pub enum RedisListener {
-    Tcp(mio::net::TcpListener),
+    /// TCP, with TLS if there is a certificate.
+    Tcp(mio::net::TcpListener, Option<Certificate>),
+    /// A socket of the file system.
     Unix(mio::net::UnixListener),
 }
 
 /// A connection.
 pub enum RedisStream {
+    /// TCP.
     Tcp(mio::net::TcpStream),
+    /// TLS over TCP.
+    Tls(Box<TlsStream>),
+    /// A socket of the file system.
     Unix(mio::net::UnixStream),
 }
 
 impl RedisListener {
-    /// Listens on the address.
-    pub fn on(address: &Address) -> Result<RedisListener, RedisServeError> {
+    /// Listens on the address. Other machines may reach it only if clients need a password, and there is a certificate.
+    pub fn on(
+        address: &Address,
+        asks_password: bool,
+        certificate: Option<Certificate>,
+    ) -> Result<RedisListener, RedisServeError> {
+        let is_protected = asks_password && certificate.is_some();
         let refused = |source| RedisServeError::Refused { address: address.to_string(), source };
         match address {
-            // Without authentication that others cannot hear, everybody who reaches the address has everything.
-            Address::Tcp(address) if !address.ip().is_loopback() => Err(RedisServeError::Open(*address)),
-            Address::Tcp(address) => mio::net::TcpListener::bind(*address).map(RedisListener::Tcp).map_err(refused),
+            // Without a password that others cannot hear, everybody who reaches the address has everything.
+            Address::Tcp(address) if !address.ip().is_loopback() && !is_protected => {
+                Err(RedisServeError::Open(*address))
+            }
+            Address::Tcp(address) => {
+                let listener = mio::net::TcpListener::bind(*address).map_err(refused)?;
+                Ok(RedisListener::Tcp(listener, certificate))
+            }
             Address::Unix(path) => {
                 let listener = listen_privately(path, ACCEPT_BACKLOG).map_err(|error| match error.kind() {
                     io::ErrorKind::AlreadyExists => RedisServeError::InTheWay(path.clone()),
@@ -45,11 +63,14 @@ impl RedisListener {
     /// Takes a connection; fails with `WouldBlock` if none is waiting.
     pub fn accept(&self) -> io::Result<RedisStream> {
         Ok(match self {
-            RedisListener::Tcp(listener) => {
+            RedisListener::Tcp(listener, certificate) => {
                 let (stream, _) = listener.accept()?;
                 // Replies are written together, so delaying them (Nagle's algorithm) gains nothing.
                 stream.set_nodelay(true)?;
-                RedisStream::Tcp(stream)
+                match certificate {
+                    Some(certificate) => RedisStream::Tls(Box::new(TlsStream::new(stream, certificate)?)),
+                    None => RedisStream::Tcp(stream),
+                }
             }
             RedisListener::Unix(listener) => RedisStream::Unix(listener.accept()?.0),
         })
@@ -58,7 +79,7 @@ impl RedisListener {
     /// The actual address; a port of 0 is replaced by the assigned one.
     pub fn address(&self, asked: &Address) -> Address {
         match self {
-            RedisListener::Tcp(listener) => listener.local_addr().map_or_else(|_| asked.clone(), Address::Tcp),
+            RedisListener::Tcp(listener, _) => listener.local_addr().map_or_else(|_| asked.clone(), Address::Tcp),
             RedisListener::Unix(_) => asked.clone(),
         }
     }
@@ -66,7 +87,7 @@ impl RedisListener {
     /// Reports connections that are waiting.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
-            RedisListener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
+            RedisListener::Tcp(listener, _) => registry.register(listener, token, Interest::READABLE),
             RedisListener::Unix(listener) => registry.register(listener, token, Interest::READABLE),
         }
     }
@@ -76,7 +97,25 @@ impl RedisStream {
     fn source(&mut self) -> &mut dyn Source {
         match self {
             RedisStream::Tcp(stream) => stream,
+            RedisStream::Tls(stream) => &mut stream.socket,
             RedisStream::Unix(stream) => stream,
+        }
+    }
+
+    /// Whether a read that returned less than it could may have left bytes: those that came with others in one message of TLS.
+    pub fn may_hold_more(&self) -> bool {
+        matches!(self, RedisStream::Tls(_))
+    }
+
+    /// Whether it keeps bytes that were written, until the socket takes them.
+    pub fn holds_unsent(&self) -> bool {
+        matches!(self, RedisStream::Tls(stream) if stream.holds_bytes())
+    }
+
+    /// Sends nothing more.
+    pub fn say_end(&mut self) {
+        if let RedisStream::Tls(stream) = self {
+            stream.say_end();
         }
     }
 
@@ -95,6 +134,7 @@ impl Read for RedisStream {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self {
             RedisStream::Tcp(stream) => stream.read(out),
+            RedisStream::Tls(stream) => stream.read(out),
             RedisStream::Unix(stream) => stream.read(out),
         }
     }
@@ -104,11 +144,15 @@ impl Write for RedisStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             RedisStream::Tcp(stream) => stream.write(bytes),
+            RedisStream::Tls(stream) => stream.write(bytes),
             RedisStream::Unix(stream) => stream.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            RedisStream::Tls(stream) => stream.flush(),
+            RedisStream::Tcp(_) | RedisStream::Unix(_) => Ok(()),
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
+use terrace_kit::OpenConnection;
 
 use crate::channels::ClientPlace;
 use crate::connection::{MAX_UNSENT_BYTES, RedisConnection, Waiting};
@@ -40,6 +41,8 @@ const MAX_CLIENT_TASKS: usize = 256;
 const WAITING_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// How often connections that are idle for too long are looked for, and whether all items are to be removed.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a client may take to give the password: it must not keep others out.
+const MAX_STRANGER_TIME: Duration = Duration::from_secs(60);
 /// The pause after a failed accept.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// How long clients may take to receive their last replies when the server ends.
@@ -147,7 +150,7 @@ impl RedisWorker {
         if !self.waiting.is_empty() {
             return Some(WAITING_RETRY_INTERVAL);
         }
-        (self.shared.facts.limits.idle.is_some() || self.flushes()).then_some(IDLE_CHECK_INTERVAL)
+        (self.closes_idle() || self.flushes()).then_some(IDLE_CHECK_INTERVAL)
     }
 
     fn note(&mut self, events: &Events) {
@@ -162,7 +165,7 @@ impl RedisWorker {
                             connection.is_closing |= event.is_read_closed();
                             self.ready.push(client);
                         }
-                        if event.is_writable() && connection.unsent_bytes() > 0 {
+                        if event.is_writable() && connection.has_unsent() {
                             self.unsent.insert(client);
                         }
                     }
@@ -179,15 +182,15 @@ impl RedisWorker {
         loop {
             match listener.accept() {
                 Ok(mut stream) => {
-                    if facts.clients.load(Ordering::Relaxed) >= facts.limits.connections {
-                        ServerFacts::count(&facts.rejected);
-                        // It may have gone already.
+                    if facts.traffic.open_connections() >= facts.limits.connections {
+                        facts.traffic.refused.inc();
+                        // It may have gone already. With TLS, it sees only the end.
                         let _ = io::Write::write(&mut stream, facts.dialect.turn_away());
                         continue;
                     }
-                    ServerFacts::count(&facts.connections);
+                    let open = facts.traffic.open();
                     let worker = self.shared.next_worker.fetch_add(1, Ordering::Relaxed) % self.shared.mailboxes.len();
-                    self.shared.mailboxes[worker].hand_over(stream);
+                    self.shared.mailboxes[worker].hand_over(stream, open);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -204,7 +207,7 @@ impl RedisWorker {
     fn take_mail(&mut self) {
         let mailbox = self.shared.mailboxes[self.number].clone();
         let mail = mailbox.take();
-        mail.arrivals.into_iter().for_each(|stream| self.admit(stream));
+        mail.arrivals.into_iter().for_each(|(stream, open)| self.admit(stream, open));
         for (client, message) in mail.messages {
             if let Some(connection) = self.clients.get_mut(&client) {
                 connection.push(&message);
@@ -231,7 +234,7 @@ impl RedisWorker {
         }
     }
 
-    fn admit(&mut self, mut stream: RedisStream) {
+    fn admit(&mut self, mut stream: RedisStream, open: OpenConnection) {
         let client = self.next_client;
         self.next_client += 1;
         if let Err(error) = stream.register(self.poll.registry(), Token(client)) {
@@ -243,7 +246,7 @@ impl RedisWorker {
         let id = (client - FIRST_CLIENT) * self.shared.mailboxes.len() + self.number + 1;
         let session = RedisSession::new(id as u64, place, self.shared.facts.clone());
         let requests = Requests::new(self.shared.facts.dialect);
-        self.clients.insert(client, RedisConnection::new(stream, requests, session));
+        self.clients.insert(client, RedisConnection::new(stream, open, requests, session));
     }
 
     fn read(&mut self) {
@@ -251,8 +254,12 @@ impl RedisWorker {
         self.ready.dedup();
         for client in self.ready.clone() {
             let Some(connection) = self.clients.get_mut(&client) else { continue };
-            if connection.may_read() && connection.read(&mut self.buffer).is_err() {
-                self.remove(client);
+            if !connection.may_read() {
+                continue;
+            }
+            match connection.read(&mut self.buffer) {
+                Ok(length) => drop(self.shared.facts.traffic.received.inc_by(length as u64)),
+                Err(_) => self.remove(client),
             }
         }
     }
@@ -391,6 +398,13 @@ impl RedisWorker {
 
     fn answer(&mut self, task: RedisTask, answer: Answered) {
         let client = task.client;
+        let traffic = &self.shared.facts.traffic;
+        task.action.count_requests(traffic);
+        if let Answered::Reply(reply) = &answer
+            && reply.is_error()
+        {
+            traffic.errors.inc();
+        }
         let Some(connection) = self.clients.get_mut(&client) else { return };
         match (answer, task.action) {
             (Answered::Reply(_), Action::Item(command)) if command.is_silent => {}
@@ -464,8 +478,10 @@ impl RedisWorker {
         for client in std::mem::take(&mut self.unsent) {
             let Some(connection) = self.clients.get_mut(&client) else { continue };
             let was_full = connection.unsent_bytes() >= MAX_UNSENT_BYTES;
-            let is_broken = connection.send().is_err();
-            let is_done = connection.session.is_ending && connection.unsent_bytes() == 0;
+            let sent = connection.send();
+            let is_broken = sent.is_err();
+            self.shared.facts.traffic.sent.inc_by(sent.unwrap_or(0) as u64);
+            let is_done = connection.session.is_ending && !connection.has_unsent();
             if was_full && connection.unsent_bytes() < MAX_UNSENT_BYTES {
                 self.ready.push(client);
             }
@@ -475,16 +491,22 @@ impl RedisWorker {
         }
     }
 
+    /// Whether there are connections that are closed after a time.
+    fn closes_idle(&self) -> bool {
+        self.shared.facts.limits.idle.is_some() || self.shared.facts.password.is_some()
+    }
+
     fn close_idle(&mut self) {
-        let Some(limit) = self.shared.facts.limits.idle else { return };
         let now = Instant::now();
-        if now.duration_since(self.idle_checked) < IDLE_CHECK_INTERVAL {
+        if !self.closes_idle() || now.duration_since(self.idle_checked) < IDLE_CHECK_INTERVAL {
             return;
         }
         self.idle_checked = now;
+        let limit = self.shared.facts.limits.idle;
         let is_idle = |connection: &RedisConnection| {
             let waits = connection.waiting.is_some() || connection.session.listens();
-            !waits && now.duration_since(connection.active) > limit
+            let is_silent = !waits && limit.is_some_and(|limit| now.duration_since(connection.active) > limit);
+            is_silent || (!connection.session.is_trusted && now.duration_since(connection.begun) > MAX_STRANGER_TIME)
         };
         let idle: Vec<usize> =
             self.clients.iter().filter(|(_, connection)| is_idle(connection)).map(|(client, _)| *client).collect();
@@ -497,6 +519,7 @@ impl RedisWorker {
             if let Some(waiting) = &connection.waiting {
                 self.shared.waiters.remove(waiting.number);
             }
+            connection.stream.say_end();
             // Its descriptor is closed next, which ends the registration anyway.
             let _ = connection.stream.deregister(self.poll.registry());
         }
@@ -507,7 +530,7 @@ impl RedisWorker {
         let until = Instant::now() + SHUTDOWN_TIMEOUT;
         let mut events = Events::with_capacity(EVENT_COUNT);
         loop {
-            self.clients.retain(|_, connection| connection.send().is_ok() && connection.unsent_bytes() > 0);
+            self.clients.retain(|_, connection| connection.send().is_ok() && connection.has_unsent());
             let left = until.saturating_duration_since(Instant::now());
             if self.clients.is_empty() || left.is_zero() || self.poll.poll(&mut events, Some(left)).is_err() {
                 return;

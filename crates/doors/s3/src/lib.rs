@@ -12,6 +12,7 @@ mod checksums;
 mod conditions;
 mod copy_source;
 mod copying;
+mod counted_stream;
 mod deleting;
 mod described;
 mod digesting;
@@ -29,7 +30,6 @@ mod replaced;
 mod server;
 mod signed_headers;
 mod tags;
-mod tls;
 mod unsupported;
 mod uploads;
 mod wishes;
@@ -37,7 +37,6 @@ mod writing;
 
 pub use keys::Keys;
 pub use server::{S3Options, Server};
-pub use tls::Certificate;
 
 use std::fmt;
 

@@ -6,16 +6,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, EXPECT, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::host::SingleDomain;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use terrace::Store;
+use terrace_kit::{Certificate, Traffic};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{self, Runtime};
@@ -27,10 +28,10 @@ use tokio_rustls::TlsAcceptor;
 use crate::BeginError;
 use crate::answers::Answers;
 use crate::bucket_folder::FolderNames;
+use crate::counted_stream::CountedStream;
 use crate::hosts::Hosts;
 use crate::keys::Keys;
 use crate::signed_headers::SignedHeaders;
-use crate::tls::Certificate;
 
 /// The longest body that is held in memory: of requests that are XML, such as the names of 1,000 objects to delete.
 const MAX_XML_BYTES: usize = 4 << 20;
@@ -79,6 +80,7 @@ impl S3Options {
 pub struct Server {
     address: SocketAddr,
     stop: watch::Sender<bool>,
+    traffic: Traffic,
     accepting: JoinHandle<()>,
     runtime: Runtime,
 }
@@ -104,19 +106,26 @@ impl Server {
         let runtime = builder.enable_io().enable_time().max_blocking_threads(threads).thread_name("terrace-s3").build();
         let runtime = runtime.map_err(|error| BeginError::new(format!("starting the server: {error}")))?;
         let (stop, stopped) = watch::channel(false);
-        let connections = Connections { service, tls: certificate.map(|certificate| certificate.acceptor()), stopped };
+        let tls = certificate.map(|certificate| TlsAcceptor::from(certificate.server_config()));
+        let traffic = Traffic::default();
+        let connections = Connections { service, tls, traffic: traffic.clone(), stopped };
         let listener = {
             // Registers the socket with the runtime, which must be the present one for that.
             let _entered = runtime.enter();
             TcpListener::from_std(listener).map_err(refused)?
         };
         let accepting = runtime.spawn(accept(listener, connections, max_connections));
-        Ok(Server { address, stop, accepting, runtime })
+        Ok(Server { address, stop, traffic, accepting, runtime })
     }
 
     /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The counts of what the server does.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// Stops accepting connections, lets the requests under way end, and closes all connections.
@@ -155,6 +164,7 @@ fn service(store: &Store, keys: Option<Keys>, domain: Option<&str>) -> Result<S3
 struct Connections {
     service: S3Service,
     tls: Option<TlsAcceptor>,
+    traffic: Traffic,
     stopped: watch::Receiver<bool>,
 }
 
@@ -185,20 +195,22 @@ impl Connections {
         // Without these two, the connection works, though slower, or waits longer for a client that is gone.
         let _ = stream.set_nodelay(true);
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, MAX_UNSENT_TIME.as_millis() as u32);
-        match self.tls {
-            None => converse(self.service, stream, stopped).await,
-            Some(tls) => match timeout(MAX_HANDSHAKE_TIME, tls.accept(stream)).await {
-                Ok(Ok(stream)) => converse(self.service, stream, stopped).await,
-                Ok(Err(error)) => tracing::debug!(%error, "a client does not agree on TLS"),
-                Err(_) => tracing::debug!("a client took too long to agree on TLS"),
-            },
+        let _open = self.traffic.open();
+        let stream = CountedStream::new(stream, self.traffic.clone());
+        let Some(tls) = self.tls else { return converse(self.service, self.traffic, stream, stopped).await };
+        match timeout(MAX_HANDSHAKE_TIME, tls.accept(stream)).await {
+            Ok(Ok(stream)) => return converse(self.service, self.traffic, stream, stopped).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a client does not agree on TLS"),
+            Err(_) => tracing::debug!("a client took too long to agree on TLS"),
         }
+        self.traffic.refused.inc();
     }
 }
 
 /// Answers the requests of a connection, until the client leaves or the server ends.
 async fn converse(
     service: S3Service,
+    traffic: Traffic,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     mut stopped: watch::Receiver<bool>,
 ) {
@@ -206,9 +218,15 @@ async fn converse(
     builder.timer(TokioTimer::new()).header_read_timeout(MAX_HEAD_TIME).max_buf_size(CONNECTION_BUFFER_BYTES);
     let answer = service_fn(|request: Request<Incoming>| {
         let awaits_leave = request.headers().contains_key(EXPECT);
-        let service = service.clone();
+        let (service, traffic) = (service.clone(), traffic.clone());
         async move {
-            let mut response = service.call(request.map(s3s::Body::from)).await?;
+            traffic.count_request(name_method(request.method()));
+            let answered = service.call(request.map(s3s::Body::from)).await;
+            let status = answered.as_ref().ok().map(|response| response.status());
+            if status.is_none_or(|status| status.is_client_error() || status.is_server_error()) {
+                traffic.errors.inc();
+            }
+            let mut response = answered?;
             if awaits_leave && !response.status().is_success() {
                 // A refused client sends no body. Its next request on this connection could be taken for that.
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -228,5 +246,17 @@ async fn converse(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");
+    }
+}
+
+/// The kind of a request in the metrics. Clients choose a method, so there is one name for all unusual ones.
+fn name_method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "get",
+        Method::HEAD => "head",
+        Method::PUT => "put",
+        Method::POST => "post",
+        Method::DELETE => "delete",
+        _ => "other",
     }
 }

@@ -8,7 +8,7 @@ use crate::number::parse_integer;
 use crate::pattern::matches;
 use crate::problem::{Problem, SYNTAX_ERROR, said};
 use crate::resp::Resp;
-use crate::server_facts::REDIS_VERSION;
+use crate::server_facts::{REDIS_VERSION, ServerFacts};
 
 pub const COMMAND_TABLE: &[Verb] = &[
     reading("ping", -1, NO_KEYS, ping),
@@ -65,6 +65,7 @@ fn info(call: &mut Call<'_, '_>) -> Done {
                 ("terrace_version", env!("CARGO_PKG_VERSION").to_owned()),
                 ("redis_mode", "standalone".to_owned()),
                 ("os", "Linux".to_owned()),
+                ("arch_bits", usize::BITS.to_string()),
                 ("process_id", std::process::id().to_string()),
                 ("tcp_port", facts.port.to_string()),
                 ("uptime_in_seconds", uptime.to_string()),
@@ -75,7 +76,7 @@ fn info(call: &mut Call<'_, '_>) -> Done {
         section(
             "Clients",
             &[
-                ("connected_clients", facts.clients.load(Ordering::Relaxed).to_string()),
+                ("connected_clients", facts.traffic.open_connections().to_string()),
                 ("blocked_clients", facts.waiting.load(Ordering::Relaxed).to_string()),
                 ("maxclients", facts.limits.connections.to_string()),
             ],
@@ -92,13 +93,16 @@ fn info(call: &mut Call<'_, '_>) -> Done {
             ],
         );
     }
+    if wants("cluster") {
+        section("Cluster", &[("cluster_enabled", "0".to_owned())]);
+    }
     if wants("stats") {
         section(
             "Stats",
             &[
-                ("total_connections_received", facts.connections.load(Ordering::Relaxed).to_string()),
+                ("total_connections_received", facts.traffic.accepted.get().to_string()),
                 ("total_commands_processed", facts.commands.load(Ordering::Relaxed).to_string()),
-                ("rejected_connections", facts.rejected.load(Ordering::Relaxed).to_string()),
+                ("rejected_connections", facts.traffic.refused.get().to_string()),
                 ("repeated_commits", facts.repeated.load(Ordering::Relaxed).to_string()),
                 ("pubsub_channels", facts.channels.names().len().to_string()),
             ],
@@ -138,7 +142,8 @@ fn config(call: &mut Call<'_, '_>) -> Done {
         return Ok(Resp::OK_REPLY);
     }
     if call.says(1, "resetstat") {
-        for counter in [&call.server.connections, &call.server.commands, &call.server.rejected, &call.server.repeated] {
+        let ServerFacts { traffic, commands, repeated, .. } = call.server;
+        for counter in [traffic.accepted.inner(), traffic.refused.inner(), commands, repeated] {
             counter.store(0, Ordering::Relaxed);
         }
         return Ok(Resp::OK_REPLY);

@@ -16,6 +16,9 @@ use crate::server_facts::ServerFacts;
 /// The database whose strings are the items.
 const ITEM_DATABASE: usize = 0;
 
+/// The items of a longer reply are refused: a short line may name one a thousand times. A single item may be longer.
+const MAX_GET_REPLY_BYTES: usize = 64 << 20;
+
 const STORED_REPLY: Resp = Resp::Status("STORED");
 const NOT_STORED_REPLY: Resp = Resp::Status("NOT_STORED");
 const NOT_FOUND_REPLY: Resp = Resp::Status("NOT_FOUND");
@@ -72,6 +75,9 @@ fn get(pass: &mut Pass<'_>, keys: &[Vec<u8>], with_unique: bool, expiry: Option<
             ServerFacts::count(&facts.misses);
             continue;
         };
+        if !reply.is_empty() && reply.len() + bytes.len() > MAX_GET_REPLY_BYTES {
+            return Ok(Resp::Status("SERVER_ERROR out of memory writing get response"));
+        }
         ServerFacts::count(&facts.hits);
         reply.extend_from_slice(b"VALUE ");
         reply.extend_from_slice(key);

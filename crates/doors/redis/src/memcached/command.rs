@@ -94,7 +94,40 @@ pub enum StoreWay {
     IfUnchanged(u64),
 }
 
+impl StoreWay {
+    fn name(self) -> &'static str {
+        match self {
+            StoreWay::Set => "set",
+            StoreWay::Add => "add",
+            StoreWay::Replace => "replace",
+            StoreWay::Append => "append",
+            StoreWay::Prepend => "prepend",
+            StoreWay::IfUnchanged(_) => "cas",
+        }
+    }
+}
+
 impl MemcachedCommand {
+    /// The word that it begins with, for the metrics.
+    pub fn kind(&self) -> &'static str {
+        match &self.deed {
+            ItemDeed::Get { with_unique: false, expiry: None, .. } => "get",
+            ItemDeed::Get { with_unique: true, expiry: None, .. } => "gets",
+            ItemDeed::Get { .. } => "gat",
+            ItemDeed::Store { way, .. } => way.name(),
+            ItemDeed::StoreTooLong { .. } => "too_long",
+            ItemDeed::Count { is_decrement: false, .. } => "incr",
+            ItemDeed::Count { is_decrement: true, .. } => "decr",
+            ItemDeed::Touch { .. } => "touch",
+            ItemDeed::Delete { .. } => "delete",
+            ItemDeed::Flush { .. } => "flush_all",
+            ItemDeed::Version => "version",
+            ItemDeed::Stats => "stats",
+            ItemDeed::Quit => "quit",
+            ItemDeed::Say(_) => "session",
+        }
+    }
+
     /// Whether it may be carried out only when the changes before it have reached the store, which numbers them.
     pub fn needs_unique(&self) -> bool {
         matches!(

@@ -8,6 +8,8 @@ use crate::server_facts::ServerFacts;
 
 /// The reply to `stats`.
 pub fn statistics(facts: &ServerFacts, now: Moment) -> Resp {
+    let traffic = &facts.traffic;
+    let requests = |kinds: &[&'static str]| kinds.iter().map(|kind| traffic.requests(kind)).sum();
     let seconds = |moment: Moment| moment.millis() / 1000;
     let numbers = [
         ("pid", u64::from(std::process::id())),
@@ -15,9 +17,15 @@ pub fn statistics(facts: &ServerFacts, now: Moment) -> Resp {
         ("time", seconds(now).unsigned_abs()),
         ("pointer_size", u64::from(usize::BITS)),
         ("max_connections", facts.limits.connections as u64),
-        ("curr_connections", facts.clients.load(Ordering::Relaxed) as u64),
-        ("total_connections", facts.connections.load(Ordering::Relaxed)),
-        ("rejected_connections", facts.rejected.load(Ordering::Relaxed)),
+        ("curr_connections", traffic.open_connections() as u64),
+        ("total_connections", traffic.accepted.get()),
+        ("rejected_connections", traffic.refused.get()),
+        ("cmd_get", requests(&["get", "gets", "gat"])),
+        ("cmd_set", requests(&["set", "add", "replace", "append", "prepend", "cas"])),
+        ("cmd_touch", requests(&["touch"])),
+        ("cmd_flush", requests(&["flush_all"])),
+        ("bytes_read", traffic.received.get()),
+        ("bytes_written", traffic.sent.get()),
         ("get_hits", facts.hits.load(Ordering::Relaxed)),
         ("get_misses", facts.misses.load(Ordering::Relaxed)),
         ("item_size_max", facts.max_item_bytes() as u64),

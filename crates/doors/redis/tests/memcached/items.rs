@@ -136,6 +136,9 @@ fn a_value_that_is_too_long_is_refused_and_replaces_nothing() {
     client.set("a", &long[1..]);
     assert_eq!(client.ask("append a 0 0 1\r\nx"), "SERVER_ERROR object too large for cache");
     assert_eq!(client.value("a").map(|value| value.len()), Some(MAX_ITEM_BYTES));
+    // A short line cannot make a reply of a gigabyte.
+    let reply = client.ask(&format!("get{}", " a".repeat(1000)));
+    assert_eq!(reply, "SERVER_ERROR out of memory writing get response");
     // A block of two gigabytes is not awaited in memory.
     client.send(b"set a 0 0 2147483645\r\n");
     client.send(long.as_bytes());

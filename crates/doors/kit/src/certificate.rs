@@ -1,27 +1,33 @@
 //! [`Certificate`]: what TLS needs.
 
+use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::TlsAcceptor;
-
-use crate::BeginError;
 
 /// A certificate with its key, for TLS.
 #[derive(Clone)]
 pub struct Certificate(Arc<ServerConfig>);
 
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Certificate(..)")
+    }
+}
+
 impl Certificate {
     /// Reads a certificate, with those that lead to its authority behind it, and its key. Both files are in PEM.
     ///
     /// # Errors
-    /// If a file cannot be read, or the two do not belong together.
-    pub fn read(certificate: &Path, key: &Path) -> Result<Certificate, BeginError> {
-        let wrong =
-            |path: &Path, reason: &dyn std::fmt::Display| BeginError::new(format!("{}: {reason}", path.display()));
+    /// `InvalidInput` if a file cannot be read, or the two do not belong together.
+    pub fn read(certificate: &Path, key: &Path) -> io::Result<Certificate> {
+        let wrong = |path: &Path, reason: &dyn fmt::Display| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {reason}", path.display()))
+        };
         let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let chain = chain.map_err(|error| wrong(certificate, &error))?;
         let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
@@ -31,7 +37,8 @@ impl Certificate {
         Ok(Certificate(Arc::new(config.map_err(|error| wrong(certificate, &error))?)))
     }
 
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.0.clone())
+    /// The configuration of a server with this certificate.
+    pub fn server_config(&self) -> Arc<ServerConfig> {
+        self.0.clone()
     }
 }
