@@ -136,7 +136,7 @@ peers: ## what the bench puts beside Terrace: rclone, restic, rsync; in target/p
 	  echo "skipped: versitygw cannot be built here; it needs Go"
 
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev python3-mpi4py
-MPI = -p terrace-dump-mpi --features mpi
+MPI = -p terrace-dump-mpi -p terrace-dump-run --features terrace-dump-mpi/mpi,terrace-dump-run/mpi
 
 mpi-installed: ## OpenMPI with what its bindings are made with, and mpi4py
 	@command -v mpirun mpicc > /dev/null && /usr/bin/python3 -c "import mpi4py" 2> /dev/null \
@@ -150,7 +150,7 @@ slurm-installed: ## Slurm, in which a test runs jobs on this machine
 	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$root apt-get update -qq && $$root apt-get install -qq -y $(SLURM_PACKAGES) > /dev/null; }
 
-mpi: mpi-installed ## what dumps under mpirun: target/debug/terrace-dump and the library for C
+mpi: mpi-installed ## what dumps under mpirun: target/debug/terrace-dump, the library for C, and the one for programs without code for checkpoints
 	$(CARGO) build $(MPI) --lib --bins --examples
 
 mpi-test: mpi-installed ## dumps of real MPI ranks; clippy for what needs MPI
@@ -220,6 +220,7 @@ install-mpi: mpi-installed ## with PREFIX: terrace-dump, and the library for C, 
 	$(CARGO) build --profile $(PROFILE) $(MPI)
 	install -D target/$(BUILT)/terrace-dump $(DESTDIR)$(PREFIX)/bin/terrace-dump
 	install -D target/$(BUILT)/libterrace_dump_mpi.so $(DESTDIR)$(PREFIX)/lib/libterrace_dump.so
+	install -D target/$(BUILT)/libterrace_dump_run.so $(DESTDIR)$(PREFIX)/lib/libterrace_dump_run.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include $(wildcard crates/dump/dump-mpi/include/*)
 	install -D -m 644 crates/dump/dump-mpi/python/terrace_dump.py $(DESTDIR)$(PREFIX)/lib/python/terrace_dump.py
 

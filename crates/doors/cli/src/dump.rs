@@ -1,4 +1,4 @@
-//! Dumps of MPI ranks. The code that needs MPI is a separate program, so that this one never links MPI.
+//! Dumps of MPI ranks. The code that needs MPI is a separate program or library, so that this one never links MPI.
 
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use terrace::Store;
-use terrace_dump::flags::{DumpFlags, FlowFlags};
+use terrace_dump::flags::{DumpFlags, FlowFlags, RunFlags};
 use terrace_dump::gc;
 
 use crate::globals::Globals;
@@ -22,14 +22,21 @@ const DUMP_PROGRAM: &str = "terrace-dump";
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Dump {
     #[command(subcommand)]
-    pub care: Option<Care>,
+    pub other: Option<OtherDump>,
     /// Parsed here for help and errors. The dump program parses them again.
     #[command(flatten)]
     pub flags: Option<DumpFlags>,
 }
 
 #[derive(Subcommand)]
-pub enum Care {
+pub enum OtherDump {
+    /// Run an MPI program, and dump its ranks' memory at calls that they make anyway.
+    ///
+    /// The program needs no code for checkpoints. With --restart, it continues from the newest one. docs/guide/dump.md lists the programs that
+    /// cannot be dumped.
+    ///
+    /// Example: mpirun -n 4 terrace dump run state --every 600 --restart --store /local/store -- ./program
+    Run(RunFlags),
     /// Copy a version from the nodes' stores to a place that outlives them.
     ///
     /// Run it under mpirun, with a rank on each node. Sends each distinct chunk once, and none that the place has from the version before; reads
@@ -38,12 +45,12 @@ pub enum Care {
     /// Example: mpirun -n 4 terrace dump flow run7 --to /pfs/dumps --keep 3
     Flow(FlowFlags),
     #[command(flatten)]
-    Here(CareHere),
+    Care(Care),
 }
 
 /// The work that needs no other node.
 #[derive(Subcommand)]
-pub enum CareHere {
+pub enum Care {
     /// Delete old versions from this node's store and free their space.
     ///
     /// Chunks that newer versions share stay. Run it on each node with the same --keep, while nothing is dumped. A dump with --keep
@@ -70,10 +77,10 @@ pub fn become_program(globals: &Globals) -> Result<Infallible> {
     })
 }
 
-pub fn care(store: &Store, care: &CareHere, show: Show) -> Result<bool> {
+pub fn care(store: &Store, care: &Care, show: Show) -> Result<bool> {
     match care {
-        CareHere::Gc { name, keep } => collect(store, name.as_deref(), *keep, show),
-        CareHere::Ls => list(store, show),
+        Care::Gc { name, keep } => collect(store, name.as_deref(), *keep, show),
+        Care::Ls => list(store, show),
     }
 }
 

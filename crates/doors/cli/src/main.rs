@@ -44,7 +44,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use arguments::{Arguments, ClusterCommand, Command, StoreCommand};
 use clap::{CommandFactory, FromArgMatches};
-use dump::{Care, Dump};
+use dump::{Dump, OtherDump};
 use job_arguments::Job;
 use output::{Show, complain, print, use_json_messages};
 use terrace::Store;
@@ -118,10 +118,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             health::health(&opened()?, asked, show).map(ExitCode::from)
         }
         // These commands replace the process by another program, which handles signals itself.
-        Command::Dump(Dump { care: None | Some(Care::Flow(_)), .. }) | Command::Restore(_) => {
+        Command::Dump(Dump { other: None | Some(OtherDump::Flow(_)), .. }) | Command::Restore(_) => {
             dump::become_program(&arguments.globals).map(|never| match never {})
         }
-        Command::Dump(Dump { care: Some(Care::Here(care)), .. }) => stoppable(|| dump::care(&opened()?, care, show)),
+        Command::Dump(Dump { other: Some(OtherDump::Run(flags)), .. }) => {
+            run::dumped::become_program(&arguments.globals, flags).map(|never| match never {})
+        }
+        Command::Dump(Dump { other: Some(OtherDump::Care(care)), .. }) => {
+            stoppable(|| dump::care(&opened()?, care, show))
+        }
         Command::Stored(command) => stoppable(|| with_store(&opened()?, command, show)),
         Command::Tiers { change: None } => stoppable(|| look::status(&opened()?, show)),
         Command::Tiers { change: Some(change) } => stoppable(|| moves::tiers(&store()?, change, show)),

@@ -5,7 +5,7 @@ mod background;
 mod door;
 mod failure;
 mod helper;
-mod log;
+pub mod log;
 mod messages;
 mod once;
 mod window;

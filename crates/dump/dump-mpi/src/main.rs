@@ -1,7 +1,5 @@
 //! `terrace-dump`: dumps and restores files under `mpirun`, one for each rank.
 
-mod log;
-
 use std::io::{self, Write};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -10,14 +8,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use mpi::Threading;
-use mpi::traits::Communicator;
 use serde_json::json;
 use terrace::{NewFile, Store};
 use terrace_dump::archive::{self, Archive};
 use terrace_dump::flags::{DumpFlags, FlowFlags, RestoreFlags};
 use terrace_dump::transport::{World, agree};
 use terrace_dump::{Options, Terms, Wanted};
-use terrace_dump_mpi::{MpiWorld, open_store};
+use terrace_dump_mpi::{MpiWorld, log, open_store};
 
 /// Dumps files of MPI ranks into the nodes' stores, and restores them. Run by `terrace dump` and `terrace restore`, with what
 /// these were given.
@@ -66,7 +63,7 @@ enum Made {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
+    let Some(_ends_mpi_last) = mpi::initialize_with_threading(Threading::Funneled) else {
         eprintln!("terrace-dump: MPI cannot be initialized");
         return ExitCode::FAILURE;
     };
@@ -76,7 +73,7 @@ fn main() -> ExitCode {
         1 => "terrace=info",
         _ => "terrace=debug",
     });
-    match run(&arguments, &universe) {
+    match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let words = format!("{error:#}");
@@ -89,8 +86,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments, universe: &mpi::environment::Universe) -> Result<()> {
-    let world = MpiWorld::over(universe.world().duplicate())?;
+fn run(arguments: &Arguments) -> Result<()> {
+    let world = MpiWorld::of_all()?;
     // Check this before the first step in which dumps and restores differ.
     arguments.command.terms().agree(&world)?;
     let store = open_store(&world, &arguments.store)?;

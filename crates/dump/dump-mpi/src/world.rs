@@ -66,6 +66,11 @@ impl MpiWorld {
         Ok(world)
     }
 
+    /// Makes a world of all ranks of the program, which has initialized MPI. Collective.
+    pub fn of_all() -> Result<MpiWorld> {
+        MpiWorld::over(SimpleCommunicator::world().duplicate())
+    }
+
     /// Returns whether MPI lets several threads of each rank call it.
     pub(crate) fn has_threads(&self) -> bool {
         self.has_threads

@@ -1,12 +1,14 @@
 //! The flags of dumps and restores, as `terrace` and `terrace-dump` both take them.
 
+use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use crate::chunk::Chunking;
-use crate::{Duplicates, Options};
+use crate::{Duplicates, Options, Terms};
 
 /// The arguments of `dump`.
 #[derive(Args, Clone, Debug)]
@@ -92,6 +94,66 @@ pub struct RestoreFlags {
     /// Set an option of the service, such as region=eu-1. Can be repeated.
     #[arg(long = "option", value_name = "NAME=VALUE", requires = "from")]
     pub service_options: Vec<String>,
+}
+
+/// The variable in which `terrace dump run` hands its arguments over, as JSON.
+pub const RUN_VARIABLE: &str = "TERRACE_DUMP_RUN";
+
+/// The arguments of `dump run`.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub struct RunFlags {
+    /// Name of the dump. Each checkpoint is a new version.
+    pub name: String,
+    /// The calls at which the ranks can be dumped, when all ranks make them.
+    #[arg(long, value_enum, value_name = "CALL", default_value = "MPI_Barrier")]
+    pub at: PausePoint,
+    /// Dump at each N-th of these calls.
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "every")]
+    pub each: NonZeroU32,
+    /// Dump at the first of these calls after this time, again and again.
+    #[arg(long, value_name = "SECONDS")]
+    pub every: Option<NonZeroU32>,
+    /// Continue from the newest version that is whole, if there is one.
+    #[arg(long)]
+    pub restart: bool,
+    /// Number of nodes that store each page.
+    #[arg(long, default_value_t = Options::default().replicas)]
+    pub replicas: u32,
+    /// Once a version is durable, drop all but this many of the newest versions [default: keep all].
+    #[arg(long)]
+    pub keep: Option<NonZeroU32>,
+    /// The program and its arguments.
+    #[serde(skip)]
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// The calls at which the ranks of a program can be dumped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub enum PausePoint {
+    /// MPI_Barrier.
+    #[value(name = "MPI_Barrier")]
+    Barrier,
+    /// MPI_Allreduce.
+    #[value(name = "MPI_Allreduce")]
+    Allreduce,
+    /// A call that the program has for this alone.
+    #[value(name = "terrace_checkpoint_here")]
+    Here,
+}
+
+impl RunFlags {
+    /// Returns the options of each dump.
+    pub fn options(&self) -> Options {
+        Options { replicas: self.replicas, keep: self.keep, ..Options::default() }
+    }
+
+    /// Returns the arguments that must be equal on all ranks, besides those that each dump compares.
+    pub fn terms(&self) -> Terms {
+        let every = self.every.map_or_else(|| "none".to_owned(), |seconds| seconds.to_string());
+        let terms = Terms::of("dump run").with("at", format!("{:?}", self.at)).with("each", self.each);
+        terms.with("every", every).with("restart", self.restart)
+    }
 }
 
 impl DumpFlags {

@@ -1,5 +1,6 @@
 //! `terrace run`: a program sees the store below a path, by a mount, by the preload library and a supervisor, or by HDF5's driver.
 
+pub mod dumped;
 mod program;
 
 use std::env;
@@ -28,6 +29,8 @@ const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 const HDF5_PLUGIN: &str = "terrace/hdf5/libterrace_hdf5.so";
 const HDF5_PLUGIN_VARIABLE: &str = "HDF5_PLUGIN_PATH";
 const HDF5_DRIVER_VARIABLE: &str = "HDF5_DRIVER";
+const MISSING_LIBRARY_ADVICE: &str =
+    "`make install PREFIX=...` installs it, or mount the store: `terrace run --by mount`";
 /// The variables for a program, and their values.
 type Variables = Vec<(&'static str, OsString)>;
 
@@ -53,7 +56,7 @@ fn may_mount(path: &Path) -> bool {
 }
 
 fn preload(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
-    let library = find_library(PRELOAD_LIBRARY)?;
+    let library = find_library(PRELOAD_LIBRARY, MISSING_LIBRARY_ADVICE)?;
     let is_supervised = wanted.program.first().map_or(Ok(false), |program| needs_supervisor(program, wanted))?;
     let variables = vec![(PRELOAD_VARIABLE, before_others(library, PRELOAD_VARIABLE))];
     run_with(globals, wanted, variables, is_supervised)
@@ -61,7 +64,7 @@ fn preload(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
 
 /// Shows the store to HDF5 alone. Both variables are set, because programs fail that do not find the driver.
 fn hdf5(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
-    let plugin = find_library(HDF5_PLUGIN)?;
+    let plugin = find_library(HDF5_PLUGIN, MISSING_LIBRARY_ADVICE)?;
     let folder = plugin.parent().unwrap_or(Path::new("/")).to_owned();
     let plugins = before_others(folder, HDF5_PLUGIN_VARIABLE);
     let variables = vec![(HDF5_PLUGIN_VARIABLE, plugins), (HDF5_DRIVER_VARIABLE, "terrace".into())];
@@ -154,17 +157,13 @@ fn explain_refusal(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Finds a library beside this program, or where `make install` puts it.
-fn find_library(name: &str) -> Result<PathBuf> {
+/// Finds a library beside this program, or where `make install` puts it. `advice` tells what to do where it is not.
+fn find_library(name: &str, advice: &str) -> Result<PathBuf> {
     let program = env::current_exe().context("finding this program")?;
     let folder = program.parent().unwrap_or(Path::new("/"));
     let places = [folder.join(name), folder.join("../lib").join(name)];
     match places.iter().find(|path| path.exists()) {
         Some(found) => found.canonicalize().with_context(|| format!("looking for {}", found.display())),
-        None => bail!(
-            "{name} is neither in {} nor in ../lib from there; `make install PREFIX=...` installs it, or mount the store: \
-             `terrace run --by mount`",
-            folder.display()
-        ),
+        None => bail!("{name} is neither in {} nor in ../lib from there; {advice}", folder.display()),
     }
 }

@@ -1,0 +1,37 @@
+//! `terrace dump run`: replaces this process by a program that has the library for checkpoints.
+
+use std::convert::Infallible;
+use std::os::unix::process::CommandExt;
+use std::process;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::personality::{self, Persona};
+use terrace_dump::flags::{RUN_VARIABLE, RunFlags};
+
+use super::program::{Obstacle, obstacle};
+use super::{PRELOAD_VARIABLE, before_others, find_library};
+use crate::globals::Globals;
+
+const CHECKPOINT_LIBRARY: &str = "libterrace_dump_run.so";
+
+/// Replaces this process by the program, whose addresses then are the same in each process.
+pub fn become_program(globals: &Globals, flags: &RunFlags) -> Result<Infallible> {
+    let Some((program, arguments)) = flags.program.split_first() else { bail!("no program is named") };
+    let reason = match obstacle(program) {
+        Some(Obstacle::Static) => Some("is statically linked; link it dynamically"),
+        Some(Obstacle::OtherRights) => Some("runs with the rights of another user or group; remove its setuid bit"),
+        None => None,
+    };
+    if let Some(reason) = reason {
+        bail!("no library can be loaded into {}, because it {reason}", program.display());
+    }
+    let library = find_library(CHECKPOINT_LIBRARY, "`make install-mpi PREFIX=...` installs it")?;
+    let fixed = personality::get().and_then(|persona| personality::set(persona | Persona::ADDR_NO_RANDOMIZE));
+    fixed.context(
+        "turning off the randomization of addresses (personality); allow it in the container's seccomp profile",
+    )?;
+    let mut command = process::Command::new(program);
+    command.args(arguments).env(PRELOAD_VARIABLE, before_others(library, PRELOAD_VARIABLE));
+    command.env("TERRACE_STORE", globals.store()?).env(RUN_VARIABLE, serde_json::to_string(flags)?);
+    Err(command.exec()).with_context(|| format!("starting {}", program.display()))
+}

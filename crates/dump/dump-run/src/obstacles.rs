@@ -1,0 +1,58 @@
+//! The reasons why a program cannot be restarted, as it has state that no checkpoint has.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use terrace_dump::{Error, Result};
+
+/// A kind of such state.
+#[derive(Clone, Copy)]
+pub enum RestartObstacle {
+    /// Threads beside the first.
+    Threads,
+    /// Libraries that it has loaded itself.
+    Libraries,
+    /// Memory or files that it has mapped itself.
+    Mappings,
+    /// Memory that is locked, so that its pages cannot be replaced.
+    Locked,
+    /// Places to jump back to, which the C library encodes by a secret of the process.
+    Jumps,
+    /// The C library's random numbers.
+    Random,
+}
+
+const ALL_OBSTACLES: [(RestartObstacle, &str); 6] = [
+    (RestartObstacle::Threads, "it has begun threads"),
+    (RestartObstacle::Libraries, "it has loaded libraries by dlopen"),
+    (RestartObstacle::Mappings, "it has mapped memory or files by mmap or shmat"),
+    (RestartObstacle::Locked, "it has locked memory by mlock"),
+    (RestartObstacle::Jumps, "it has called setjmp"),
+    (RestartObstacle::Random, "it takes random numbers from the C library, whose state is not the program's"),
+];
+
+/// A bit for each obstacle that was met.
+static MET_OBSTACLES: AtomicU32 = AtomicU32::new(0);
+
+/// Notes an obstacle.
+pub fn note(obstacle: RestartObstacle) {
+    // Relaxed: it is read when the program pauses, in the same thread or long after.
+    MET_OBSTACLES.fetch_or(1 << obstacle as u32, Ordering::Relaxed);
+}
+
+/// # Errors
+/// [`Error::Refused`] if the program could not be restarted.
+pub fn check() -> Result<()> {
+    let met = MET_OBSTACLES.load(Ordering::Relaxed);
+    let words: Vec<&str> = ALL_OBSTACLES
+        .iter()
+        .filter(|(obstacle, _)| met >> *obstacle as u32 & 1 != 0)
+        .map(|(_, words)| *words)
+        .collect();
+    match words.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Refused(format!(
+            "the program could not be restarted from a checkpoint, because {}; protect its regions by libterrace_dump instead",
+            words.join(", and ")
+        ))),
+    }
+}

@@ -1,0 +1,293 @@
+//! Real MPI programs that have no code for checkpoints, in C, Fortran and C++.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+use object::{LittleEndian, Object, ObjectSymbol, elf};
+use tempfile::TempDir;
+use terrace::{Config, Store};
+use terrace_dump::gc;
+use terrace_testkit::{Missing, skip};
+
+const RANK_COUNT: usize = 4;
+
+/// Two nodes with their stores, and the programs.
+struct Cluster(TempDir);
+
+impl Cluster {
+    /// Returns `None` where the command line is not built.
+    fn new() -> Option<Cluster> {
+        let tests = std::env::current_exe().unwrap();
+        let built = tests.ancestors().nth(2).unwrap();
+        let cluster = Cluster(tempfile::tempdir().unwrap());
+        for program in ["terrace", "terrace-dump"] {
+            if fs::copy(built.join(program), cluster.path(program)).is_err() {
+                skip("checkpoints of programs", &Missing::new("terrace", "`make build mpi` builds it"));
+                return None;
+            }
+        }
+        fs::copy(tests.with_file_name("libterrace_dump_run.so"), cluster.path("libterrace_dump_run.so")).unwrap();
+        (0..2).for_each(|node| cluster.make_store(node));
+        Some(cluster)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn make_store(&self, node: u32) {
+        let at = self.path(&node.to_string());
+        let text = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}/disk']\n", at.display());
+        Store::init(&at.join("store"), &Config::parse(&text, "test").unwrap()).unwrap().close().unwrap();
+    }
+
+    /// Replaces a node by an empty one.
+    fn lose(&self, node: u32) {
+        fs::remove_dir_all(self.path(&node.to_string())).unwrap();
+        self.make_store(node);
+    }
+
+    fn versions(&self, name: &str) -> Vec<u32> {
+        let store = Store::open(&self.path("0/store")).unwrap();
+        gc::versions(&store, name).unwrap()
+    }
+
+    /// Compiles an example.
+    fn compile(&self, example: &str) -> String {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(example);
+        self.compile_file(&source, "program")
+    }
+
+    fn compile_file(&self, source: &Path, program: &str) -> String {
+        let (compiler, flags) = match source.extension().unwrap().to_str() {
+            Some("f90") => ("mpifort", "-O2 -Wall"),
+            Some("cpp") => ("mpicxx", "-O2 -std=c++17 -DOMPI_SKIP_MPICXX -Wall -Wextra -Werror"),
+            _ => ("mpicc", "-O2 -std=gnu99 -Wall -Wextra -Werror -pthread"),
+        };
+        let program = self.path(program).display().to_string();
+        let mut compile = Command::new(compiler);
+        said(&compile.args(flags.split(' ')).args(["-o", &program]).arg(source).output().unwrap());
+        program
+    }
+
+    /// Runs a command on all ranks, two on each node. `each` is what a rank's shell does first.
+    fn mpirun(&self, ranks: usize, each: &str, command: &[&str]) -> Output {
+        let mut run = Command::new("timeout");
+        run.args(["120", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string(), "sh", "-c"]);
+        run.arg(format!("export TERRACE_NODE=$((OMPI_COMM_WORLD_RANK / 2)); {each} exec \"$@\""))
+            .arg("sh")
+            .args(command);
+        run.env("TERRACE_STORE", self.path("{node}/store")).env("TERRACE_LOG", "terrace=info").output().unwrap()
+    }
+
+    /// Runs a program with `terrace dump run`, named `state`.
+    fn dump_run(&self, flags: &[&str], program: &[&str]) -> Output {
+        self.dump_run_on(RANK_COUNT, "", flags, program)
+    }
+
+    fn dump_run_on(&self, ranks: usize, each: &str, flags: &[&str], program: &[&str]) -> Output {
+        let terrace = self.path("terrace").display().to_string();
+        let usual = [&terrace, "dump", "run", "state", "--replicas", "2"];
+        self.mpirun(ranks, each, &[&usual, flags, &["--"], program].concat())
+    }
+
+    /// Restores the newest checkpoint as core files.
+    fn restore_cores(&self) -> Vec<Vec<u8>> {
+        let (terrace, to) =
+            (self.path("terrace").display().to_string(), self.path("core.{rank}").display().to_string());
+        said(&self.mpirun(RANK_COUNT, "", &[&terrace, "restore", "state", &to]));
+        (0..RANK_COUNT).map(|rank| fs::read(self.path(&format!("core.{rank}"))).unwrap()).collect()
+    }
+}
+
+fn said(output: &Output) -> String {
+    assert!(
+        output.status.success(),
+        "{}\n{}\n{}",
+        output.status,
+        told(output),
+        String::from_utf8_lossy(&output.stdout)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The job was ended by the death of a rank, not by the time limit.
+fn was_killed(output: &Output) -> bool {
+    !output.status.success() && output.status.code() != Some(124)
+}
+
+/// The numbers of the line that tells of a version: bytes, distinct and stored ones.
+fn sizes_of(told: &str, version: u32) -> [u64; 3] {
+    let line = told.lines().find(|line| line.contains(&format!("state version {version} at call"))).unwrap();
+    let numbers = line.split_once(": ").unwrap().1.split([' ', ';']).filter_map(|word| word.parse().ok());
+    let [bytes, _ranks, distinct, stored] = numbers.collect::<Vec<u64>>()[..] else { panic!("{line}") };
+    [bytes, distinct, stored]
+}
+
+/// Reads 8 bytes at an address of a core file.
+fn read_double(core: &[u8], address: u64) -> f64 {
+    let header = elf::FileHeader64::<LittleEndian>::parse(core).unwrap();
+    let segments = header.program_headers(LittleEndian, core).unwrap();
+    let bytes = segments.iter().find_map(|segment| segment.data_range(LittleEndian, core, address, 8).unwrap());
+    f64::from_le_bytes(bytes.unwrap().try_into().unwrap())
+}
+
+/// The address of a variable of a program whose addresses are not randomized.
+fn address_of(program: &str, variable: &str) -> u64 {
+    let bytes = fs::read(program).unwrap();
+    let program = object::read::elf::ElfFile64::<LittleEndian>::parse(&bytes[..]).unwrap();
+    let found = program.symbols().find(|symbol| symbol.name() == Ok(variable)).unwrap();
+    0x5555_5555_4000 + found.address()
+}
+
+#[test]
+fn a_program_in_c_continues_after_it_was_killed_with_the_same_result() {
+    let Some(cluster) = Cluster::new() else { return };
+    let program = cluster.compile("heat.c");
+    let expected = said(&cluster.mpirun(RANK_COUNT, "", &[&program, "40"]));
+    let whole = cluster.dump_run(&["--each", "10"], &[&program, "40"]);
+    assert_eq!(said(&whole), expected, "{}", told(&whole));
+    assert_eq!(cluster.versions("state"), [0, 1, 2, 3]);
+    // 1 GiB of each rank was never touched. The ranks have a source in common.
+    let [bytes, distinct, stored] = sizes_of(&told(&whole), 0);
+    assert!(bytes < 16 << 20 && stored * 10 < distinct * 2 * 9, "{bytes} bytes, {distinct} distinct, {stored} stored");
+
+    let killed = cluster.dump_run_on(RANK_COUNT, "export DIE_IN_STEP=25;", &["--each", "10"], &[&program, "40"]);
+    assert!(was_killed(&killed), "{}", killed.status);
+    assert_eq!(cluster.versions("state"), [0, 1, 2, 3, 4, 5]);
+    for core in cluster.restore_cores() {
+        assert_eq!(read_double(&core, address_of(&program, "source") + 8 * 200), 1.0 / 201.0);
+    }
+    cluster.lose(1);
+    let restarted = cluster.dump_run(&["--each", "10", "--restart", "--keep", "2"], &[&program, "40"]);
+    assert_eq!(said(&restarted), expected, "{}", told(&restarted));
+    assert!(told(&restarted).contains("state continues from version 5, at call 20"), "{}", told(&restarted));
+    assert_eq!(cluster.versions("state"), [6, 7]);
+}
+
+/// A job is killed at different times of its second checkpoint.
+#[test]
+fn a_kill_within_a_checkpoint_leaves_the_one_before() {
+    let Some(cluster) = Cluster::new() else { return };
+    let program = cluster.compile("heat.c");
+    let expected = said(&cluster.mpirun(RANK_COUNT, "", &[&program, "40"]));
+    for (round, microseconds) in ["2000", "15000", "40000", "80000"].into_iter().enumerate() {
+        let each = format!("export DIE_IN_STEP=19 DIE_AFTER={microseconds};");
+        let killed = cluster.dump_run_on(RANK_COUNT, &each, &["--each", "10"], &[&program, "40"]);
+        assert!(was_killed(&killed), "{}", killed.status);
+        let newest = *cluster.versions("state").last().unwrap();
+        let restarted = cluster.dump_run(&["--each", "1000", "--restart"], &[&program, "40"]);
+        assert_eq!(said(&restarted), expected, "round {round}: {}", told(&restarted));
+        let words = format!("state continues from version {newest}, at call ");
+        assert!(told(&restarted).contains(&words), "{words}: {}", told(&restarted));
+    }
+}
+
+#[test]
+fn all_ranks_are_told_if_one_fails_and_the_program_continues() {
+    let Some(cluster) = Cluster::new() else { return };
+    let program = cluster.compile("heat.c");
+    let expected = said(&cluster.mpirun(RANK_COUNT, "", &[&program, "20"]));
+    let each = "test $OMPI_COMM_WORLD_RANK = 2 && export TERRACE_STORE=/nowhere;";
+    let failed = cluster.dump_run_on(RANK_COUNT, each, &["--each", "10"], &[&program, "20"]);
+    assert_eq!(said(&failed), expected);
+    let words = "the program continues without a checkpoint of \"state\": ";
+    assert_eq!(told(&failed).matches(words).count(), 2 * RANK_COUNT, "{}", told(&failed));
+    assert_eq!(told(&failed).matches("rank 2: ").count(), 2 * (RANK_COUNT - 1), "{}", told(&failed));
+    assert!(cluster.versions("state").is_empty());
+}
+
+#[test]
+fn another_program_or_number_of_ranks_is_refused_on_all_ranks() {
+    let Some(cluster) = Cluster::new() else { return };
+    let program = cluster.compile("heat.c");
+    let begun = cluster.dump_run(&["--each", "10", "--restart"], &[&program, "10"]);
+    assert!(told(&begun).contains("the program begins: there is no dump \"state\""), "{}", told(&begun));
+    said(&begun);
+    let fewer = cluster.dump_run_on(RANK_COUNT - 1, "", &["--restart"], &[&program, "10"]);
+    assert!(was_killed(&fewer));
+    assert!(told(&fewer).contains("4 ranks made the checkpoint, and 3 are here"), "{}", told(&fewer));
+    let changed = cluster.path("changed.c");
+    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/heat.c")).unwrap();
+    fs::write(&changed, source.replace("HISTORY = 64", "HISTORY = 65")).unwrap();
+    cluster.compile_file(&changed, "program");
+    let other = cluster.dump_run(&["--restart"], &[&program, "10"]);
+    assert!(was_killed(&other));
+    assert!(
+        told(&other).contains("is another file now; run what made it, or begin without --restart"),
+        "{}",
+        told(&other)
+    );
+}
+
+#[test]
+fn a_program_that_could_not_be_restarted_is_not_dumped_and_says_why() {
+    let Some(cluster) = Cluster::new() else { return };
+    let source = cluster.path("threads.c");
+    fs::write(
+        &source,
+        "#include <mpi.h>\n#include <pthread.h>\n#include <setjmp.h>\n#include <stdio.h>\n\
+         static void *run(void *number) { return number; }\n\
+         int main(int count, char **arguments) {\n\
+             pthread_t thread; jmp_buf place; int number = 7; void *result;\n\
+             MPI_Init(&count, &arguments);\n\
+             if (!setjmp(place)) longjmp(place, 1);\n\
+             pthread_create(&thread, NULL, run, &number);\n\
+             pthread_join(thread, &result);\n\
+             MPI_Barrier(MPI_COMM_WORLD);\n\
+             printf(\"%d\\n\", *(int *)result);\n\
+             MPI_Finalize();\n\
+             return 0;\n\
+         }\n",
+    )
+    .unwrap();
+    let program = cluster.compile_file(&source, "program");
+    let run = cluster.dump_run(&[], &[&program]);
+    assert_eq!(said(&run), "7\n".repeat(RANK_COUNT));
+    let words =
+        "because it has begun threads, and it has called setjmp; protect its regions by libterrace_dump instead";
+    assert!(told(&run).contains(words), "{}", told(&run));
+    assert!(cluster.versions("state").is_empty());
+}
+
+#[test]
+fn a_program_in_fortran_continues() {
+    let Some(cluster) = Cluster::new() else { return };
+    let program = cluster.compile("waves.f90");
+    let expected = said(&cluster.mpirun(RANK_COUNT, "", &[&program, "30"]));
+    let flags = ["--at", "MPI_Allreduce", "--each", "5"];
+    assert!(was_killed(&cluster.dump_run_on(RANK_COUNT, "export DIE_IN_STEP=18;", &flags, &[&program, "30"])));
+    let restarted = cluster.dump_run(&[&flags[..], &["--restart"]].concat(), &[&program, "30"]);
+    assert_eq!(said(&restarted), expected, "{}", told(&restarted));
+    assert!(told(&restarted).contains("state continues from version 2, at call 15"), "{}", told(&restarted));
+}
+
+#[test]
+fn a_program_in_cpp_continues_after_a_call_of_its_own() {
+    let Some(cluster) = Cluster::new() else { return };
+    let program = cluster.compile("words.cpp");
+    let expected = said(&cluster.mpirun(RANK_COUNT, "", &[&program, "60"]));
+    let flags = ["--at", "terrace_checkpoint_here", "--each", "8", "--keep", "1"];
+    assert!(was_killed(&cluster.dump_run_on(RANK_COUNT, "export DIE_IN_STEP=50;", &flags, &[&program, "60"])));
+    let restarted = cluster.dump_run(&[&flags[..], &["--restart"]].concat(), &[&program, "60"]);
+    assert_eq!(said(&restarted), expected, "{}", told(&restarted));
+    assert!(told(&restarted).contains("state continues from version 5, at call 48"), "{}", told(&restarted));
+}
+
+/// The ranks' clocks decide nothing: all ranks dump at the same calls.
+#[test]
+fn an_interval_of_time_makes_checkpoints_at_calls_of_all_ranks() {
+    let Some(cluster) = Cluster::new() else { return };
+    let program = cluster.compile("heat.c");
+    let run = cluster.dump_run(&["--every", "1", "--keep", "1"], &[&program, "40000"]);
+    assert_eq!(said(&run), said(&cluster.mpirun(RANK_COUNT, "", &[&program, "40000"])), "{}", told(&run));
+    assert!(!cluster.versions("state").is_empty());
+}
