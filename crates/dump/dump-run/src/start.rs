@@ -49,13 +49,12 @@ pub unsafe extern "C" fn __libc_start_main(
         *mut c_void,
     ) -> c_int;
     let mut first = main;
-    if settings::get().is_some() {
-        match prepare() {
-            Ok(()) => first = PROGRAM_MAIN.set(main).map_or(main, |()| run_main as Main),
-            Err(error) => {
-                eprintln!("terrace dump run: {error}");
-                std::process::exit(1);
-            }
+    match prepare() {
+        Ok(true) => first = PROGRAM_MAIN.set(main).map_or(main, |()| run_main as Main),
+        Ok(false) => {}
+        Err(error) => {
+            eprintln!("terrace dump run: {error}");
+            std::process::exit(1);
         }
     }
     // SAFETY: the C library has this function, with this signature, and gets what this one got.
@@ -73,8 +72,11 @@ pub unsafe extern "C" fn __libc_start_main(
     }
 }
 
-/// Makes the heaps, before the program's constructors allocate.
-fn prepare() -> Result<()> {
+/// Makes the heaps, before the program's constructors allocate. Returns whether `terrace dump run` has begun the process.
+fn prepare() -> Result<bool> {
+    if settings::read()?.is_none() {
+        return Ok(false);
+    }
     if !PROGRAM_HEAP.create() || !HANDLE_HEAP.create() {
         return Err(Error::Refused(
             "the addresses of the heap are taken; run the program without `terrace dump run`".into(),
@@ -82,7 +84,7 @@ fn prepare() -> Result<()> {
     }
     heap::register_forks();
     objects::find();
-    Ok(())
+    Ok(true)
 }
 
 /// Runs `main` with its arguments on its own stack.

@@ -167,9 +167,16 @@ fn a_program_in_c_continues_after_it_was_killed_with_the_same_result() {
         assert_eq!(read_double(&core, address_of(&program, "source") + 8 * 200), 1.0 / 201.0);
     }
     cluster.lose(1);
-    let restarted = cluster.dump_run(&["--each", "10", "--restart", "--keep", "2"], &[&program, "40"]);
+    let flags = ["--each", "10", "--restart", "--keep", "2"];
+    let again = cluster.dump_run_on(RANK_COUNT, "export DIE_IN_STEP=35;", &flags, &[&program, "40"]);
+    assert!(
+        was_killed(&again) && told(&again).contains("state continues from version 5, at call 20"),
+        "{}",
+        told(&again)
+    );
+    let restarted = cluster.dump_run(&flags, &[&program, "40"]);
     assert_eq!(said(&restarted), expected, "{}", told(&restarted));
-    assert!(told(&restarted).contains("state continues from version 5, at call 20"), "{}", told(&restarted));
+    assert!(told(&restarted).contains("state continues from version 6, at call 30"), "{}", told(&restarted));
     assert_eq!(cluster.versions("state"), [6, 7]);
 }
 
@@ -282,12 +289,30 @@ fn a_program_in_cpp_continues_after_a_call_of_its_own() {
     assert!(told(&restarted).contains("state continues from version 5, at call 48"), "{}", told(&restarted));
 }
 
-/// The ranks' clocks decide nothing: all ranks dump at the same calls.
+/// The program takes three seconds at least. If each rank's own clock decided, ranks would wait for others that do not dump.
 #[test]
 fn an_interval_of_time_makes_checkpoints_at_calls_of_all_ranks() {
     let Some(cluster) = Cluster::new() else { return };
-    let program = cluster.compile("heat.c");
-    let run = cluster.dump_run(&["--every", "1", "--keep", "1"], &[&program, "40000"]);
-    assert_eq!(said(&run), said(&cluster.mpirun(RANK_COUNT, "", &[&program, "40000"])), "{}", told(&run));
-    assert!(!cluster.versions("state").is_empty());
+    let source = cluster.path("slow.c");
+    fs::write(
+        &source,
+        "#include <mpi.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+         int main(int count, char **arguments) {\n\
+             int step, rank;\n\
+             MPI_Init(&count, &arguments);\n\
+             MPI_Comm_rank(MPI_COMM_WORLD, &rank);\n\
+             for (step = 0; step < 100; step++) {\n\
+                 usleep(30000 + 1000 * rank);\n\
+                 MPI_Barrier(MPI_COMM_WORLD);\n\
+             }\n\
+             if (rank == 0) printf(\"%d\\n\", step);\n\
+             MPI_Finalize();\n\
+             return 0;\n\
+         }\n",
+    )
+    .unwrap();
+    let program = cluster.compile_file(&source, "program");
+    let run = cluster.dump_run(&["--every", "1"], &[&program]);
+    assert_eq!(said(&run), "100\n", "{}", told(&run));
+    assert!(!cluster.versions("state").is_empty(), "{}", told(&run));
 }
