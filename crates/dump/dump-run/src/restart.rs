@@ -106,7 +106,7 @@ fn check(image: &MemoryImage, here: &ProcessDescription) -> Result<()> {
     if there.handles != here.handles {
         return refuse(format!(
             "the program had made {} communicators, types or other things of MPI, and has made {} at its first call here, or MPI has placed \
-             them elsewhere; make all before that call, and keep them",
+             them elsewhere; make all before that call, keep them, and run it again",
             there.handles.len(),
             here.handles.len()
         ));
