@@ -135,12 +135,7 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         &[],
     ),
     beside_tools("mover", "the store's own flushing: pulled all the time, beside batches", flush::mover::run, &[]),
-    beside_tools(
-        "dropped",
-        "files dropped into a directory, beside rsync in a loop",
-        flush::dropped::run,
-        flush::dropped::PAGE_ROWS,
-    ),
+    beside_tools("dropped", "files dropped into a directory, beside rsync in a loop", flush::dropped::run, &[]),
     beside_tools(
         "small",
         "put and get of 4 KiB and 64 KiB objects, beside SQLite and plain files",
@@ -175,7 +170,7 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
     ),
     beside_tools("large", "put and get of one large object, beside cp", large::run, &[]),
     limits("overhead", "time outside hashing and I/O; bytes written per byte", overhead::run, &[]),
-    limits("rebuild", "the catalog rebuilt from the log", rebuild::run, rebuild::PAGE_ROWS),
+    limits("rebuild", "the catalog rebuilt from the log", rebuild::run, &[]),
     limits("scale", "calls in a store with many objects, beside one with few", scale::run, scale::PAGE_ROWS),
     limits("memory", "a 3 GiB file in bounded memory", memory::run, memory::PAGE_ROWS),
     beside_tools(

@@ -4,13 +4,10 @@ use anyhow::{Result, ensure};
 use terrace::{Ack, PutOptions, Store};
 
 use crate::place::{Place, random_bytes};
-use crate::row::{PageRow, Row};
+use crate::row::Row;
 use crate::timing::{median, time};
 
 const OBJECT_COUNT: usize = 200_000;
-
-pub const PAGE_ROWS: &[PageRow] =
-    &[PageRow::made("rebuild", "objects per second", "Rebuild a lost catalog from the log: objects per second")];
 
 pub fn run() -> Result<Vec<Row>> {
     let place = Place::new()?;

@@ -13,18 +13,11 @@ use crate::server::ServerProcess;
 use crate::size::Size;
 use crate::timing::median;
 
-pub const PAGE_ROWS: &[PageRow] = &[
-    PageRow::made(
-        "redis",
-        "SET of 100 B by 1 at a time, beside redis-server with a log that is not synced",
-        "SET of 100 B, 50 clients of Redis: share of redis-server's throughput",
-    ),
-    PageRow::made(
-        "redis",
-        "GET of 100 B by 1 at a time, beside redis-server with a log that is not synced",
-        "GET of 100 B, 50 clients of Redis: share of redis-server's throughput",
-    ),
-];
+pub const PAGE_ROWS: &[PageRow] = &[PageRow::made(
+    "redis",
+    "SET of 100 B by 1 at a time, beside redis-server with a log that is not synced",
+    "SET of 100 B, 50 clients of Redis: share of redis-server's throughput",
+)];
 
 const CLIENT_COUNT: &str = "50";
 const KEY_COUNT: &str = "10000";

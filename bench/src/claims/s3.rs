@@ -18,28 +18,11 @@ use crate::server::ServerProcess;
 use crate::size::Size;
 use crate::timing::{median, time};
 
-pub const PAGE_ROWS: &[PageRow] = &[
-    PageRow::made(
-        "serve-s3",
-        "put 4 KiB by S3 with 16 at a time, beside versitygw",
-        "Put 4 KiB, 16 clients of S3: share of versitygw's throughput",
-    ),
-    PageRow::made(
-        "serve-s3",
-        "get 4 KiB by S3 with 16 at a time, beside versitygw",
-        "Get 4 KiB, 16 clients of S3: share of versitygw's throughput",
-    ),
-    PageRow::made(
-        "serve-s3",
-        "put 16 MiB by S3 with 16 at a time, beside versitygw",
-        "Put 16 MiB, 16 clients of S3: share of versitygw's throughput",
-    ),
-    PageRow::made(
-        "serve-s3",
-        "get 16 MiB by S3 with 16 at a time, beside versitygw",
-        "Get 16 MiB, 16 clients of S3: share of versitygw's throughput",
-    ),
-];
+pub const PAGE_ROWS: &[PageRow] = &[PageRow::made(
+    "serve-s3",
+    "get 16 MiB by S3 with 16 at a time, beside versitygw",
+    "Get 16 MiB, 16 clients of S3: share of versitygw's throughput",
+)];
 
 /// `make peers` builds it here.
 const PEER_PATH: &str = "target/peers/versitygw/versitygw";

@@ -13,15 +13,8 @@ use crate::row::{Better, PageRow, Row};
 use crate::size::Size;
 use crate::timing::{median, time};
 
-pub const PAGE_ROWS: &[PageRow] = &[
-    PageRow::made("scale", "open, beside 10 thousand", "Open a store with a million objects, beside ten thousand"),
-    PageRow::made("scale", "put, beside 10 thousand", "Put 1 KiB beside a million objects, beside ten thousand"),
-    PageRow::made(
-        "scale",
-        "evict, beside 10 thousand",
-        "Put into a full first tier beside a million objects, beside ten thousand",
-    ),
-];
+pub const PAGE_ROWS: &[PageRow] =
+    &[PageRow::made("scale", "put, beside 10 thousand", "Put 1 KiB beside a million objects, beside ten thousand")];
 
 const FEW_OBJECTS: u64 = 10_000;
 const OBJECT_BYTES: usize = 1 << 10;

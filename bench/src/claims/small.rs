@@ -34,11 +34,6 @@ pub const PAGE_ROWS: &[PageRow] = &[
     ),
     PageRow::made(
         "small",
-        "get 4 KiB, 1 replica on tmpfs, beside SQLite (WAL, unsynced) there",
-        "Get 4 KiB from memory, beside SQLite",
-    ),
-    PageRow::made(
-        "small",
         "put 64 KiB, 1 replica on tmpfs, beside a plain file there",
         "Put 64 KiB in memory, beside a plain file",
     ),

@@ -18,7 +18,7 @@ use terrace_stream::{Control, Settings, Stream};
 
 use super::{mean, words};
 use crate::place::Place;
-use crate::row::{Better, PageRow, Row};
+use crate::row::{Better, Row};
 use crate::timing::Times;
 
 const FILE_COUNT: usize = 400;
@@ -108,12 +108,6 @@ fn measure(place: &Place, who: Who, pace: Duration) -> Result<(Vec<f64>, f64)> {
         Ok((latencies, gone.iter().flatten().max().map_or(0.0, |last| last.duration_since(begun).as_secs_f64())))
     })
 }
-
-pub const PAGE_ROWS: &[PageRow] = &[PageRow::made(
-    "dropped",
-    "from dropped to safe, mean, 100 files a second, beside rsync in a loop",
-    "From dropped into a directory to safe, beside rsync in a loop",
-)];
 
 /// Measures latency with files that come one by one, and bandwidth with files that come all at once.
 pub fn run() -> Result<Vec<Row>> {

@@ -22,11 +22,6 @@ const PAIR_COUNT: usize = 5;
 pub const PAGE_ROWS: &[PageRow] = &[
     PageRow::made(
         "mount",
-        "write 1 MiB requests and fsync, beside the plain file system",
-        "Write and fsync through a mount: share of the plain file system",
-    ),
-    PageRow::made(
-        "mount",
         "read 1 MiB requests, nothing cached, beside the plain file system",
         "Read through a mount, nothing cached: share of the plain file system",
     ),
