@@ -47,8 +47,8 @@ pub fn parse_configuration(input: &[u8]) -> bool {
 
 pub fn bucket_samples() -> Vec<Vec<u8>> {
     let piece = LogPiece { is_snapshot: true, file: 77, start: 8 << 20 };
-    let first = OwnerMark::new("host", 1, []);
-    let second = OwnerMark::new("host", 2, [&first]);
+    let first = OwnerMark::new("host", 1, None);
+    let second = OwnerMark::new("host", 2, Some(&first));
     vec![
         piece.name().into_bytes(),
         marker_text(5, 3).into_bytes(),
@@ -62,7 +62,7 @@ pub fn parse_bucket(input: &[u8]) -> bool {
     let piece = LogPiece::parse(&String::from_utf8_lossy(input));
     let marker = read_marker_text(input);
     assert!(marker.is_none_or(|(store, number)| marker_text(store, number).as_bytes() == input));
-    let (mark, other) = (OwnerMark::read(input), OwnerMark::new("host", 2, []));
+    let (mark, other) = (OwnerMark::read(input), OwnerMark::new("host", 2, None));
     // A damaged mark is not taken for one that may be replaced.
     assert!(!other.may_replace(&mark) || mark.bytes().len() < other.bytes().len());
     let _ = (mark.may_replace(&other), mark.host());

@@ -168,6 +168,8 @@ fn a_store_that_comes_back_changes_nothing_in_a_directory_that_was_taken_over() 
     old.close().unwrap();
     let (new, remade) = rebuilt(dir, "new", BY_FORCE).unwrap();
     assert_eq!((remade.targets.len(), remade.lost.len()), (0, 0), "the disk is there");
+    put(&new, 5, &replicated());
+    new.sync().unwrap();
     // A process of the old one that comes in while no process of the new one runs.
     new.close().unwrap();
     let old = Store::open(&dir.join("store")).unwrap();
@@ -180,26 +182,37 @@ fn a_store_that_comes_back_changes_nothing_in_a_directory_that_was_taken_over() 
     drop(old);
     Store::destroy(&dir.join("store"), true).unwrap();
     let new = Store::open(&dir.join("new")).unwrap();
-    check(&new, 0..5);
+    check(&new, 0..6);
     let found = new.scrub(b"", false, None, |_| {}).unwrap();
     assert_eq!((found.bad, found.lost, found.away), (0, 0, 0));
 }
 
-/// A user writes the two files of a lost directory again, as the errors advise, and goes on with its targets.
+/// A directory with the two files alone may be an old one. It took the targets over from the one that was in use, and `destroy` emptied them.
 #[test]
-fn a_directory_that_is_written_again_by_hand_takes_its_targets() {
+fn a_directory_that_is_written_again_by_hand_takes_its_targets_only_when_their_marks_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
+    let home = dir.join("store");
     let store = new_store(dir);
     (0..3).for_each(|n| put(&store, n, &replicated()));
     store.sync().unwrap();
     store.close().unwrap();
-    let kept = ["store", "terrace.toml"].map(|name| (name, fs::read(dir.join("store").join(name)).unwrap()));
-    fs::remove_dir_all(dir.join("store")).unwrap();
-    fs::create_dir(dir.join("store")).unwrap();
-    kept.iter().for_each(|(name, bytes)| fs::write(dir.join("store").join(name), bytes).unwrap());
-    fs::create_dir(dir.join("store/log")).unwrap();
-    let store = Store::rebuild(&dir.join("store")).unwrap();
+    let kept = ["store", "terrace.toml"].map(|name| (name, fs::read(home.join(name)).unwrap()));
+    let write_again = || {
+        fs::remove_dir_all(&home).unwrap();
+        fs::create_dir_all(home.join("log")).unwrap();
+        kept.iter().for_each(|(name, bytes)| fs::write(home.join(name), bytes).unwrap());
+    };
+    write_again();
+    let error = Store::rebuild(&home).map(drop).unwrap_err().to_string();
+    assert!(error.contains("is used by another directory") && error.contains("disk/terrace-owner"), "{error}");
+    Store::destroy(&home, true).unwrap();
+    fs::create_dir(&home).unwrap();
+    write_again();
+    for mark in ["disk/terrace-owner", "bucket/terrace-owner"] {
+        fs::remove_file(dir.join(mark)).unwrap();
+    }
+    let store = Store::rebuild(&home).unwrap();
     check(&store, 0..3);
     put(&store, 3, &replicated());
     store.sync().unwrap();

@@ -49,7 +49,7 @@ pub use memory::MemoryTarget;
 pub use named_blobs::{CONFIG_BLOB, LOG_PREFIX, LogPiece, NamedBlobs, SYNCED_BLOB};
 #[cfg(feature = "object")]
 pub use object::ObjectTarget;
-pub use owner_mark::{OWNER_FILE, OwnerMark, TARGET_OWNER_FILE};
+pub use owner_mark::{OWNER_FILE, OwnerMark, TARGET_OWNER_FILE, check_owner};
 pub use plain::{FILES_FOLDER, can_be_file};
 pub use registry::{KindError, TierKind, register_kind};
 #[cfg(feature = "object")]

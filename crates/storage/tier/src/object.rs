@@ -225,7 +225,7 @@ impl ObjectTarget {
         match &found {
             Some(found) if *found == own => return Ok(()),
             Some(found) if own.may_replace(found) => self.write(TARGET_OWNER_FILE.into(), own.bytes())?,
-            Some(found) => return Err(found.refuse(&self.service, "")),
+            Some(found) => return Err(found.refuse(&self.service, "the blob terrace-owner there")),
             None => match write_new(&self.operator, TARGET_OWNER_FILE.into(), own.bytes()) {
                 // A store that may not write there reads on, and changes nothing.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
@@ -234,7 +234,7 @@ impl ObjectTarget {
         }
         // Another directory may have been quicker.
         match self.owner()? {
-            Some(found) if found != own => Err(found.refuse(&self.service, "")),
+            Some(found) if found != own => Err(found.refuse(&self.service, "the blob terrace-owner there")),
             _ => Ok(()),
         }
     }
@@ -312,7 +312,7 @@ impl ObjectTarget {
             && own != found
             && !own.may_replace(&found)
         {
-            return Err(found.refuse(&self.service, ""));
+            return Err(found.refuse(&self.service, "the blob terrace-owner there"));
         }
         Ok(match marker {
             Some(mark) if mark == self.mark.as_bytes() => TargetFound::Own { used: self.ledger.used().unwrap_or(0) },

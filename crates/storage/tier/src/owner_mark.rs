@@ -3,7 +3,6 @@
 //! A store that is made again from a bucket has the id of the lost one, and names the same blobs and segments. The mark tells the two directories
 //! apart, so that the lost one changes nothing if it comes back.
 
-use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io;
 use std::path::Path;
@@ -20,12 +19,11 @@ pub const TARGET_OWNER_FILE: &str = "terrace-owner";
 pub struct OwnerMark(String);
 
 impl OwnerMark {
-    /// The mark of a new directory on `host`. It takes the place of the directories with the marks `before`, and of those before these.
-    pub fn new<'a>(host: &str, number: u64, before: impl IntoIterator<Item = &'a OwnerMark>) -> OwnerMark {
+    /// The mark of a new directory on `host`. It takes the place of the directory with the mark `before`, and of those before that.
+    pub fn new(host: &str, number: u64, before: Option<&OwnerMark>) -> OwnerMark {
         let mut text = format!("host {host}\nowner {number:016x}\n");
         let numbers = before.into_iter().flat_map(|mark| mark.values("owner").chain(mark.values("before")));
-        let numbers: BTreeSet<&str> = numbers.collect();
-        numbers.iter().for_each(|number| text.push_str(&format!("before {number}\n")));
+        numbers.for_each(|number| text.push_str(&format!("before {number}\n")));
         OwnerMark(text)
     }
 
@@ -80,10 +78,10 @@ impl OwnerMark {
         is_cut || found.values("owner").any(|number| self.values("before").any(|before| before == number))
     }
 
-    /// The error of a store's directory for a target that the directory with this mark uses.
-    pub(crate) fn refuse(&self, target: impl Display, way: &str) -> io::Error {
+    /// The error of a store's directory for a target that the directory with this mark uses. `mark` says where that is.
+    pub(crate) fn refuse(&self, target: impl Display, mark: &str) -> io::Error {
         let reason = format!(
-            "{target} is used by another directory of this store, on {}, which `terrace rebuild --from` has made; use that one. Delete this one by `rm -r`: `terrace destroy` would empty the targets that the other one has not opened yet{way}",
+            "{target} is used by another directory of this store, on {}, such as one that `terrace rebuild --from` has made; use that one, and delete this one by `rm -r`: `terrace destroy` would empty the targets that the other one has not opened yet. If the other one is gone for good, remove {mark}",
             self.host()
         );
         io::Error::new(io::ErrorKind::NotConnected, reason)
@@ -98,7 +96,7 @@ impl OwnerMark {
 ///
 /// # Errors
 /// `NotConnected` if another directory of the store uses it.
-pub(crate) fn check_owner(home: &Path, root: &Path) -> io::Result<()> {
+pub fn check_owner(home: &Path, root: &Path) -> io::Result<()> {
     owner_to_note(home, root).map(drop)
 }
 
@@ -119,15 +117,14 @@ pub(crate) fn take_owner(home: &Path, root: &Path) -> io::Result<()> {
 
 /// Returns the mark that is to be written on the target. None if it is there, or if several directories may use the target.
 fn owner_to_note(home: &Path, root: &Path) -> io::Result<Option<OwnerMark>> {
-    let Some(own) = OwnerMark::of_home(home)? else { return Ok(None) };
-    match OwnerMark::of_target(root)? {
-        Some(found) if found == own => Ok(None),
-        Some(found) if !own.may_replace(&found) => {
-            let file = root.join(TARGET_OWNER_FILE);
-            Err(found
-                .refuse(root.display(), &format!(". If that one is gone for good, remove the file {}", file.display())))
+    let (own, found) = (OwnerMark::of_home(home)?, OwnerMark::of_target(root)?);
+    match found {
+        Some(found) if own.as_ref() == Some(&found) => Ok(None),
+        // A directory without a mark was written again by hand, or comes from before there were marks: nobody knows whether it is the newer.
+        Some(found) if !own.as_ref().is_some_and(|own| own.may_replace(&found)) => {
+            Err(found.refuse(root.display(), &format!("the file {}", root.join(TARGET_OWNER_FILE).display())))
         }
-        _ => Ok(Some(own)),
+        _ => Ok(own),
     }
 }
 
@@ -137,12 +134,12 @@ mod tests {
 
     #[test]
     fn a_directory_replaces_the_marks_of_those_before_it_only() {
-        let first = OwnerMark::new("a", 1, []);
-        let second = OwnerMark::new("b", 2, [&first]);
-        let third = OwnerMark::new("c", 3, [&second]);
+        let first = OwnerMark::new("a", 1, None);
+        let second = OwnerMark::new("b", 2, Some(&first));
+        let third = OwnerMark::new("c", 3, Some(&second));
         assert!(third.may_replace(&first) && third.may_replace(&second) && second.may_replace(&first));
         assert!(!first.may_replace(&second) && !second.may_replace(&third) && !second.may_replace(&second));
-        let other = OwnerMark::new("a", 4, []);
+        let other = OwnerMark::new("a", 4, None);
         assert!(!third.may_replace(&other) && !other.may_replace(&third));
         let text = third.bytes();
         for end in 0..text.len() {

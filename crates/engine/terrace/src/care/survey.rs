@@ -33,7 +33,7 @@ pub(crate) struct Survey {
 impl Survey {
     /// Examines the log of the store in `dir`, and the copies on the targets that can be read.
     pub fn new(dir: &Path, config: &Config, log: &Log) -> Result<Survey> {
-        let targets = own_targets(config, log.store());
+        let targets = own_targets(dir, config, log.store());
         let notes = read_notes(dir, &targets, log.store());
         let reach = notes.iter().map(|(_, reach)| reach.sequence).max();
         let own = log::read_reach(dir, log.store()).map_or(0, |reach| reach.record.0);
@@ -49,7 +49,7 @@ impl Survey {
 
     /// Returns the last commit that is known to have been durable, if any record of it is left.
     pub fn read_reach(dir: &Path, config: &Config, store: u64) -> Option<u64> {
-        read_notes(dir, &own_targets(config, store), store).iter().map(|(_, reach)| reach.sequence).max()
+        read_notes(dir, &own_targets(dir, config, store), store).iter().map(|(_, reach)| reach.sequence).max()
     }
 
     /// Checks that the log of an open store is the one that its targets know: that none of them has seen it go on differently.
@@ -57,7 +57,7 @@ impl Survey {
     /// # Errors
     /// [`Error::LogDamaged`] with the target.
     pub fn check_same(dir: &Path, config: &Config, log: &Log) -> Result<()> {
-        let notes = read_notes(dir, &own_targets(config, log.store()), log.store());
+        let notes = read_notes(dir, &own_targets(dir, config, log.store()), log.store());
         let own = log::read_reach(dir, log.store()).map(|reach| reach.record);
         for (folder, reach) in notes {
             // As a rule, all were written at the same time, and the log need not be read.
@@ -216,10 +216,12 @@ fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
     Ok((None, FIRST_TAIL))
 }
 
-/// Returns the persistent targets that exist, belong to this store, and may hold a copy of the log.
-fn own_targets(config: &Config, store: u64) -> Vec<PathBuf> {
+/// Returns the persistent targets that exist, belong to this directory of the store, and may hold a copy of the log.
+fn own_targets(dir: &Path, config: &Config, store: u64) -> Vec<PathBuf> {
     let owner = format!("store {store:016x}\n");
-    let is_own = |path: &&PathBuf| terrace_tier::read_marker(path).is_ok_and(|mark| mark.starts_with(owner.as_bytes()));
+    let is_marked = |path: &Path| terrace_tier::read_marker(path).is_ok_and(|mark| mark.starts_with(owner.as_bytes()));
+    // What another directory of the store has done there says nothing about this one's log.
+    let is_own = |path: &&PathBuf| is_marked(path) && terrace_tier::check_owner(dir, path).is_ok();
     config.log_copy_paths().filter(is_own).cloned().collect()
 }
 

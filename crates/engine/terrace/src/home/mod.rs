@@ -34,7 +34,7 @@ pub use lock::{StoreLock, lock_new_store, lock_store};
 pub use locks::{Duty, Locks};
 pub use mounts_noted::{MOUNTS_FILE, find_remounted, note_mounts};
 pub use original::{check_identity, describe_copy, find_original, note_place};
-pub use owner::{marks_on_targets, note_owner};
+pub use owner::note_owner;
 pub use place_check::check_place;
 pub use rules::Rules;
 pub use sole::{Sole, take_sole};

@@ -5,15 +5,14 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use terrace_system::{Locked, read_regular};
-use terrace_tier::{OWNER_FILE, OwnerMark, read_marker, read_marker_text};
+use terrace_tier::{OWNER_FILE, OwnerMark};
 
 use super::boot::random_id;
 use super::machine::host_name;
-use crate::config::Config;
 use crate::{Error, Result};
 
-/// Makes the mark of the store in `dir`, if it has none, in the place of the directories with the marks that `before` finds. Returns it.
-pub fn note_owner(dir: &Path, before: impl Fn() -> Vec<OwnerMark>) -> Result<OwnerMark> {
+/// Makes the mark of the store in `dir`, if it has none, in the place of a directory with the mark `before`. Returns it.
+pub fn note_owner(dir: &Path, before: Option<&OwnerMark>) -> Result<OwnerMark> {
     let path = dir.join(OWNER_FILE);
     let note = || -> std::io::Result<OwnerMark> {
         let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
@@ -23,7 +22,7 @@ pub fn note_owner(dir: &Path, before: impl Fn() -> Vec<OwnerMark>) -> Result<Own
         if found.is_whole() {
             return Ok(found);
         }
-        let mark = OwnerMark::new(&host_name(), random_id()?, &before());
+        let mark = OwnerMark::new(&host_name(), random_id()?, before);
         file.set_len(0)?;
         file.write_all_at(&mark.bytes(), 0)?;
         // Durable before a target has it: otherwise a power cut would leave a target that belongs to nobody.
@@ -32,14 +31,4 @@ pub fn note_owner(dir: &Path, before: impl Fn() -> Vec<OwnerMark>) -> Result<Own
         Ok(mark)
     };
     note().map_err(Error::io(format!("writing {}", path.display())))
-}
-
-/// Reads the marks on the directory targets of the store with this id. A directory of the store that was made by hand, in the place of one
-/// that was lost, takes its targets over.
-pub fn marks_on_targets(config: &Config, store: u64) -> Vec<OwnerMark> {
-    let is_own = |path: &Path| {
-        read_marker(path).ok().and_then(|mark| read_marker_text(&mark)).is_some_and(|(id, _)| id == store)
-    };
-    let own = config.log_copy_paths().filter(|path| is_own(path));
-    own.filter_map(|path| OwnerMark::of_target(path).ok().flatten()).collect()
 }

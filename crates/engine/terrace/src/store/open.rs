@@ -21,8 +21,8 @@ use crate::care::Survey;
 use crate::config::Config;
 use crate::devices::targets::KnownNodes;
 use crate::home::{
-    Cluster, Consistency, Duty, Rules, Trust, boot, check_identity, lock_store, marks_on_targets, note_mounts,
-    note_owner, note_place, refuse, take_sole,
+    Cluster, Consistency, Duty, Rules, Trust, boot, check_identity, lock_store, note_mounts, note_owner, note_place,
+    refuse, take_sole,
 };
 use crate::journal::sync_before_replacing;
 use crate::{Error, Result};
@@ -140,7 +140,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     let lock = lock_store(dir)?;
     // It may have been destroyed while this one waited for the lock; nothing must be made in its place.
     check_identity(dir)?;
-    note_owner(dir, || marks_on_targets(&config, id))?;
+    note_owner(dir, None)?;
     let log = Log::open(&dir.join("log"), id)?;
     if opening == Opening::Usual {
         forget_distrusted_catalog(dir, &lock, &config, &log)?;

@@ -173,6 +173,8 @@ impl FoundCopy<'_> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             note => SyncedNote::parse(&note.map_err(Error::io(format!("reading {}", self.place.display())))?),
         };
+        // With it, the directories of the lost store are found to be this one's. They are taken over when they are opened.
+        let own = note_owner(dir, self.owner()?.as_ref())?;
         let targets = self.place_targets(dir, &mut config)?;
         change::check_apart(dir, &config)?;
         write_file(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
@@ -182,9 +184,6 @@ impl FoundCopy<'_> {
             self.check_log(dir, &folder, &config, &fetched)?;
         }
         terrace_system::fail::point("rebuild-from:fetched");
-        // Directories of the lost one are taken over when they are opened, below.
-        let before = self.owner()?;
-        let own = note_owner(dir, || before.iter().cloned().collect())?;
         let taken = self.blobs.replace(TARGET_OWNER_FILE, own.bytes());
         taken.map_err(Error::io(format!("taking over {}", self.place.display())))?;
         terrace_system::fail::point("rebuild-from:taken");
