@@ -155,6 +155,7 @@ mpi: mpi-installed ## what dumps under mpirun: target/debug/terrace-dump, the li
 
 mpi-test: mpi-installed ## dumps of real MPI ranks; clippy for what needs MPI
 	$(CARGO) clippy $(MPI) --all-targets -- -D warnings
+	$(CARGO) test --no-run $(MPI)
 	timeout 600 $(CARGO) test $(MPI)
 
 # Tests that wait for servers and leases most of the time, so that more of them run at once than the machine has cores.
