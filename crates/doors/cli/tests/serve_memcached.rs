@@ -2,46 +2,33 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "served/lines.rs"]
+mod lines;
 mod served;
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use lines::Lines;
 use rustix::process::{Pid, Signal, kill_process};
 use served::Place;
 
-fn socket(place: &Place) -> PathBuf {
-    place.0.path().join("socket")
-}
-
 fn serve(place: &Place) -> Child {
-    let (child, line) = place.start(&["memcached", "--unix", socket(place).to_str().unwrap()]);
-    assert!(line.contains("is served to clients of memcached on "), "{line:?}");
-    child
+    lines::serve(place, "memcached", "memcached")
 }
 
 fn connect(place: &Place) -> Client {
-    Client(BufReader::new(UnixStream::connect(socket(place)).unwrap()))
+    Client(Lines::connect(place))
 }
 
 /// A client that sends lines.
-struct Client(BufReader<UnixStream>);
+struct Client(Lines);
 
 impl Client {
     /// Sends a line, or a line and a block. None if the server has gone.
     fn ask(&mut self, request: &str) -> Option<String> {
-        write!(self.0.get_mut(), "{request}\r\n").ok()?;
-        self.line()
-    }
-
-    fn line(&mut self) -> Option<String> {
-        let mut line = String::new();
-        self.0.read_line(&mut line).ok()?;
-        line.strip_suffix("\r\n").map(str::to_owned)
+        self.0.ask(&format!("{request}\r\n"))
     }
 
     fn set(&mut self, key: &str, value: u64) -> Option<String> {
@@ -53,8 +40,8 @@ impl Client {
         match self.ask(&format!("get {key}")).unwrap().as_str() {
             "END" => None,
             _ => {
-                let value = self.line().unwrap().parse().unwrap();
-                assert_eq!(self.line().unwrap(), "END");
+                let value = self.0.line().unwrap().parse().unwrap();
+                assert_eq!(self.0.line().unwrap(), "END");
                 Some(value)
             }
         }

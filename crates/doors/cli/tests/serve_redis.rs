@@ -2,51 +2,38 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "served/lines.rs"]
+mod lines;
 mod served;
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use lines::{Lines, socket};
 use rustix::process::{Pid, Signal, kill_process};
 use served::Place;
 
-fn socket(place: &Place) -> PathBuf {
-    place.0.path().join("socket")
-}
-
 fn serve(place: &Place) -> Child {
-    let (child, line) = place.start(&["redis", "--unix", socket(place).to_str().unwrap()]);
-    assert!(line.contains("is served to clients of Redis on "), "{line:?}");
-    child
+    lines::serve(place, "redis", "Redis")
 }
 
 fn connect(place: &Place) -> Client {
-    Client(BufReader::new(UnixStream::connect(socket(place)).unwrap()))
+    Client(Lines::connect(place))
 }
 
 /// A client that sends lines.
-struct Client(BufReader<UnixStream>);
+struct Client(Lines);
 
 impl Client {
     /// Sends a command, and returns its reply: a line, or the bytes behind a length. None if the server has gone.
     fn ask(&mut self, line: &str) -> Option<String> {
-        writeln!(self.0.get_mut(), "{line}").ok()?;
-        let reply = self.line()?;
+        let reply = self.0.ask(&format!("{line}\n"))?;
         match reply.strip_prefix('$') {
             Some("-1") => Some("nil".to_owned()),
-            Some(_) => self.line(),
+            Some(_) => self.0.line(),
             None => Some(reply),
         }
-    }
-
-    fn line(&mut self) -> Option<String> {
-        let mut line = String::new();
-        self.0.read_line(&mut line).ok()?;
-        line.strip_suffix("\r\n").map(str::to_owned)
     }
 }
 
@@ -96,7 +83,7 @@ fn what_was_acknowledged_survives_a_kill() {
                         ]
                         .map(|line| client.ask(&line));
                         let is_done = replies[3].as_deref() == Some("*2");
-                        if !is_done || client.line().is_none() || client.line().is_none() {
+                        if !is_done || client.0.line().is_none() || client.0.line().is_none() {
                             return;
                         }
                         last.store(next, Ordering::Relaxed);
