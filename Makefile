@@ -153,7 +153,7 @@ slurm-installed: ## Slurm, in which a test runs jobs on this machine
 mpi: mpi-installed ## what dumps under mpirun: target/debug/terrace-dump, the library for C, and the one for programs without code for checkpoints
 	$(CARGO) build $(MPI) --lib --bins --examples
 
-mpi-test: mpi-installed ## dumps of real MPI ranks; clippy for what needs MPI
+mpi-test: mpi ## dumps of real MPI ranks; clippy for what needs MPI
 	$(CARGO) clippy $(MPI) --all-targets -- -D warnings
 	$(CARGO) test --no-run $(MPI)
 	timeout 600 $(CARGO) test $(MPI)

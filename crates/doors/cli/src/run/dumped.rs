@@ -8,11 +8,14 @@ use anyhow::{Context, Result, bail};
 use nix::sys::personality::{self, Persona};
 use terrace_dump::flags::{RUN_VARIABLE, RunFlags};
 
-use super::program::{Obstacle, obstacle};
+use super::program::{Obstacle, exports, obstacle};
 use super::{PRELOAD_VARIABLE, before_others, find_library};
 use crate::globals::Globals;
 
 const CHECKPOINT_LIBRARY: &str = "libterrace_dump_run.so";
+/// A symbol of that library, by which it begins its work. A build without MPI lacks it, and does nothing.
+const CHECKPOINT_LIBRARY_START: &str = "__libc_start_main";
+const LIBRARY_ADVICE: &str = "`make install-mpi PREFIX=...` installs it";
 
 /// Replaces this process by the program, whose addresses then are the same in each process.
 pub fn become_program(globals: &Globals, flags: &RunFlags) -> Result<Infallible> {
@@ -25,7 +28,10 @@ pub fn become_program(globals: &Globals, flags: &RunFlags) -> Result<Infallible>
     if let Some(reason) = reason {
         bail!("no library can be loaded into {}, because it {reason}", program.display());
     }
-    let library = find_library(CHECKPOINT_LIBRARY, "`make install-mpi PREFIX=...` installs it")?;
+    let library = find_library(CHECKPOINT_LIBRARY, LIBRARY_ADVICE)?;
+    if !exports(&library, CHECKPOINT_LIBRARY_START) {
+        bail!("{} makes no checkpoints, because it was built without MPI; {LIBRARY_ADVICE}", library.display());
+    }
     let fixed = personality::get().and_then(|persona| personality::set(persona | Persona::ADDR_NO_RANDOMIZE));
     fixed.context(
         "turning off the randomization of addresses (personality); allow it in the container's seccomp profile",

@@ -2,9 +2,12 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use object::read::elf::{ElfFile64, ProgramHeader};
+use object::{Endianness, Object, ObjectSymbol, ReadCache, elf};
 
 /// A reason why the dynamic linker loads no library into a program.
 pub enum Obstacle {
@@ -29,29 +32,25 @@ pub fn obstacle(name: &OsStr) -> Option<Obstacle> {
     if mode & 0o6000 != 0 && !rustix::process::geteuid().is_root() {
         return Some(Obstacle::OtherRights);
     }
-    let bytes = fs::read(&program).ok()?;
-    is_static(&bytes)?.then_some(Obstacle::Static)
+    is_static(&program)?.then_some(Obstacle::Static)
 }
 
 /// Whether a program of 64 bits has no interpreter, which would load libraries. None for scripts and other files.
-fn is_static(program: &[u8]) -> Option<bool> {
-    /// The type of the header that names the interpreter.
-    const INTERPRETER_TYPE: u32 = 3;
-    let number = |at: usize, length: usize| -> Option<u64> {
-        let bytes = program.get(at..at.checked_add(length)?)?;
-        Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-    };
-    if program.get(..5)? != b"\x7fELF\x02" {
-        return None;
-    }
-    let (start, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
-    for header in 0..count {
-        let at = usize::try_from(start.checked_add(header * size)?).ok()?;
-        if number(at, 4)? == u64::from(INTERPRETER_TYPE) {
-            return Some(false);
-        }
-    }
-    Some(true)
+fn is_static(program: &Path) -> Option<bool> {
+    let cache = ReadCache::new(File::open(program).ok()?);
+    let program = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
+    let is_interpreter = |header: &elf::ProgramHeader64<_>| header.p_type(program.endian()) == elf::PT_INTERP;
+    Some(!program.elf_program_headers().iter().any(is_interpreter))
+}
+
+/// Returns whether a library of 64 bits has a symbol for others.
+pub fn exports(library: &Path, name: &str) -> bool {
+    let Ok(file) = File::open(library) else { return false };
+    let cache = ReadCache::new(file);
+    let library = ElfFile64::<Endianness, _>::parse(&cache);
+    library.is_ok_and(|library| {
+        library.dynamic_symbols().any(|symbol| !symbol.is_undefined() && symbol.name() == Ok(name))
+    })
 }
 
 #[cfg(test)]
@@ -60,13 +59,20 @@ mod tests {
 
     #[test]
     fn a_dynamic_program_is_told_from_other_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            path
+        };
         let this = fs::read("/proc/self/exe").unwrap();
-        assert_eq!(is_static(&this), Some(false));
-        assert_eq!(is_static(b"#!/bin/sh\n"), None);
-        assert_eq!(is_static(&this[..20]), None);
+        assert_eq!(is_static(Path::new("/proc/self/exe")), Some(false));
+        assert_eq!(is_static(&at("script", b"#!/bin/sh\n")), None);
+        assert_eq!(is_static(&at("part", &this[..20])), None);
         // An object file has no program headers, as a static program has none for an interpreter.
-        let mut bare = this[..64].to_vec();
+        let mut bare = this.clone();
         bare[56..58].fill(0);
+        let bare = at("bare", &bare);
         assert_eq!(is_static(&bare), Some(true));
     }
 }

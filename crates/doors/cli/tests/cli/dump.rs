@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Command;
 
 use terrace::Store;
 use terrace_dump::transport::threads::Threads;
@@ -39,6 +40,28 @@ fn old_dumps_are_shown_and_dropped() {
     let whole = restored.into_iter().map(|restored| restored.unwrap().whole().unwrap());
     assert!(whole.into_iter().all(|ranks| ranks[&0] == [bytes(2)]));
     place.bad(["dump", "gc", "no/name"], &["\"no/name\" cannot be a dump's name"]);
+}
+
+/// A program ran without checkpoints and without a word.
+#[test]
+fn a_library_that_makes_no_checkpoints_is_refused() {
+    let place = Place::new();
+    let program = place.path("bin/terrace");
+    fs::create_dir(place.path("bin")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_terrace"), &program).unwrap();
+    let run = || {
+        let mut run = Command::new(&program);
+        run.args(["dump", "run", "state", "--", "true"]).env("TERRACE_STORE", place.path("store"));
+        String::from_utf8(run.output().unwrap().stderr).unwrap()
+    };
+    assert!(run().contains("libterrace_dump_run.so is neither in "), "{}", run());
+    // Any other program or library.
+    fs::copy("/proc/self/exe", place.path("bin/libterrace_dump_run.so")).unwrap();
+    assert!(
+        run().contains("libterrace_dump_run.so makes no checkpoints, because it was built without MPI"),
+        "{}",
+        run()
+    );
 }
 
 /// The help of `dump` and `restore` named another program's help, which needs MPI to be shown. The flags have one definition now.
