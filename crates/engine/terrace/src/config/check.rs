@@ -73,6 +73,11 @@ fn tiers(tiers: &[TierConfig]) -> Result<(), String> {
         if !(tier.watts.is_finite() && tier.watts >= 0.0) {
             return Err(format!("tier {name:?}: watts is a number, 0 or more, such as 5.0"));
         }
+        if tier.persistent && tier.kind.capabilities().ends_with_process {
+            return Err(format!(
+                "tier {name:?}: what it keeps ends with the process, so it is not persistent; add `persistent = false`"
+            ));
+        }
         if tier.layout == Layout::Plain && !tier.kind.capabilities().plain_files {
             return Err(format!("tier {name:?}: layout = \"plain\" is for kind = \"directory\"; leave it out"));
         }
@@ -218,8 +223,11 @@ mod tests {
         refused(&format!("{good}capacity = '0B'"), &["\"a\"", "capacity"]);
         assert!(Config::parse(&format!("{good}layout = 'plain'"), "t.toml").is_ok());
         refused(&format!("{good}layout = 'file'"), &["`file`", "`plain`"]);
-        let memory = "[[tier]]\nname = 'm'\nkind = 'memory'\ntargets = ['x']\nlayout = 'plain'\n";
-        refused(&format!("{good}{memory}"), &["\"m\"", "layout", "directory"]);
+        let memory = "[[tier]]\nname = 'm'\nkind = 'memory'\ntargets = ['x']\n";
+        refused(&format!("{good}{memory}"), &["\"m\"", "ends with the process", "`persistent = false`"]);
+        let memory = format!("{memory}persistent = false\n");
+        assert!(Config::parse(&format!("{good}{memory}"), "t.toml").is_ok());
+        refused(&format!("{good}{memory}layout = 'plain'"), &["\"m\"", "layout", "directory"]);
         refused(&tier("a", "targets = []"), &["\"a\"", "no targets"]);
         refused(&tier("a", "targets = ['']"), &["\"a\"", "empty path"]);
     }
@@ -238,7 +246,7 @@ mod tests {
         }
         let second = tier("second", &format!("targets = ['{root}/b', '{root}/ab', '{root}/a-b']"));
         assert!(Config::parse(&format!("{first}{second}"), "t.toml").is_ok(), "names that only begin alike");
-        let memory = "[[tier]]\nname = 'm'\nkind = 'memory'\ntargets = ['x', 'x']\n";
+        let memory = "[[tier]]\nname = 'm'\nkind = 'memory'\ntargets = ['x', 'x']\npersistent = false\n";
         assert!(Config::parse(&format!("{first}{memory}"), "t.toml").is_ok(), "memory has no paths");
     }
 

@@ -325,7 +325,8 @@ throttle = { read = "100MB/s", write = "80MB/s", latency = "5ms" }
 
     #[test]
     fn little_needs_to_be_said() {
-        let config = Config::parse("[[tier]]\nname = 'a'\nkind = 'memory'\ntargets = ['x']", "test").expect("parses");
+        let config =
+            Config::parse("[[tier]]\nname = 'a'\nkind = 'directory'\ntargets = ['/x']", "test").expect("parses");
         assert_eq!(config.store.replicas, Replicas::default());
         assert_eq!((config.store.ack, config.store.block), (Ack::Placed, Bytes(1 << 20)));
         assert!(Ack::Placed < Ack::Replicated && Ack::Replicated < Ack::Durable);
