@@ -427,6 +427,8 @@ fn a_killed_flow_leaves_the_version_before_and_is_continued() {
     let empty = Nodes::new(2);
     write(0);
     let small_packs = ("TERRACE_FLOW_PACK", "100000");
+    // What a killed job has left of its claim is removed after this time.
+    let short_watch = ("TERRACE_FLOW_WATCH_MS", "1000");
     said(&nodes.terrace_dump_with(4, &["dump", "state", &from, "--flow-to", &to], &[small_packs]));
     let points = ["flow:written@1", "flow:written@2", "flow:written@4", "flow:record", "flow:complete", "flow:dropped"];
     for (round, point) in (1..).zip(points) {
@@ -444,7 +446,10 @@ fn a_killed_flow_leaves_the_version_before_and_is_continued() {
         );
         assert!(same(is_there), "{point}");
         let before = packs(&to);
-        let done = flowed(&nodes.terrace_dump_with(4, &flow, &[small_packs]));
+        let done = nodes.terrace_dump_with(4, &flow, &[small_packs, short_watch]);
+        let words = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(words.contains("was left by a job that has ended, process "), "{point}: {words}");
+        let done = flowed(&done);
         let after = packs(&to);
         // None was written again, and as many were written as are new.
         assert!(before.iter().all(|(name, state)| after.get(name).is_none_or(|now| now == state)), "{point}");

@@ -51,7 +51,7 @@ pub enum Error {
     #[error("the ranks are asked for different things: {}; ask all for the same", differ(.0))]
     Differ(Vec<Difference>),
     /// No complete dump has this name or version.
-    #[error("there is no dump {name:?}{}; those that there are: {known}", version.map(|v| format!(" of version {v}")).unwrap_or_default())]
+    #[error("there is no dump {name:?}{}; its versions that are here: {known}", version.map(|v| format!(" of version {v}")).unwrap_or_default())]
     NotFound {
         /// The dump's name.
         name: String,

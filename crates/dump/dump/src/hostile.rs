@@ -20,8 +20,8 @@ pub fn sample_records() -> Vec<Vec<u8>> {
     let place = |number: u32| Place { pack: number % 2, offset: 1000 * number, length: 1000 };
     let chunks = (0..4).map(|number| (Hash::of(&[number as u8]), place(number))).collect();
     let index = Index { packs: vec!["a/pack-0".into(), "a/pack-1".into()], chunks };
-    let version =
-        ArchivedVersion { complete: complete.clone(), ranks: vec![Hash::of(b"rank"); 3], packs: index.packs.clone() };
+    let (ranks, packs) = (vec![Hash::of(b"rank"); 3], index.packs.clone());
+    let version = ArchivedVersion { name: "state".into(), version: 7, complete: complete.clone(), ranks, packs };
     let rank = ArchivedRank { manifest: manifest.clone(), index: index.clone() };
     let head = encode_head([(1, Split::Own), (7, Split::Same), (9, Split::Part { start: 4096 })].into_iter());
     [encode(&manifest), encode(&complete), encode(&index), version.encode(), encode(&rank), head]
@@ -41,7 +41,7 @@ pub fn parse_records(bytes: &[u8]) -> bool {
     let complete = decode::<Complete>("a dump's record", bytes);
     let hashes = decode_hashes(bytes);
     // The hash of a version that flowed is checked first, so the mutations test what is behind it.
-    let version = ArchivedVersion::decode("a version", bytes).or_else(|_| decode("a version", bytes));
+    let version = ArchivedVersion::decode("a version", bytes, "state", 7).or_else(|_| decode("a version", bytes));
     let rank = decode::<ArchivedRank>("a rank", bytes).and_then(|rank| rank.manifest.positions());
     let head = decode_head(bytes);
     manifest.is_ok()

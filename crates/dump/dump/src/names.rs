@@ -24,6 +24,8 @@ pub enum Part {
     Packs,
     /// The records of ranks; only in archives.
     Ranks,
+    /// The files of jobs that change the dump; only in archives.
+    Claims,
 }
 
 /// Number of objects that one call to the store lists.
@@ -46,6 +48,7 @@ pub fn part_prefix(name: &str, part: Part) -> String {
         Part::Index => "index",
         Part::Packs => "packs",
         Part::Ranks => "ranks",
+        Part::Claims => "claims",
     };
     format!("dumps/{name}/{part}")
 }

@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use common::{CHUNK_BYTES, Place, buffers, files, slices};
 use tempfile::TempDir;
@@ -229,6 +232,64 @@ fn only_the_newest_versions_stay_if_so_asked() {
     assert_eq!(site.restore(&RANK_NODES, 12), (4, true));
     assert!(site.restored_on(&RANK_NODES, Some(3)).iter().all(Result::is_ok));
     assert!(site.restored_on(&RANK_NODES, Some(2)).iter().all(|one| matches!(one, Err(Error::NotFound { .. }))));
+}
+
+/// Two jobs with one name once deleted each other's packs, which were reported as whole.
+#[test]
+fn one_job_at_a_time_changes_a_dump_in_a_place() {
+    let mut site = Site::new();
+    site.dump(0);
+    let claims = site.archive.path().join("dumps/state/claims");
+    fs::create_dir_all(&claims).unwrap();
+    let (work, end) = mpsc::channel::<()>();
+    let other = thread::spawn({
+        let file = claims.join("0123");
+        move || {
+            for renewal in 0.. {
+                fs::write(&file, format!("process 1 on elsewhere, renewal {renewal}")).unwrap();
+                if end.recv_timeout(Duration::from_millis(300)) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        }
+    });
+    while !claims.join("0123").exists() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let refused = site.try_flow(&RANK_NODES, None, Some(1)).unwrap_err().to_string();
+    assert!(
+        refused.contains("another job, process 1 on elsewhere") && refused.contains("wait until that ends"),
+        "{refused}"
+    );
+    assert!(!claims.with_file_name("packs").exists(), "nothing is sent");
+    drop(work);
+    other.join().unwrap();
+    assert_eq!(files(&claims), [claims.join("0123")], "the refused job leaves nothing");
+    fs::remove_file(claims.join("0123")).unwrap();
+    site.flow(Some(1));
+    assert!(!claims.exists(), "a flow that has ended leaves nothing");
+    site.lose_all_stores();
+    assert_eq!(site.restore(&RANK_NODES, 0), (0, true));
+}
+
+/// Each record was valid under any number.
+#[test]
+fn exchanged_versions_are_noticed() {
+    let mut site = Site::new();
+    for round in [0, 3] {
+        site.dump(round);
+        site.flow(None);
+    }
+    let complete = site.archive.path().join("dumps/state/complete");
+    let [older, newer, aside] = ["0000000000", "0000000001", "aside"].map(|name| complete.join(name));
+    for (from, to) in [(&older, &aside), (&newer, &older), (&aside, &newer)] {
+        fs::rename(from, to).unwrap();
+    }
+    site.lose_all_stores();
+    for restored in site.restored_on(&RANK_NODES, None) {
+        let error = restored.unwrap_err().to_string();
+        assert!(error.contains("is the record of version"), "{error}");
+    }
 }
 
 /// A pack stays as long as one of its chunks is needed, so an archive would grow with each version.

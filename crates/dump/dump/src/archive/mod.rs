@@ -4,16 +4,19 @@
 //! dumps/NAME/complete/VERSION        the version is whole there; names its other files
 //! dumps/NAME/ranks/VERSION/RANK      a rank's manifest, and the places of its chunks in packs
 //! dumps/NAME/packs/HASH              chunks in a row; the name is the hash of the bytes
+//! dumps/NAME/claims/NUMBER           a job changes the dump there
 //! ```
 
 #[cfg(feature = "object")]
 mod bucket;
+mod claim;
 mod folder;
 pub(crate) mod gc;
 mod records;
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use terrace::tier::ServiceAddress;
 use terrace::{OwnPlaces, Store, fail};
@@ -24,12 +27,14 @@ use crate::names::{self, Part};
 use crate::terms::Terms;
 use crate::transport::{World, agree};
 use crate::{Error, Result};
+pub(crate) use claim::Claim;
 use folder::ArchiveFolder;
 pub(crate) use records::{ArchivedRank, ArchivedVersion};
 
 /// A directory or a bucket that keeps versions of dumps.
+#[derive(Clone)]
 pub struct Archive {
-    place: Box<dyn ArchivePlace>,
+    place: Arc<dyn ArchivePlace>,
     address: String,
 }
 
@@ -76,7 +81,7 @@ impl Archive {
             None if !options.is_empty() => return Err(refuse(&"options are for services, as in s3://BUCKET/PATH")),
             None => {
                 OwnPlaces::of(store).check_folder(address.as_ref())?;
-                Box::new(ArchiveFolder::new(address.as_ref()).map_err(|reason| refuse(&reason))?)
+                Arc::new(ArchiveFolder::new(address.as_ref()).map_err(|reason| refuse(&reason))?)
             }
         };
         Ok(Archive { place, address: address.to_owned() })
@@ -115,6 +120,14 @@ impl Archive {
         self.outcome("looking at", name, self.place.length(name))
     }
 
+    /// Reads a file. None if there is no such file.
+    fn read_if_there(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        match self.place.read(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => self.outcome("reading", name, read).map(Some),
+        }
+    }
+
     /// Returns whether a pack has the bytes that its name says.
     pub(crate) fn is_pack_whole(&self, name: &str) -> Result<bool> {
         let bytes = self.outcome("reading", name, self.place.read(name))?;
@@ -148,7 +161,7 @@ impl Archive {
     pub(crate) fn version(&self, name: &str, version: u32) -> Result<ArchivedVersion> {
         let file = names::version_prefix(name, Part::Complete, version);
         let bytes = self.outcome("reading", &file, self.place.read(&file))?;
-        ArchivedVersion::decode(&format!("{file} in {self}"), &bytes)
+        ArchivedVersion::decode(&format!("{file} in {self}"), &bytes, name, version)
     }
 
     /// Reads what a version has of a rank.
@@ -183,13 +196,13 @@ pub(crate) fn share<T: serde::Serialize + serde::de::DeserializeOwned>(
 }
 
 #[cfg(feature = "object")]
-fn open_bucket(store: &Store, address: ServiceAddress, options: &[String]) -> io::Result<Box<dyn ArchivePlace>> {
+fn open_bucket(store: &Store, address: ServiceAddress, options: &[String]) -> io::Result<Arc<dyn ArchivePlace>> {
     let service = address.service(options)?;
     OwnPlaces::of(store).check_service(&service).map_err(io::Error::other)?;
-    Ok(Box::new(bucket::ArchiveBucket::new(&service)?))
+    Ok(Arc::new(bucket::ArchiveBucket::new(&service)?))
 }
 
 #[cfg(not(feature = "object"))]
-fn open_bucket(_: &Store, address: ServiceAddress, _: &[String]) -> io::Result<Box<dyn ArchivePlace>> {
+fn open_bucket(_: &Store, address: ServiceAddress, _: &[String]) -> io::Result<Arc<dyn ArchivePlace>> {
     Err(address.not_compiled_in())
 }

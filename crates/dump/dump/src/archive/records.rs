@@ -9,6 +9,10 @@ use crate::{Error, Result};
 /// A version that is whole in an archive: names all of its files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchivedVersion {
+    /// The name of the dump.
+    pub name: String,
+    /// The number of the version.
+    pub version: u32,
     /// The record that the version has in the nodes' stores.
     pub complete: Complete,
     /// The hash of each rank's record.
@@ -34,12 +38,17 @@ impl ArchivedVersion {
         Ok(bytes)
     }
 
-    /// Decodes it; `what` names its origin in errors.
-    pub fn decode(what: &str, bytes: &[u8]) -> Result<ArchivedVersion> {
-        match bytes.split_last_chunk() {
-            Some((record, hash)) if Hash::of(record).0 == *hash => manifest::decode(what, record),
-            _ => Err(Error::damaged(what, "its hash is wrong")),
+    /// Decodes it, and checks that it is that of this version; `what` names its origin in errors.
+    pub fn decode(what: &str, bytes: &[u8], name: &str, version: u32) -> Result<ArchivedVersion> {
+        let record: ArchivedVersion = match bytes.split_last_chunk() {
+            Some((record, hash)) if Hash::of(record).0 == *hash => manifest::decode(what, record)?,
+            _ => return Err(Error::damaged(what, "its hash is wrong")),
+        };
+        if (record.name.as_str(), record.version) != (name, version) {
+            let reason = format!("it is the record of version {} of dump {:?}", record.version, record.name);
+            return Err(Error::damaged(what, reason));
         }
+        Ok(record)
     }
 }
 

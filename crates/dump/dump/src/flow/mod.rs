@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 
 use terrace::{Store, fail};
 
-use crate::archive::{Archive, ArchivedRank, ArchivedVersion, gc, share};
+use crate::archive::{Archive, ArchivedRank, ArchivedVersion, Claim, gc, share};
 use crate::ask::{Said, exchange_messages};
 use crate::chunk::Hash;
 use crate::manifest::{self, Complete, Manifest};
@@ -46,7 +46,7 @@ pub struct Flowed {
 /// damaged is sent again.
 ///
 /// # Errors
-/// [`Error::Refused`] if another job lets the dump flow from one of the stores, or if another dump has the version in the archive;
+/// [`Error::Refused`] if another job lets the dump flow from one of the stores or to the archive, or if another dump has the version there;
 /// [`Error::Lost`] if too many stores are lost. Versions that are in the archive stay.
 pub fn flow(
     world: &dyn World,
@@ -63,6 +63,7 @@ pub fn flow(
     let session = Session::begin(world, store, name, Work::Flow, terms.with("window", window))?;
     check_window(window, Hash::LENGTH_BYTES)?;
     let (version, complete) = session.version(version)?;
+    let claim = agree(world, (world.rank() == 0).then(|| Claim::take(archive, name)).transpose())?;
     let before = share(world, || find_before(archive, name, version, complete))?;
     let ranks: Vec<u32> =
         (0..complete.buffers.len() as u32).filter(|rank| rank % world.size() == world.rank()).collect();
@@ -72,7 +73,7 @@ pub fn flow(
     let mut there = there::find(&session, archive, before.as_ref(), version, &manifests, window)?;
     let sent = send::send_missing(&session, archive, version, complete, &manifests, &mut there, window)?;
     let records = agree(world, put_records(archive, name, version, &manifests, &there))?;
-    let (packs, dropped) = complete_version(&session, archive, version, complete, records, keep, window)?;
+    let (packs, dropped) = complete_version(&session, claim.as_ref(), version, complete, records, keep, window)?;
     let said = world.all_gather(&manifest::encode(&(packs, sent.packs, sent.bytes, dropped))?)?;
     let mut flowed = Flowed { version, ..Flowed::default() };
     for said in &said {
@@ -134,11 +135,11 @@ fn put_records(
     Ok(put)
 }
 
-/// Makes the version exist in the archive, and drops older ones. Returns the number of its packs and of dropped versions on the first rank, which
+/// Makes the version exist in the archive, and drops older ones, on the rank that has the `claim`. Returns the number of its packs and of dropped versions on the first rank, which
 /// does it, and zeros on others. Collective.
 fn complete_version(
     session: &Session<'_>,
-    archive: &Archive,
+    claim: Option<&Claim>,
     version: u32,
     complete: &Complete,
     records: PutRecords,
@@ -147,7 +148,8 @@ fn complete_version(
 ) -> Result<(u64, u32)> {
     let said = Said::from([(0, manifest::encode(&records)?)]);
     let (heard, _) = exchange_messages(session.world, &said, window)?;
-    let put = || {
+    let put = |claim: &Claim| {
+        let archive = claim.archive();
         let (mut ranks, mut packs) = (BTreeMap::new(), BTreeSet::new());
         for heard in heard.values() {
             let (some, of) = manifest::decode::<PutRecords>("the records of a rank", heard)?;
@@ -156,10 +158,12 @@ fn complete_version(
         }
         let (ranks, packs) = (ranks.into_values().collect(), packs.into_iter().collect::<Vec<_>>());
         let count = packs.len() as u64;
-        let archived = ArchivedVersion { complete: complete.clone(), ranks, packs };
+        let name = session.name.to_owned();
+        let archived = ArchivedVersion { name, version, complete: complete.clone(), ranks, packs };
+        claim.check()?;
         archive.put(&names::version_prefix(session.name, Part::Complete, version), &archived.encode()?)?;
         fail::point("flow:complete");
-        let dropped = keep.map_or(Ok(0), |keep| gc::drop_versions(archive, session.name, keep));
+        let dropped = keep.map_or(Ok(0), |keep| gc::drop_versions(claim, session.name, keep));
         let dropped = dropped.unwrap_or_else(|error| {
             let name = session.name;
             tracing::warn!(
@@ -169,5 +173,5 @@ fn complete_version(
         });
         Ok((count, dropped))
     };
-    agree(session.world, if session.world.rank() == 0 { put() } else { Ok((0, 0)) })
+    agree(session.world, claim.map_or(Ok((0, 0)), put))
 }
