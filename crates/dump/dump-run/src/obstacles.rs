@@ -13,6 +13,8 @@ pub enum RestartObstacle {
     Libraries,
     /// Memory or files that it has mapped itself.
     Mappings,
+    /// Memory that the C library or MPI has allocated for it, and that is not copied into its heap.
+    Given,
     /// Memory that is locked, so that its pages cannot be replaced.
     Locked,
     /// Places to jump back to, which the C library encodes by a secret of the process.
@@ -21,10 +23,11 @@ pub enum RestartObstacle {
     Random,
 }
 
-const ALL_OBSTACLES: [(RestartObstacle, &str); 6] = [
+const ALL_OBSTACLES: [(RestartObstacle, &str); 7] = [
     (RestartObstacle::Threads, "it has begun threads"),
     (RestartObstacle::Libraries, "it has loaded libraries by dlopen"),
-    (RestartObstacle::Mappings, "it has mapped memory or files by mmap or shmat"),
+    (RestartObstacle::Mappings, "it has mapped memory or files by mmap, shmat or sbrk"),
+    (RestartObstacle::Given, "it has memory of the C library or of MPI by asprintf, open_memstream or MPI_Alloc_mem"),
     (RestartObstacle::Locked, "it has locked memory by mlock"),
     (RestartObstacle::Jumps, "it has called setjmp"),
     (RestartObstacle::Random, "it takes random numbers from the C library, whose state is not the program's"),

@@ -7,6 +7,7 @@ use terrace_dump::{Error, Options, Result, Wanted, restore_whole};
 use terrace_dump_mpi::{MpiWorld, open_store};
 
 use crate::areas::Areas;
+use crate::calls::given;
 use crate::checkpoint::describe;
 use crate::heap::{self, PROGRAM_HEAP};
 use crate::image::{ProcessDescription, decode_head};
@@ -55,6 +56,7 @@ pub fn restart(world: &MpiWorld, name: &str) -> Result<Restarted> {
     // SAFETY: the program waits and does not continue with its present state, and the checks have found everything in its place.
     unsafe { replace(&image, &areas) };
     heap::give_back(end..now);
+    given::forget_variables();
     let ProcessDescription { calls, paused, .. } = image.description;
     Ok(Restarted { version, calls, paused: paused as Paused })
 }

@@ -289,6 +289,58 @@ fn a_program_in_cpp_continues_after_a_call_of_its_own() {
     assert!(told(&restarted).contains("state continues from version 5, at call 48"), "{}", told(&restarted));
 }
 
+/// Text that `getenv` or `getline` had given was another one after a restart, or nothing.
+#[test]
+fn memory_that_the_c_library_gives_is_restored() {
+    let Some(cluster) = Cluster::new() else { return };
+    let source = cluster.path("given.c");
+    fs::write(
+        &source,
+        "#define _GNU_SOURCE\n#include <malloc.h>\n#include <mpi.h>\n#include <stdarg.h>\n#include <stdio.h>\n\
+         #include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+         static char *format(const char *text, ...) {\n\
+             va_list more; char *made;\n\
+             va_start(more, text);\n\
+             if (vasprintf(&made, text, more) < 0) abort();\n\
+             va_end(more);\n\
+             return made;\n\
+         }\n\
+         int main(int count, char **arguments) {\n\
+             int step; size_t size = 0; char *line = NULL, *page;\n\
+             MPI_Init(&count, &arguments);\n\
+             FILE *file = fopen(arguments[1], \"r\");\n\
+             char *given[] = { getenv(\"GIVEN\"), realpath(arguments[1], NULL), getcwd(NULL, 0), format(\"%s %d\", \"made\", 7) };\n\
+             if (getline(&line, &size, file) < 0 || getline(&line, &size, file) < 0) return 1;\n\
+             fclose(file);\n\
+             page = pvalloc(5000);\n\
+             strcpy(page, line);\n\
+             for (step = 0; step < 10; step++) {\n\
+                 MPI_Barrier(MPI_COMM_WORLD);\n\
+                 if (step == 5 && getenv(\"DIES\")) abort();\n\
+             }\n\
+             printf(\"%s %s %s %s %s %d %s %s\\n\", given[0], given[1], given[2], given[3], page, (int)malloc_usable_size(page) >= 8192,\n\
+                    line, getenv(\"GIVEN\"));\n\
+             free(line); free(given[1]); free(given[2]); free(given[3]); free(page);\n\
+             MPI_Finalize();\n\
+             return 0;\n\
+         }\n",
+    )
+    .unwrap();
+    let program = cluster.compile_file(&source, "program");
+    let text = cluster.path("text");
+    fs::write(&text, "short\n".to_owned() + &"long ".repeat(100)).unwrap();
+    let program = [&program, text.to_str().unwrap()];
+    let expected = said(&cluster.mpirun(RANK_COUNT, "export GIVEN=first;", &program));
+    let killed = cluster.dump_run_on(RANK_COUNT, "export DIES=1 GIVEN=first;", &[], &program);
+    assert!(was_killed(&killed), "{}", told(&killed));
+    // The environment of the new process is at other addresses, and the first words are at that of a part of the file.
+    let each = "export A_LONG_ONE=$(seq 3000 | tr '\\n' ' ') GIVEN=second;";
+    fs::write(&text, "other\n".repeat(1000)).unwrap();
+    let restarted = cluster.dump_run_on(RANK_COUNT, each, &["--restart"], &program);
+    assert!(told(&restarted).contains("state continues from version 5, at call 6"), "{}", told(&restarted));
+    assert_eq!(said(&restarted), expected.replace("long  first\n", "long  second\n"), "only what is asked anew is new");
+}
+
 /// The program takes three seconds at least. If each rank's own clock decided, ranks would wait for others that do not dump.
 #[test]
 fn an_interval_of_time_makes_checkpoints_at_calls_of_all_ranks() {

@@ -21,17 +21,6 @@ unsafe extern "C" {
     fn __libc_free(block: *mut c_void);
 }
 
-/// Exports functions that pass on their arguments, and behind them the address of their caller.
-macro_rules! with_caller {
-    ($($name:ident($register:literal) => $inner:ident;)*) => { $(
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name() {
-            std::arch::naked_asm!(concat!("mov ", $register, ", [rsp]"), "jmp {inner}", inner = sym $inner)
-        }
-    )* };
-}
-
 with_caller! {
     malloc("rsi") => allocate;
     calloc("rdx") => allocate_zeros;
@@ -39,6 +28,7 @@ with_caller! {
     memalign("rdx") => allocate_aligned;
     aligned_alloc("rdx") => allocate_aligned;
     valloc("rsi") => allocate_page;
+    pvalloc("rsi") => allocate_pages;
     posix_memalign("rcx") => allocate_to;
     strdup("rsi") => copy_text;
     strndup("rdx") => copy_start;
@@ -109,6 +99,11 @@ extern "C" fn allocate_aligned(align: size_t, size: size_t, caller: usize) -> *m
 
 extern "C" fn allocate_page(size: size_t, caller: usize) -> *mut c_void {
     allocate_aligned(crate::ranges::PAGE_BYTES, size, caller)
+}
+
+extern "C" fn allocate_pages(size: size_t, caller: usize) -> *mut c_void {
+    // No block is as long as the greatest number, in place of one that does not exist.
+    allocate_page(size.checked_next_multiple_of(crate::ranges::PAGE_BYTES).unwrap_or(usize::MAX), caller)
 }
 
 extern "C" fn allocate_to(out: *mut *mut c_void, align: size_t, size: size_t, caller: usize) -> c_int {

@@ -48,6 +48,13 @@ noted! {
     mmap: Mappings;
     mmap64: Mappings;
     shmat: Mappings;
+    sbrk: Mappings;
+    brk: Mappings;
+    asprintf: Given;
+    __asprintf_chk: Given;
+    __vasprintf_chk: Given;
+    open_memstream: Given;
+    MPI_Alloc_mem: Given;
     mlock: Locked;
     mlockall: Locked;
     _setjmp: Jumps;
