@@ -7,8 +7,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use terrace::{Config, Store};
@@ -458,6 +460,54 @@ fn a_killed_flow_leaves_the_version_before_and_is_continued() {
         assert_eq!(version_there(&empty), round, "{point}");
         assert!(same(round), "{point}");
     }
+}
+
+/// A job that was stopped, and went on, replaced records of the job that had taken over, whose version was reported as whole.
+#[test]
+fn a_job_that_was_stopped_harms_no_version_of_another() {
+    let (stopped, other, empty) = (Nodes::new(2), Nodes::new(2), Nodes::new(2));
+    let (out, to) = (empty.file("out.{rank}"), empty.file("pfs"));
+    let dump = |nodes: &Nodes, round, variables: &[(&str, &str)]| {
+        (0..4).for_each(|rank| fs::write(nodes.file(&format!("in.{rank}")), noisy(rank, round)).unwrap());
+        let from = nodes.file("in.{rank}");
+        let flags = ["dump", "state", &from, "--flow-to", &to, "--flow-keep", "1", "--json"];
+        nodes.terrace_dump_with(4, &flags, &[variables, &[("TERRACE_FLOW_PACK", "100000")]].concat())
+    };
+    for (version, point) in (0..).zip(["flow:written@2", "flow:record"]) {
+        let stops = [("TERRACE_STOP_POINT", point), ("TERRACE_FLOW_RENEWAL_MS", "3000")];
+        let refused = thread::scope(|scope| {
+            let begun = scope.spawn(|| dump(&stopped, 10 + version, &stops));
+            // The ranks that have sent nothing wait for others.
+            let marked = stopped.file("");
+            while find_stopped(&marked).is_empty() && !begun.is_finished() {
+                thread::sleep(Duration::from_millis(50));
+            }
+            let done = flowed(&dump(&other, version, &[("TERRACE_FLOW_WATCH_MS", "5000")]));
+            assert_eq!(done["version"], json!(version), "{point}");
+            while !begun.is_finished() {
+                find_stopped(&marked).into_iter().for_each(|process| kill_process(process, Signal::CONT).unwrap());
+                thread::sleep(Duration::from_millis(50));
+            }
+            begun.join().unwrap()
+        });
+        assert!(!refused.status.success(), "{point}: {}", String::from_utf8_lossy(&refused.stdout));
+        let words = said(&empty.terrace_dump(4, &["restore", "state", &out, "--from", &to]));
+        assert_eq!(words, format!("state version {version}: 4 files restored from {to}\n"), "{point}");
+        let same = |rank| fs::read(empty.file(&format!("out.{rank}"))).unwrap() == noisy(rank, version);
+        assert!((0..4).all(same), "{point}");
+    }
+}
+
+/// Finds the stopped processes whose command line has this text.
+fn find_stopped(text: &str) -> Vec<Pid> {
+    let numbers = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_stopped = |number: &i32| {
+        let read = |file: &str| fs::read(format!("/proc/{number}/{file}")).unwrap_or_default();
+        let state =
+            String::from_utf8_lossy(&read("stat")).rsplit(')').next().unwrap_or_default().trim_start().starts_with('T');
+        state && String::from_utf8_lossy(&read("cmdline")).contains(text)
+    };
+    numbers.filter(is_stopped).filter_map(Pid::from_raw).collect()
 }
 
 /// The bytes of a rank that has several packs.

@@ -338,7 +338,11 @@ fn memory_that_the_c_library_gives_is_restored() {
     fs::write(&text, "other\n".repeat(1000)).unwrap();
     let restarted = cluster.dump_run_on(RANK_COUNT, each, &["--restart"], &program);
     assert!(told(&restarted).contains("state continues from version 5, at call 6"), "{}", told(&restarted));
-    assert_eq!(said(&restarted), expected.replace("long  first\n", "long  second\n"), "only what is asked again is new");
+    assert_eq!(
+        said(&restarted),
+        expected.replace("long  first\n", "long  second\n"),
+        "only what is asked again is new"
+    );
 }
 
 /// The program takes three seconds at least. If each rank's own clock decided, ranks would wait for others that do not dump.

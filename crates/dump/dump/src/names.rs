@@ -9,6 +9,7 @@
 
 use terrace::Store;
 
+use crate::chunk::Hash;
 use crate::{Error, Result};
 
 /// The kinds of a dump's objects.
@@ -67,6 +68,11 @@ pub fn version_prefix(name: &str, part: Part, version: u32) -> String {
 /// Returns the key of a rank's object of a part and version.
 pub fn rank_key(name: &str, part: Part, version: u32, rank: u32) -> String {
     format!("{}/{rank}", self::version_prefix(name, part, version))
+}
+
+/// Returns the name of a rank's record in an archive. It contains the record's hash, so that no job replaces that of another one.
+pub fn record_name(name: &str, version: u32, rank: u32, record: &Hash) -> String {
+    format!("{}-{record}", rank_key(name, Part::Ranks, version, rank))
 }
 
 /// Parses the last component of a key as a number.

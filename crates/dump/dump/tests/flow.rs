@@ -189,7 +189,9 @@ fn a_damaged_file_is_noticed_and_sent_again() {
     site.flow(None);
     let new: Vec<PathBuf> = site.packs().difference(&before).cloned().collect();
     let state = site.archive.path().join("dumps/state");
-    let records = [state.join("ranks/0000000001/3"), state.join("complete/0000000001")];
+    let is_third = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("3-");
+    let of_rank = files(&state.join("ranks/0000000001")).into_iter().find(is_third).unwrap();
+    let records = [of_rank, state.join("complete/0000000001")];
     for (number, file) in [new[0].clone()].into_iter().chain(records).enumerate() {
         flip_a_byte(&file);
         site.without_stores(|site| {

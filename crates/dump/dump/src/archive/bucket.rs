@@ -2,7 +2,7 @@
 
 use std::io;
 
-use terrace::tier::{Blobs, Service};
+use terrace::tier::{Blobs, NamedBlobs, Service};
 
 use super::ArchivePlace;
 
@@ -38,6 +38,10 @@ impl ArchivePlace for ArchiveBucket {
         let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
         let upload = self.0.begin(name, &format!("{folder}/.{file}.terrace-part"))?;
         upload.write(bytes.to_vec().into())?.end()
+    }
+
+    fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        self.0.write_new(name, bytes.to_vec())
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {

@@ -23,6 +23,19 @@ impl ArchiveFolder {
         }
     }
 
+    fn write_by(&self, begin: fn(&Path, u64) -> io::Result<NewFile>, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.0.join(name);
+        let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.0));
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let mut file = begin(&path, bytes.len() as u64)?;
+        file.write_all(bytes)?;
+        file.finish()?;
+        // Also those that were there: their names may come from a process that died before it synced them.
+        folders.chain(self.0.parent()).try_for_each(|folder| File::open(folder)?.sync_all())
+    }
+
     fn list_into(&self, folder: &Path, names: &mut Vec<String>) -> io::Result<()> {
         let entries = match fs::read_dir(folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -62,16 +75,14 @@ impl ArchivePlace for ArchiveFolder {
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let path = self.0.join(name);
-        let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(&self.0));
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
+        self.write_by(NewFile::replace, name, bytes)
+    }
+
+    fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        match self.write_by(NewFile::create_new, name, bytes) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            done => done.map(|()| true),
         }
-        let mut file = NewFile::replace(&path, bytes.len() as u64)?;
-        file.write_all(bytes)?;
-        file.finish()?;
-        // Also those that were there: their names may come from a process that died before it synced them.
-        folders.chain(self.0.parent()).try_for_each(|folder| File::open(folder)?.sync_all())
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {

@@ -9,26 +9,39 @@ use super::Claim;
 use crate::Result;
 use crate::names::{self, Part};
 
-/// Drops all but the newest `keep` versions of a dump, and all that no version names. Returns the number of versions. Packs stay as long
+/// Number of files that are deleted after a look at the claim.
+const FILES_PER_CHECK: usize = 16;
+
+/// Drops all but the newest `keep` versions of a dump, and all that no version names. Returns the number of versions. Files stay as long
 /// as a version names them.
 pub fn drop_versions(claim: &Claim, name: &str, keep: NonZeroU32) -> Result<u32> {
     let archive = claim.archive();
     let mut old = archive.versions(name)?;
     let newest = old.split_off(old.len().saturating_sub(keep.get() as usize));
-    let mut packs: BTreeSet<String> = BTreeSet::new();
+    let mut named: BTreeSet<String> = BTreeSet::new();
     for version in &newest {
-        // Before anything is deleted: a record that cannot be read may name any pack.
-        packs.extend(archive.version(name, *version)?.packs);
+        // Before anything is deleted: a record that cannot be read may name any file.
+        let archived = archive.version(name, *version)?;
+        named.extend((0..).zip(&archived.ranks).map(|(rank, hash)| names::record_name(name, *version, rank, hash)));
+        named.extend(archived.packs);
     }
+    let unnamed = |part| -> Result<Vec<String>> {
+        Ok(archive.list(name, part)?.into_iter().filter(|file| !named.contains(file)).collect())
+    };
     // The records that make versions exist go first, so that no version exists in part.
     let complete = old.iter().map(|version| names::version_prefix(name, Part::Complete, *version)).collect();
-    claim.check()?;
-    archive.delete(name, Part::Complete, complete)?;
+    delete(claim, name, Part::Complete, complete)?;
     fail::point("flow:dropped");
-    let is_old = |file: &String| names::version_of(file).is_none_or(|version| !newest.contains(&version));
-    archive.delete(name, Part::Ranks, archive.list(name, Part::Ranks)?.into_iter().filter(is_old).collect())?;
-    let unnamed = archive.list(name, Part::Packs)?.into_iter().filter(|pack| !packs.contains(pack)).collect();
-    claim.check()?;
-    archive.delete(name, Part::Packs, unnamed)?;
+    delete(claim, name, Part::Ranks, unnamed(Part::Ranks)?)?;
+    delete(claim, name, Part::Packs, unnamed(Part::Packs)?)?;
     Ok(old.len() as u32)
+}
+
+/// Deletes files, as long as no other job can have taken over, which may need them.
+fn delete(claim: &Claim, name: &str, part: Part, files: Vec<String>) -> Result<()> {
+    for files in files.chunks(FILES_PER_CHECK) {
+        claim.check()?;
+        claim.archive().delete(name, part, files.to_vec())?;
+    }
+    Ok(())
 }

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! dumps/NAME/complete/VERSION        the version is whole there; names its other files
-//! dumps/NAME/ranks/VERSION/RANK      a rank's manifest, and the places of its chunks in packs
+//! dumps/NAME/ranks/VERSION/RANK-HASH a rank's manifest, and the places of its chunks in packs; the hash of these bytes
 //! dumps/NAME/packs/HASH              chunks in a row; the name is the hash of the bytes
 //! dumps/NAME/claims/NUMBER           a job changes the dump there
+//!
+//! Nothing but a damaged file is ever replaced by other bytes: a job that was stopped for long, and goes on, harms no other one.
 //! ```
 
 #[cfg(feature = "object")]
@@ -52,6 +54,9 @@ trait ArchivePlace: Send + Sync {
     /// Writes a file, whole or not at all, in place of one of this name. It is durable on return.
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
 
+    /// Writes a file as [`write`](ArchivePlace::write) does, unless there is one of this name. Returns whether there was none.
+    fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<bool>;
+
     /// Lists the names of all files below a folder, which may be missing.
     fn list(&self, folder: &str) -> io::Result<Vec<String>>;
 
@@ -98,12 +103,38 @@ impl Archive {
         }
         self.outcome("writing", name, self.place.write(name, bytes))?;
         fail::point("flow:written");
+        self.compare(name, bytes).map(|()| true)
+    }
+
+    /// Compares a file with what was written.
+    fn compare(&self, name: &str, bytes: &[u8]) -> Result<()> {
         match self.holds(name, bytes)? {
-            true => Ok(true),
+            true => Ok(()),
             false => {
                 let reason = "it differs from what was written; if nobody has changed it, look after that file system";
                 Err(Error::damaged(format!("{name} in {self}"), reason))
             }
+        }
+    }
+
+    /// Makes a version exist. The record of another job for this version stays, unless it is damaged.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is one.
+    pub(crate) fn complete(&self, archived: &ArchivedVersion) -> Result<()> {
+        let ArchivedVersion { name, version, complete, .. } = archived;
+        let (file, record) = (names::version_prefix(name, Part::Complete, *version), archived.encode()?);
+        let refused =
+            || Error::Refused(format!("another job has let version {version} of dump {name:?} flow to {self}"));
+        if self.length(&file)?.is_some() {
+            return match self.version(name, *version) {
+                Ok(there) if there.complete.attempt != complete.attempt => Err(refused()),
+                _ => self.put(&file, &record).map(drop),
+            };
+        }
+        match self.outcome("writing", &file, self.place.write_new(&file, &record))? {
+            true => self.compare(&file, &record),
+            false => Err(refused()),
         }
     }
 
@@ -166,9 +197,12 @@ impl Archive {
 
     /// Reads what a version has of a rank.
     pub(crate) fn rank(&self, name: &str, version: u32, archived: &ArchivedVersion, rank: u32) -> Result<ArchivedRank> {
-        let file = names::rank_key(name, Part::Ranks, version, rank);
+        let Some(hash) = archived.ranks.get(rank as usize) else {
+            return Err(Error::damaged(format!("version {version} of dump {name:?} in {self}"), "it has fewer ranks"));
+        };
+        let file = names::record_name(name, version, rank, hash);
         let bytes = self.outcome("reading", &file, self.place.read(&file))?;
-        ArchivedRank::decode(&format!("{file} in {self}"), &bytes, archived, rank)
+        ArchivedRank::decode(&format!("{file} in {self}"), &bytes, hash)
     }
 }
 

@@ -53,9 +53,9 @@ impl ArchivedVersion {
 }
 
 impl ArchivedRank {
-    /// Decodes it, and checks that it belongs to the version; `what` names its origin in errors.
-    pub fn decode(what: &str, bytes: &[u8], version: &ArchivedVersion, rank: u32) -> Result<ArchivedRank> {
-        if version.ranks.get(rank as usize) != Some(&Hash::of(bytes)) {
+    /// Decodes it, and checks that its hash is that of the version's record; `what` names its origin in errors.
+    pub fn decode(what: &str, bytes: &[u8], hash: &Hash) -> Result<ArchivedRank> {
+        if *hash != Hash::of(bytes) {
             return Err(Error::damaged(what, "its hash is not that of the version's record"));
         }
         let record: ArchivedRank = manifest::decode(what, bytes)?;

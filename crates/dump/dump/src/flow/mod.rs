@@ -16,7 +16,7 @@ use crate::archive::{Archive, ArchivedRank, ArchivedVersion, Claim, gc, share};
 use crate::ask::{Said, exchange_messages};
 use crate::chunk::Hash;
 use crate::manifest::{self, Complete, Manifest};
-use crate::names::{self, Part};
+use crate::names;
 use crate::options::check_window;
 use crate::packed::Packed;
 use crate::restore::manifests;
@@ -128,9 +128,10 @@ fn put_records(
         let index = places.index(manifest.chunks.iter().map(|held| held.hash));
         put.1.extend(index.packs.iter().cloned());
         let record = manifest::encode(&ArchivedRank { manifest: manifest.clone(), index })?;
-        archive.put(&names::rank_key(name, Part::Ranks, version, *rank), &record)?;
+        let hash = Hash::of(&record);
+        archive.put(&names::record_name(name, version, *rank, &hash), &record)?;
         fail::point("flow:record");
-        put.0.push((*rank, Hash::of(&record)));
+        put.0.push((*rank, hash));
     }
     Ok(put)
 }
@@ -161,8 +162,10 @@ fn complete_version(
         let name = session.name.to_owned();
         let archived = ArchivedVersion { name, version, complete: complete.clone(), ranks, packs };
         claim.check()?;
-        archive.put(&names::version_prefix(session.name, Part::Complete, version), &archived.encode()?)?;
+        archive.complete(&archived)?;
         fail::point("flow:complete");
+        // Another job that has taken over may have deleted files of the version before it existed.
+        claim.check()?;
         let dropped = keep.map_or(Ok(0), |keep| gc::drop_versions(claim, session.name, keep));
         let dropped = dropped.unwrap_or_else(|error| {
             let name = session.name;
