@@ -1,5 +1,5 @@
-//! Heaps at fixed addresses. A heap is one range of addresses with all its blocks and the allocator's own state, so that its pages are all
-//! that there is to know about it.
+//! The program's heap, at fixed addresses. It is one range of addresses with all its blocks and the allocator's own state, so that its pages
+//! are all that there is to know about it.
 
 use std::cell::Cell;
 use std::ptr;
@@ -8,17 +8,13 @@ use dlmalloc::{Allocator, Dlmalloc};
 use libc::c_void;
 use rustix_futex_sync::Mutex;
 
+use crate::handle_heap::HANDLE_HEAP;
 use crate::ranges::{Addresses, PAGE_BYTES};
 
 /// The program's heap, far from all that the kernel places itself.
 pub static PROGRAM_HEAP: Heap = Heap { start: 0x1000_0000_0000, lock: Mutex::new(()) };
-/// The heap of what MPI allocates while the program makes a communicator or the like, which so has the same address in each process. It
-/// belongs to MPI, and no checkpoint has it.
-pub static HANDLE_HEAP: Heap = Heap { start: 0x3000_0000_0000, lock: Mutex::new(()) };
 
-const ALL_HEAPS: [&Heap; 2] = [&PROGRAM_HEAP, &HANDLE_HEAP];
-
-/// Nothing else is mapped within this distance behind a heap's start.
+/// Nothing else is mapped within this distance behind the heap's start.
 const MAX_HEAP_BYTES: usize = 0x1000_0000_0000;
 /// A heap grows and shrinks by this number of bytes.
 const GROWTH_BYTES: usize = 1 << 20;
@@ -121,24 +117,27 @@ pub unsafe fn discard(range: Addresses) {
     }
 }
 
-/// Lets a fork wait until no thread uses a heap: a child has none of the other threads, which would unlock it.
+/// Lets a fork wait until no thread uses the heaps: a child has none of the other threads, which would unlock it.
 pub fn register_forks() {
     extern "C" fn lock_all() {
-        ALL_HEAPS.iter().for_each(|heap| std::mem::forget(heap.lock.lock()));
+        std::mem::forget(PROGRAM_HEAP.lock.lock());
+        HANDLE_HEAP.lock_for_fork();
     }
     extern "C" fn unlock_all() {
         // SAFETY: this thread, or its copy in the child, has locked them above.
-        ALL_HEAPS.iter().for_each(|heap| unsafe { heap.lock.force_unlock() });
+        unsafe {
+            HANDLE_HEAP.unlock_after_fork();
+            PROGRAM_HEAP.lock.force_unlock();
+        }
     }
     // SAFETY: the functions may be called at any time. Without memory for them, only forks of programs with threads are less safe.
     let _: i32 = unsafe { libc::pthread_atfork(Some(lock_all), Some(unlock_all), Some(unlock_all)) };
 }
 
 impl Heap {
-    /// Returns the heap that has an address.
-    pub fn of(address: *const c_void) -> Option<&'static Heap> {
-        let has = |heap: &&Heap| (heap.start..heap.start + MAX_HEAP_BYTES).contains(&(address as usize));
-        ALL_HEAPS.into_iter().find(has)
+    /// Returns whether an address is of the heap.
+    pub fn has(&self, address: *const c_void) -> bool {
+        (self.start..self.start + MAX_HEAP_BYTES).contains(&(address as usize))
     }
 
     /// Makes the heap, which is empty. Returns whether its addresses are free.

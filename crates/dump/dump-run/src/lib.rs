@@ -19,6 +19,7 @@ mod areas;
 mod binaries;
 mod calls;
 mod checkpoint;
+mod handle_heap;
 mod handles;
 mod heap;
 mod host;

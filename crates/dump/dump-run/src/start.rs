@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 use terrace_dump::{Error, Result};
 
-use crate::heap::{self, HANDLE_HEAP, PROGRAM_HEAP};
+use crate::handle_heap::HANDLE_HEAP;
+use crate::heap::{self, PROGRAM_HEAP};
 use crate::host::DumpHost;
 use crate::{objects, settings, stack};
 

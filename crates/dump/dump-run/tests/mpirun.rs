@@ -289,6 +289,52 @@ fn a_program_in_cpp_continues_after_a_call_of_its_own() {
     assert!(told(&restarted).contains("state continues from version 5, at call 48"), "{}", told(&restarted));
 }
 
+/// Buffers for messages that arrived meanwhile moved what MPI allocated for communicators and types, so that most restarts were refused.
+#[test]
+fn communicators_and_types_have_the_same_places_in_each_process() {
+    let Some(cluster) = Cluster::new() else { return };
+    let source = cluster.path("handles.c");
+    fs::write(
+        &source,
+        "#include <mpi.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
+         int main(int count, char **arguments) {\n\
+             int step, rank, lengths[2] = { 5, 1 }, sum;\n\
+             MPI_Aint offsets[2] = { 0, 40 };\n\
+             MPI_Datatype kinds[2] = { MPI_DOUBLE, MPI_INT }, record, padded;\n\
+             MPI_Comm all, half;\n\
+             MPI_Init(&count, &arguments);\n\
+             MPI_Comm_dup(MPI_COMM_WORLD, &all);\n\
+             MPI_Comm_rank(all, &rank);\n\
+             MPI_Comm_split(all, rank % 2, rank, &half);\n\
+             MPI_Type_create_struct(2, lengths, offsets, kinds, &record);\n\
+             MPI_Type_create_resized(record, 0, 64, &padded);\n\
+             MPI_Type_commit(&padded);\n\
+             for (step = 0; step < 6; step++) {\n\
+                 MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, half);\n\
+                 MPI_Barrier(all);\n\
+                 if (step == 3 && getenv(\"DIES\")) abort();\n\
+             }\n\
+             MPI_Type_size(padded, &step);\n\
+             printf(\"%d: %d of %d\\n\", rank, sum, step);\n\
+             MPI_Finalize();\n\
+             return 0;\n\
+         }\n",
+    )
+    .unwrap();
+    let program = cluster.compile_file(&source, "program");
+    (2..4).for_each(|node| cluster.make_store(node));
+    let killed = cluster.dump_run_on(8, "export DIES=1;", &["--each", "3"], &[&program]);
+    assert!(was_killed(&killed), "{}", told(&killed));
+    for _ in 0..3 {
+        let restarted = cluster.dump_run_on(8, "", &["--each", "100", "--restart"], &[&program]);
+        let mut ranks: Vec<String> = said(&restarted).lines().map(str::to_owned).collect();
+        ranks.sort();
+        let sums = (0..8).map(|rank| format!("{rank}: {} of 44", if rank % 2 == 0 { 12 } else { 16 }));
+        assert_eq!(ranks, sums.collect::<Vec<_>>());
+        assert!(told(&restarted).contains("state continues from version 0, at call 3"), "{}", told(&restarted));
+    }
+}
+
 /// Text that `getenv` or `getline` had given was another one after a restart, or nothing.
 #[test]
 fn memory_that_the_c_library_gives_is_restored() {

@@ -11,7 +11,7 @@ use rustix_futex_sync::Mutex;
 
 use super::behind::Behind;
 use super::memory::free;
-use crate::heap::{Heap, PROGRAM_HEAP};
+use crate::heap::PROGRAM_HEAP;
 use crate::objects;
 
 with_caller! {
@@ -132,7 +132,7 @@ fn adopt_text(text: *mut c_char, caller: usize) -> *mut c_char {
 
 /// Moves a block of the C library into the program's heap, if the program is to have it.
 fn adopt(block: *mut c_void, size: usize, caller: usize) -> *mut c_void {
-    if Heap::of(block).is_some() || !objects::is_program(caller) {
+    if PROGRAM_HEAP.has(block) || !objects::is_program(caller) {
         return block;
     }
     let own = PROGRAM_HEAP.allocate(1, size);

@@ -7,7 +7,8 @@ use std::ptr;
 use libc::size_t;
 
 use super::behind::Behind;
-use crate::heap::{self, HANDLE_HEAP, Heap, PROGRAM_HEAP};
+use crate::handle_heap::HANDLE_HEAP;
+use crate::heap::{self, PROGRAM_HEAP};
 use crate::{handles, objects};
 
 /// The alignment of blocks without an own one.
@@ -34,15 +35,9 @@ with_caller! {
     strndup("rdx") => copy_start;
 }
 
-/// Returns the heap for a block of a caller; `None` for the C library's.
-fn choose(caller: usize) -> Option<&'static Heap> {
-    if objects::is_program(caller) {
-        Some(&PROGRAM_HEAP)
-    } else if handles::is_making() {
-        Some(&HANDLE_HEAP)
-    } else {
-        None
-    }
+/// Allocates a block for a handle, if one is made now. None if there is no place for it in the heap for handles.
+fn allocate_for_handle(size: usize) -> Option<*mut c_void> {
+    if handles::is_making() { HANDLE_HEAP.allocate(size) } else { None }
 }
 
 /// Tells the program that there is no memory, if so.
@@ -55,16 +50,26 @@ fn told(block: *mut c_void) -> *mut c_void {
 }
 
 extern "C" fn allocate(size: size_t, caller: usize) -> *mut c_void {
-    if let Some(heap) = choose(caller) {
-        return told(heap.allocate(USUAL_ALIGNMENT_BYTES, size));
+    if objects::is_program(caller) {
+        return told(PROGRAM_HEAP.allocate(USUAL_ALIGNMENT_BYTES, size));
+    }
+    if let Some(block) = allocate_for_handle(size) {
+        return block;
     }
     // SAFETY: as the caller of `malloc` calls it.
     unsafe { __libc_malloc(size) }
 }
 
 extern "C" fn allocate_zeros(count: size_t, size: size_t, caller: usize) -> *mut c_void {
-    if let Some(heap) = choose(caller) {
-        return told(count.checked_mul(size).map_or(ptr::null_mut(), |size| heap.allocate_zeros(size)));
+    if objects::is_program(caller) {
+        return told(count.checked_mul(size).map_or(ptr::null_mut(), |size| PROGRAM_HEAP.allocate_zeros(size)));
+    }
+    if let Some(size) = count.checked_mul(size)
+        && let Some(block) = allocate_for_handle(size)
+    {
+        // SAFETY: the block has at least this number of bytes.
+        unsafe { ptr::write_bytes(block.cast::<u8>(), 0, size) };
+        return block;
     }
     // SAFETY: as the caller of `calloc` calls it.
     unsafe { __libc_calloc(count, size) }
@@ -74,24 +79,31 @@ extern "C" fn reallocate(block: *mut c_void, size: size_t, caller: usize) -> *mu
     if block.is_null() {
         return allocate(size, caller);
     }
-    // SAFETY: the caller of `realloc` passes a block in use.
+    if size == 0 {
+        // SAFETY: the caller of `realloc` passes a block in use.
+        unsafe { free(block) };
+        return ptr::null_mut();
+    }
+    // SAFETY: as above. A handle's block has `before` bytes, and the new one at least `size`.
     unsafe {
-        match Heap::of(block) {
-            Some(heap) if size == 0 => {
-                heap.free(block);
-                ptr::null_mut()
-            }
-            Some(heap) => told(heap.reallocate(block, size)),
-            None => __libc_realloc(block, size),
+        if PROGRAM_HEAP.has(block) {
+            return told(PROGRAM_HEAP.reallocate(block, size));
         }
+        let Some(before) = HANDLE_HEAP.size_of(block) else { return __libc_realloc(block, size) };
+        let moved = allocate(size, caller);
+        if !moved.is_null() {
+            ptr::copy_nonoverlapping(block.cast::<u8>(), moved.cast(), before.min(size));
+            HANDLE_HEAP.free(block);
+        }
+        moved
     }
 }
 
 extern "C" fn allocate_aligned(align: size_t, size: size_t, caller: usize) -> *mut c_void {
-    if let Some(heap) = choose(caller) {
+    if objects::is_program(caller) {
         // As the C library, which takes the next power of two.
         let align = align.max(USUAL_ALIGNMENT_BYTES).checked_next_power_of_two();
-        return told(align.map_or(ptr::null_mut(), |align| heap.allocate(align, size)));
+        return told(align.map_or(ptr::null_mut(), |align| PROGRAM_HEAP.allocate(align, size)));
     }
     // SAFETY: as the caller calls it.
     unsafe { __libc_memalign(align, size) }
@@ -145,9 +157,12 @@ fn copy(text: *const c_char, length: usize, caller: usize) -> *mut c_char {
 pub unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: the caller passes a block in use, or null.
     unsafe {
-        match Heap::of(block) {
-            Some(heap) => heap.free(block),
-            None => __libc_free(block),
+        if PROGRAM_HEAP.has(block) {
+            PROGRAM_HEAP.free(block);
+        } else if HANDLE_HEAP.size_of(block).is_some() {
+            HANDLE_HEAP.free(block);
+        } else {
+            __libc_free(block);
         }
     }
 }
@@ -155,9 +170,12 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> size_t {
     static SIZE_BEHIND: Behind = Behind::new("malloc_usable_size\0");
-    if Heap::of(block).is_some() {
+    if PROGRAM_HEAP.has(block) {
         // SAFETY: the caller passes a block in use.
         return unsafe { heap::usable_size(block) };
+    }
+    if let Some(size) = HANDLE_HEAP.size_of(block) {
+        return size;
     }
     // SAFETY: the C library's function has this signature.
     unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*mut c_void) -> size_t>(SIZE_BEHIND.find())(block) }
