@@ -120,7 +120,7 @@ enum terrace_dump_status terrace_dump_restart(struct terrace_checkpoints *checkp
                                               uint32_t *restored);
 
 // Waits for checkpoints that have begun, and closes all; call it before MPI_Finalize. The regions still belong to the
-// program. Closing null does nothing. Collective.
+// program. Closing null, or what is closed, does nothing. Collective.
 void terrace_dump_close(struct terrace_checkpoints *checkpoints);
 
 // Sets how many checkpoints that `terrace_dump_begin` has begun may be under way at once, 1 to 16; by default 1. Each

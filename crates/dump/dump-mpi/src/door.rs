@@ -5,13 +5,14 @@
 // Only C calls these functions, where `unsafe` has no meaning.
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char, c_void};
 use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use mpi::ffi::MPI_Comm;
+use rustix_futex_sync::Mutex;
 use terrace::Store;
 use terrace_dump::archive::{Archive, newest_version};
 use terrace_dump::chunk::Chunking;
@@ -85,10 +86,16 @@ impl Checkpoints {
     }
 }
 
+/// The addresses of the checkpoints that are open.
+static OPEN_CHECKPOINTS: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
 /// Returns the checkpoints of a caller.
 pub(crate) fn there<'a>(checkpoints: *mut Checkpoints) -> Result<&'a mut Checkpoints> {
-    // SAFETY: the caller passes null or a result of `terrace_dump_open`, and uses it in one thread.
-    unsafe { checkpoints.as_mut() }.ok_or_else(|| Error::Refused("the checkpoints are null".into()))
+    if !OPEN_CHECKPOINTS.lock().contains(&(checkpoints as usize)) {
+        return Err(Error::Refused("the checkpoints are null, or closed".into()));
+    }
+    // SAFETY: they are open, and the caller uses them in one thread.
+    Ok(unsafe { &mut *checkpoints })
 }
 
 /// Gives the caller a value, unless the place for it is null.
@@ -134,8 +141,10 @@ pub extern "C" fn terrace_dump_open(comm: MPI_Comm, store: *const c_char, opened
         let helper = agree(&world, helper.transpose())?;
         let (world, options, regions) = (Arc::new(SharedWorld(world)), Options::default(), BTreeMap::new());
         let checkpoints = Checkpoints { helper, world, store, options, flows_to: None, limit: 1, regions };
+        let checkpoints = Box::into_raw(Box::new(checkpoints));
+        OPEN_CHECKPOINTS.lock().insert(checkpoints as usize);
         // SAFETY: the pointer is not null, and the caller passes a valid place.
-        unsafe { opened.write(Box::into_raw(Box::new(checkpoints))) };
+        unsafe { opened.write(checkpoints) };
         Ok(())
     })
 }
@@ -144,7 +153,10 @@ pub extern "C" fn terrace_dump_open(comm: MPI_Comm, store: *const c_char, opened
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_set_replicas(checkpoints: *mut Checkpoints, replicas: u32) -> DumpStatus {
     guard(|| {
-        there(checkpoints)?.options.replicas = replicas;
+        let checkpoints = there(checkpoints)?;
+        let options = Options { replicas, ..checkpoints.options };
+        options.check()?;
+        checkpoints.options = options;
         Ok(())
     })
 }
@@ -319,11 +331,11 @@ pub extern "C" fn terrace_dump_restart(
 }
 
 /// Waits for checkpoints that have begun, and closes all; call it before MPI_Finalize. The regions still belong to the
-/// program. Closing null does nothing. Collective.
+/// program. Closing null, or what is closed, does nothing. Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_close(checkpoints: *mut Checkpoints) {
-    if !checkpoints.is_null() {
-        // SAFETY: it is a result of `terrace_dump_open`, and is closed only once.
+    if OPEN_CHECKPOINTS.lock().remove(&(checkpoints as usize)) {
+        // SAFETY: `terrace_dump_open` has made it, and nobody else closes it.
         drop(unsafe { Box::from_raw(checkpoints) });
     }
 }

@@ -231,7 +231,7 @@ fn compile(nodes: &Nodes, example: &str) -> String {
         _ => ("mpicc", "-std=c99 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Werror -pedantic".to_owned()),
     };
     let mut compile = Command::new(compiler);
-    compile.args(flags.split(' ')).args(["-o", &program]).arg(here(&format!("examples/{example}")));
+    compile.args(flags.split(' ')).args(["-o", &program]).arg(here("examples").join(example));
     compile
         .arg("-I")
         .arg(here("include"))
@@ -240,6 +240,30 @@ fn compile(nodes: &Nodes, example: &str) -> String {
         .arg("-lterrace_dump");
     said(&compile.output().unwrap());
     program
+}
+
+/// A second close ended the program, and zero replicas failed at the checkpoint only.
+#[test]
+fn closed_checkpoints_and_invalid_options_are_refused() {
+    let nodes = Nodes::new(1);
+    let source = nodes.file("refused.c");
+    fs::write(
+        &source,
+        "#include <mpi.h>\n#include <stdio.h>\n#include <terrace_dump.h>\n\
+         int main(int count, char **arguments)\n{\n\
+             terrace_checkpoints *c;\n    int zero, closed;\n\
+             MPI_Init(&count, &arguments);\n\
+             if (terrace_dump_open(MPI_COMM_WORLD, arguments[1], &c)) return 1;\n\
+             zero = terrace_dump_set_replicas(c, 0);\n\
+             terrace_dump_close(c);\n    terrace_dump_close(c);\n\
+             closed = terrace_dump_set_replicas(c, 2);\n\
+             printf(\"%d %d %s\\n\", zero, closed, terrace_dump_last_error());\n\
+             MPI_Finalize();\n    return 0;\n}\n",
+    )
+    .unwrap();
+    let program = compile(&nodes, &source);
+    let words = said(&nodes.mpirun(2, &[program, nodes.file("{node}/store")]));
+    assert_eq!(words, "2 2 the checkpoints are null, or closed\n".repeat(2));
 }
 
 #[test]

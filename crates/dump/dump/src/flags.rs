@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 use serde::{Deserialize, Serialize};
 
 use crate::chunk::Chunking;
@@ -117,7 +117,7 @@ pub struct RunFlags {
     #[arg(long)]
     pub restart: bool,
     /// Number of nodes that store each page.
-    #[arg(long, default_value_t = Options::default().replicas)]
+    #[arg(long, default_value_t = Options::default().replicas, value_parser = value_parser!(u32).range(1..=16))]
     pub replicas: u32,
     /// Once a version is durable, drop all but this many of the newest versions [default: keep all].
     #[arg(long)]

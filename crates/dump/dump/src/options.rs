@@ -81,9 +81,11 @@ impl Options {
             .with("keep", self.keep.map_or_else(|| "all versions".to_owned(), |keep| keep.to_string()))
     }
 
+    /// Checks the options, as [`dump`](crate::dump) does.
+    ///
     /// # Errors
     /// [`Error::Refused`] if an option is invalid.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         self.chunking.check()?;
         if !(1..=16).contains(&self.replicas) {
             return Err(Error::Refused(format!("{} replicas; choose 1 to 16", self.replicas)));

@@ -1,5 +1,7 @@
 //! Copies what a job reads into the store.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use terrace::{PutOptions, Store, key};
@@ -11,6 +13,9 @@ use crate::copy::same_bytes;
 use crate::errors::describe;
 use crate::job_arguments::JobStart;
 use crate::output::{Show, complain, count, name, size};
+
+/// The record of inputs is written at the end, and each time that it is this old.
+const RECORD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Stages the inputs that are named. Returns false if one is not in the store.
 pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
@@ -30,9 +35,9 @@ pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
         }
     }
     let bar = show.bar(inputs.iter().map(|input| input.length).sum());
-    let (mut staged, mut unchanged, mut bytes) = (0, 0, 0);
+    let (mut staged, mut unchanged, mut bytes, mut recorded) = (0, 0, 0, Instant::now());
     let mut record = InputRecord::read(store)?;
-    for input in &inputs {
+    for (number, input) in inputs.iter().enumerate() {
         bar.set_message(name(&input.key));
         match stage(store, input).with_context(|| format!("staging {}", name(&input.key))) {
             Ok(is_new) => {
@@ -46,12 +51,18 @@ pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
                 bar.suspend(|| complain(&describe(&error)));
                 // After waiting for space in vain, do not wait again for each of the other inputs.
                 if matches!(error.downcast_ref(), Some(terrace::Error::NoSpace { .. })) {
-                    complain("the rest is not tried");
+                    let left = inputs.len() - number - 1;
+                    bar.suspend(|| complain(&format!("the rest, {}, is not tried", count(left as u64, "input"))));
                     break;
                 }
             }
         }
         bar.inc(input.length);
+        // After a kill, few inputs pass for results.
+        if recorded.elapsed() > RECORD_INTERVAL {
+            record.write(store)?;
+            recorded = Instant::now();
+        }
     }
     bar.finish_and_clear();
     record.write(store)?;

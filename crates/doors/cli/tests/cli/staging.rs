@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -128,6 +128,17 @@ fn symbolic_links_that_are_named_come_in_as_links() {
         let words = format!("origin/{link} is a symbolic link, and is not followed");
         place.bad(start, &[&words]);
     }
+}
+
+/// A pipe kept `job start` waiting for ever.
+#[test]
+fn an_input_that_may_have_no_end_is_refused() {
+    let place = Place::new();
+    place.write("origin/a", "a");
+    assert!(Command::new("mkfifo").arg(place.path("origin/pipe")).status().unwrap().success());
+    place.write("list", "pipe\na\n");
+    place.bad(["job", "start", "--origin", "origin", "--stage", "list"], &["origin/pipe: it is no file, directory or"]);
+    assert_eq!(place.good(["cat", "a"]), "a");
 }
 
 #[test]

@@ -36,10 +36,15 @@ impl InputFolder {
             let link = path_name(link);
             bail!("reading {}: {link} is a symbolic link, and is not followed; name what it leads to", path_name(&path))
         }
-        match path.is_symlink() {
-            true => Tree::of_link(store, &path, name),
-            false => Tree::of(store, &path, name, &Filter::default()),
+        let kind = fs::symlink_metadata(&path).with_context(|| format!("reading {}", path_name(&path)))?.file_type();
+        if kind.is_symlink() {
+            return Tree::of_link(store, &path, name);
         }
+        // A pipe may have no end, and nobody who writes into it.
+        if !kind.is_dir() && !kind.is_file() {
+            bail!("reading {}: it is no file, directory or symbolic link; leave it out", path_name(&path))
+        }
+        Tree::of(store, &path, name, &Filter::default())
     }
 }
 
