@@ -127,7 +127,9 @@ impl SparePages {
 impl NotePage {
     /// Makes the page of a file that was just opened, and its descriptor.
     pub fn new(object: u64, flags: c_int, path: &[u8], closes_on_exec: bool) -> CallResult<(NotePage, c_int)> {
-        let since = SHARING_COUNT.load(Ordering::SeqCst);
+        // A file that is opened while descriptors are given away may be among them.
+        let is_sharing = SHARERS_COUNT.load(Ordering::SeqCst) > 0;
+        let since = if is_sharing { usize::MAX } else { SHARING_COUNT.load(Ordering::SeqCst) };
         let spare = if is_own_since(since) { SPARE_PAGES.lock().0.pop() } else { None };
         let mut page = spare.map_or_else(new_page, Ok)?;
         // SAFETY: nobody else has the page.

@@ -253,3 +253,16 @@ fn programs_in_the_store_run() {
     "#);
     assert_eq!(printed, "script a\n2\nscript b\n2\ncompiled c\n3\n126\n");
 }
+
+/// The C library carries the actions out itself: a path below the prefix was not found, and a directory was none.
+#[test]
+fn children_get_the_files_and_directories_of_spawn_actions() {
+    let place = Place::new();
+    if !have("children_get_the_files_and_directories_of_spawn_actions", &["cc"]) {
+        return;
+    }
+    fs::write(place.dir.path().join("spawns.c"), include_str!("spawns.c")).unwrap();
+    assert_eq!(place.sh("cc -o spawns spawns.c; ./spawns"), "done\n");
+    place.sh("cd /terrace/d; cd /");
+    assert_eq!(left(&place, "folders"), [""; 0]);
+}
