@@ -32,6 +32,7 @@ mod note;
 mod numbers;
 mod opened;
 mod paths;
+mod pointers;
 mod real;
 mod table;
 mod unseen;

@@ -266,3 +266,41 @@ fn children_get_the_files_and_directories_of_spawn_actions() {
     place.sh("cd /terrace/d; cd /");
     assert_eq!(left(&place, "folders"), [""; 0]);
 }
+
+/// The kernel answers such calls by `EFAULT`; the library ended the program.
+#[test]
+fn pointers_that_lead_nowhere_are_errors_as_the_kernels() {
+    let place = Place::new();
+    let printed = place.python(
+        "
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+def answers(file, link, nowhere):
+    fd = os.open(file, os.O_RDWR | os.O_CREAT)
+    os.write(fd, b'words'); os.lseek(fd, 0, 0)
+    if not os.path.lexists(link): os.symlink('words', link)
+    os.setxattr(file, b'user.a', b'words')
+    at = ctypes.c_void_p(nowhere)
+    one = (ctypes.c_void_p * 2)(nowhere, 5)
+    for name, *arguments in (
+        ('read', fd, at, 5), ('pread', fd, at, 5, 0), ('readv', fd, at, 1), ('readv', fd, one, 1), ('preadv', fd, one, 1, 0),
+        ('write', fd, at, 5), ('pwrite', fd, at, 5, 0), ('writev', fd, one, 1), ('pwritev', fd, at, 1, 0),
+        ('stat', file, at), ('lstat', file, at), ('fstat', fd, at), ('fstatat', -100, file, at, 0), ('statx', -100, file, 0, 0, at),
+        ('stat', at, ctypes.create_string_buffer(500)), ('open', at, 0), ('access', at, 0), ('unlink', at), ('mkdir', at, 0),
+        ('statfs', file, at), ('fstatfs', fd, at), ('readlink', link, at, 9), ('symlink', at, file + b'2'), ('rename', file, at),
+        ('getxattr', file, b'user.a', at, 9), ('setxattr', file, b'user.a', at, 5, 0), ('getxattr', file, at, at, 0), ('listxattr', file, at, 9),
+        ('fcntl', fd, 5, at), ('sendfile', os.open('/dev/null', 1), fd, ctypes.c_void_p(nowhere or -1), 5),
+        ('utimensat', -100, file, ctypes.c_void_p(nowhere or -1), 0),
+    ):
+        ctypes.set_errno(0)
+        done = getattr(libc, name)(*arguments)
+        yield name, done, errno.errorcode.get(ctypes.get_errno())
+for nowhere in (0, 1, 4095, -1, -4096, 1 << 63):
+    kernels, ours = (list(answers(file, link, nowhere)) for file, link in ((b'file', b'link'), (b'/terrace/file', b'/terrace/link')))
+    for one, other in zip(kernels, ours):
+        assert one == other, (nowhere, one, other)
+print([answer for answer in ours if answer[2] != 'EFAULT'])
+",
+    );
+    assert_eq!(printed, "[]\n");
+}

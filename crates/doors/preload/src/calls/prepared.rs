@@ -17,7 +17,8 @@ use crate::calls::{current, open};
 use crate::description::OpenDescription;
 use crate::errors::{CallResult, refuse};
 use crate::inside::{Inside, is_inside};
-use crate::paths::{self, LastLink, Route, is_wild, shown};
+use crate::paths::{self, LastLink, Route, shown};
+use crate::pointers::is_wild;
 use crate::{folder, numbers, settings, table};
 
 /// Where a child's relative paths begin.
