@@ -35,6 +35,7 @@ mod paths;
 mod pointers;
 mod real;
 mod table;
+mod tree_entry;
 mod unseen;
 mod written;
 

@@ -8,6 +8,8 @@ use libc::{
     timeval, uid_t,
 };
 
+use crate::tree_entry::{EntryOrder, TreeEntry, TreeStream};
+
 /// A function of the libraries that follow this one in the linker's order. Found at the first call, which may come before any constructor
 /// runs.
 struct NextFunction {
@@ -167,6 +169,10 @@ next_functions! {
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
     fn nftw64(path: *const c_char, visit: *const c_void, limit: c_int, flags: c_int) -> c_int;
     fn ftw64(path: *const c_char, visit: *const c_void, limit: c_int) -> c_int;
+    fn fts_open(paths: *const *const c_char, options: c_int, order: Option<EntryOrder>) -> *mut TreeStream;
+    fn fts_read(walk: *mut TreeStream) -> *mut TreeEntry;
+    fn fts_children(walk: *mut TreeStream, options: c_int) -> *mut TreeEntry;
+    fn fts_close(walk: *mut TreeStream) -> c_int;
     fn glob64(pattern: *const c_char, flags: c_int, error: *mut c_void, out: *mut libc::glob64_t) -> c_int;
     fn fork() -> pid_t;
     fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;

@@ -37,6 +37,22 @@ fn a_c_program_asks_walks_and_loads() {
     assert_eq!(printed, "done\n43\n");
 }
 
+/// The C library's functions enter directories by calls of its own, and found nothing.
+#[test]
+fn walks_by_fts_are_those_of_the_c_library() {
+    let place = Place::new();
+    if !have("walks_by_fts_are_those_of_the_c_library", &["cc"]) {
+        return;
+    }
+    std::fs::write(place.dir.path().join("trees.c"), include_str!("trees.c")).unwrap();
+    let printed = place.sh("
+        mkdir -p tree/a/b/c tree/empty tree/skipped/d tree/later; echo five > tree/a/b/file; echo > tree/skipped/d/f; echo > tree/later/f; : > tree/z
+        ln -s a/b tree/to_folder; ln -s a/b/file tree/to_file; ln -s none tree/broken; ln -s .. tree/a/up; cp -a tree /terrace/tree
+        cc -std=gnu2x -o trees trees.c; ./trees . > outside; ./trees /terrace > inside; diff outside inside; grep -c . inside
+    ");
+    assert!(printed.trim().parse::<usize>().unwrap() > 800, "{printed}");
+}
+
 #[test]
 fn cpp_and_fortran_programs_read_and_write() {
     let place = Place::new();

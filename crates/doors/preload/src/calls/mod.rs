@@ -32,6 +32,7 @@ pub mod stdio;
 pub mod sync;
 pub mod temporary;
 pub mod threads;
+pub mod trees;
 pub mod wait;
 pub mod walk;
 
