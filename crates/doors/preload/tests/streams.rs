@@ -54,6 +54,24 @@ fn walks_by_fts_are_those_of_the_c_library() {
 }
 
 #[test]
+fn programs_work_under_valgrind_which_finds_nothing() {
+    let place = Place::new();
+    if !have("programs_work_under_valgrind_which_finds_nothing", &["cc", "valgrind"]) {
+        return;
+    }
+    let sources = [("streams", include_str!("streams.c")), ("trees", include_str!("trees.c"))];
+    for (name, source) in sources.into_iter().chain([("spawns", include_str!("spawns.c"))]) {
+        std::fs::write(place.dir.path().join(format!("{name}.c")), source).unwrap();
+        place.sh(&format!("cc -g -std=gnu2x -o {name} {name}.c"));
+    }
+    let printed = place.sh("
+        check='valgrind -q --error-exitcode=9'; $check ./streams; $check ./spawns; rm -r /terrace/*; mkdir -p /terrace/tree/a/b; $check ./trees /terrace > /dev/null
+        head -c 3000000 /dev/urandom > bytes; $check cp bytes /terrace/copy; cmp bytes /terrace/copy
+    ");
+    assert_eq!(printed, "done\n");
+}
+
+#[test]
 fn cpp_and_fortran_programs_read_and_write() {
     let place = Place::new();
     if !have("cpp_and_fortran_programs_read_and_write", &["c++", "gfortran"]) {
