@@ -167,6 +167,11 @@ next_functions! {
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;
     fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
+    fn fgetwc(stream: *mut FILE) -> u32;
+    fn fgetws(out: *mut libc::wchar_t, room: c_int, stream: *mut FILE) -> *mut libc::wchar_t;
+    fn ungetwc(letter: u32, stream: *mut FILE) -> u32;
+    fn fputwc(letter: libc::wchar_t, stream: *mut FILE) -> u32;
+    fn fputws(text: *const libc::wchar_t, stream: *mut FILE) -> c_int;
     fn nftw64(path: *const c_char, visit: *const c_void, limit: c_int, flags: c_int) -> c_int;
     fn ftw64(path: *const c_char, visit: *const c_void, limit: c_int) -> c_int;
     fn fts_open(paths: *const *const c_char, options: c_int, order: Option<EntryOrder>) -> *mut TreeStream;

@@ -53,6 +53,23 @@ fn walks_by_fts_are_those_of_the_c_library() {
     assert!(printed.trim().parse::<usize>().unwrap() > 800, "{printed}");
 }
 
+/// The C library has no wide characters for streams of `fopencookie`: such programs ended by `SIGSEGV`, or wrote nothing.
+#[test]
+fn wide_characters_go_through_streams() {
+    let place = Place::new();
+    if !have("wide_characters_go_through_streams", &["cc", "c++", "rev", "column"]) {
+        return;
+    }
+    std::fs::write(place.dir.path().join("wide.c"), include_str!("wide.c")).unwrap();
+    let printed = place.sh(r#"
+        cc -std=gnu2x -o wide wide.c; cp wide.c /terrace; ./wide /terrace < /terrace/wide.c > /terrace/out; (cat wide.c; echo '!') | cmp - /terrace/out
+        rev /terrace/wide.c > /terrace/turned; rev < /terrace/turned | cmp - wide.c; printf 'a b\nccc d\n' | column -t > /terrace/columns; cat /terrace/columns
+        printf '#include <iostream>\nint main() { std::wstring word; std::wcin >> word; std::wcout << word << 5 << std::endl; return !std::wcout; }' > w.cpp
+        c++ -o w w.cpp; ./w < /terrace/columns > /terrace/word; cat /terrace/word
+    "#);
+    assert_eq!(printed, "a    b\nccc  d\na5\n");
+}
+
 #[test]
 fn programs_work_under_valgrind_which_finds_nothing() {
     let place = Place::new();

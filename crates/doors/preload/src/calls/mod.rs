@@ -35,6 +35,7 @@ pub mod threads;
 pub mod trees;
 pub mod wait;
 pub mod walk;
+pub mod wide;
 
 use std::ffi::c_int;
 use std::sync::Arc;
