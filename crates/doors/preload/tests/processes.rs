@@ -7,6 +7,7 @@ mod common;
 use std::fs;
 
 use common::{Place, have};
+use terrace_testkit::{Missing, skip};
 
 #[test]
 fn a_child_shares_its_parents_open_files() {
@@ -265,6 +266,22 @@ fn children_get_the_files_and_directories_of_spawn_actions() {
     assert_eq!(place.sh("cc -o spawns spawns.c; ./spawns"), "done\n");
     place.sh("cd /terrace/d; cd /");
     assert_eq!(left(&place, "folders"), [""; 0]);
+}
+
+/// Its child could not open what it has open, by its path in `/proc`.
+#[test]
+fn a_process_that_has_changed_its_user_spawns() {
+    let test = "a_process_that_has_changed_its_user_spawns";
+    let place = Place::new();
+    if !have(test, &["cc"]) {
+        return;
+    }
+    if place.sh("id -u") != "0\n" {
+        return skip(test, &Missing::new("root", "only root changes its user"));
+    }
+    fs::write(place.dir.path().join("spawns.c"), include_str!("spawns.c")).unwrap();
+    place.sh("cc -o spawns spawns.c; cp /bin/echo /terrace/echo; cp $LD_PRELOAD library.so; chown -R 65534 .");
+    assert_eq!(place.sh("LD_PRELOAD=$PWD/library.so ./spawns nobody"), "by nobody\n");
 }
 
 /// The kernel answers such calls by `EFAULT`; the library ended the program.

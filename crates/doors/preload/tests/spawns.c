@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -120,7 +121,20 @@ static void errors(void) {
     MUST(next == 3 && close(next) == 0);
 }
 
-int main(void) {
+// The kernel lets no other process look at the files of one that has changed its user.
+static void as_nobody(void) {
+    MUST(setresuid(65534, 65534, 65534) == 0 && prctl(PR_GET_DUMPABLE) == 0);
+    begin();
+    MUST(add_open(1, "/terrace/nobodys", NEW) == 0 && shell("id -u") == 0 && strcmp(contents("/terrace/nobodys"), "65534\n") == 0);
+    begin();
+    MUST(run("/terrace/echo", (char *[]){"echo", "by nobody", NULL}) == 0);
+}
+
+int main(int count, char **arguments) {
+    if (count > 1 && strcmp(arguments[1], "nobody") == 0) {
+        as_nobody();
+        return 0;
+    }
     files();
     directories();
     errors();

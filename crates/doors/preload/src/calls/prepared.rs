@@ -52,7 +52,11 @@ pub struct PreparedActions {
 
 /// Returns the path by which a child opens a descriptor of this process.
 pub fn path_for_child(fd: c_int) -> CallResult<CString> {
-    CString::new(format!("/proc/{}/fd/{fd}", std::process::id())).or(refuse(libc::EINVAL))
+    // SAFETY: it asks only.
+    let may_be_looked_at = unsafe { libc::prctl(libc::PR_GET_DUMPABLE) } == 1;
+    // After a change of the user, others may not look at this process. Then the descriptor must still be open in the child.
+    let process = if may_be_looked_at { std::process::id().to_string() } else { "self".to_owned() };
+    CString::new(format!("/proc/{process}/fd/{fd}")).or(refuse(libc::EINVAL))
 }
 
 impl Drop for PreparedActions {
