@@ -204,7 +204,7 @@ fn new_page() -> CallResult<MappedPage> {
         OwnedFd::from_raw_fd(fd)
     };
     // SAFETY: the descriptor is ours.
-    of_kernel(unsafe { libc::ftruncate(file.as_raw_fd(), size_of::<OpenNote>() as i64) })?;
+    of_kernel(unsafe { real::ftruncate(file.as_raw_fd(), size_of::<OpenNote>() as i64) })?;
     let note = map(file.as_raw_fd())?;
     let mut page = MappedPage { note, path_only: None };
     page.path_only = Some(reopen(file.as_raw_fd(), libc::O_PATH)?);

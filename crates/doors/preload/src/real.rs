@@ -1,6 +1,6 @@
 //! The C library's own functions, behind ours.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
@@ -74,6 +74,7 @@ pub extern "C" fn dlopen_address() -> *mut c_void {
 }
 
 next_functions! {
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
     fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     fn close(fd: c_int) -> c_int;
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;

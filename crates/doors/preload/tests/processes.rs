@@ -321,3 +321,16 @@ print([answer for answer in ours if answer[2] != 'EFAULT'])
     );
     assert_eq!(printed, "[]\n");
 }
+
+/// Node closes files by `syscall`: their numbers stayed in the table, and the next file of the number was taken for one of the store. `patch` has
+/// a `renameat2` of its own, which was called in place of the library's.
+#[test]
+fn calls_by_their_numbers_reach_the_store() {
+    let test = "calls_by_their_numbers_reach_the_store";
+    let place = Place::new();
+    if !have(test, &["cc"]) {
+        return;
+    }
+    fs::write(place.dir.path().join("numbered.c"), include_str!("numbered.c")).unwrap();
+    assert_eq!(place.sh("cc -o numbered numbered.c; ./numbered"), "done\n");
+}

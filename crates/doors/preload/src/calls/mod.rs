@@ -21,6 +21,7 @@ pub mod locks;
 pub mod maps;
 pub mod mpi;
 pub mod names;
+pub mod numbered;
 pub mod open;
 pub mod pairs;
 pub mod prepared;

@@ -8,7 +8,7 @@ use terrace::Kind;
 use terrace::files::{File, Stat};
 use terrace_prefix::access::caller;
 
-use crate::calls::{names, stat, stdio, twins};
+use crate::calls::{descriptors, names, stat, stdio, twins};
 use crate::description::OpenDescription;
 use crate::errors::{CallResult, refuse};
 use crate::inside::is_inside;
@@ -27,7 +27,7 @@ pub unsafe extern "C-unwind" fn openat(dir: c_int, path: *const c_char, flags: c
             dir,
             path,
             last_link(flags),
-            |dir, path| real::openat(dir, path, flags, mode),
+            |dir, path| descriptors::kernels(real::openat(dir, path, flags, mode)),
             |path, stat| open_below(path, stat, flags, mode),
         )
     }

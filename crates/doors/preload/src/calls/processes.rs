@@ -220,7 +220,7 @@ pub extern "C-unwind" fn _exit(status: c_int) -> ! {
     opened::end();
     loop {
         // SAFETY: it takes a number only, and does not return.
-        unsafe { libc::syscall(libc::SYS_exit_group, status) };
+        unsafe { real::syscall(libc::SYS_exit_group, status.into(), 0, 0, 0, 0, 0) };
     }
 }
 

@@ -106,7 +106,7 @@ pub unsafe extern "C-unwind" fn statx(
             dir,
             path,
             last_link(flags),
-            |dir, path| libc::syscall(libc::SYS_statx, dir, path, flags, mask, out) as c_int,
+            |dir, path| kernel::statx(dir, path, flags, mask, out),
             |path, stat| {
                 put(to_statx(&existing(path, stat)?, path, opened::get()?.device), out)?;
                 Ok(0)
