@@ -334,3 +334,31 @@ fn calls_by_their_numbers_reach_the_store() {
     fs::write(place.dir.path().join("numbered.c"), include_str!("numbered.c")).unwrap();
     assert_eq!(place.sh("cc -o numbered numbered.c; ./numbered"), "done\n");
 }
+
+/// The C library replaces the standard files and the current directory by calls of its own: a daemon wrote to the store where it had left that.
+#[test]
+fn a_daemon_leaves_the_store() {
+    let place = Place::new();
+    if !have("a_daemon_leaves_the_store", &["cc"]) {
+        return;
+    }
+    let program = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+    if (write(1, "before ", 7) != 7 || daemon(0, 0)) return 1;
+    printf("lost");
+    fflush(stdout);
+    write(1, "lost", 4);
+    int fd = open(arguments[1] + 1, O_CREAT | O_WRONLY, 0600);
+    return write(fd, "outside", 7) != 7;
+}
+"#;
+    fs::write(place.dir.path().join("daemon.c"), program).unwrap();
+    // `cat` ends when the daemon has ended.
+    let printed = place.sh("
+        cc -o daemon daemon.c; mkdir /terrace/d; cd /terrace/d; ~/daemon $HOME/made 7>&1 > /terrace/out | cat; cd; cat /terrace/out made; find /terrace -type f
+    ");
+    assert_eq!(printed, "before outside/terrace/out\n");
+}

@@ -7,11 +7,11 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use libc::{FILE, pid_t};
 
 use crate::answer::{give, guard};
-use crate::calls::stat;
+use crate::calls::{descriptors, stat};
 use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
 use crate::note::Sharing;
 use crate::paths::{LastLink, Route, find, shown};
-use crate::{forks, inside, opened, real, settings};
+use crate::{folder, forks, inside, opened, real, settings};
 
 /// A list of texts that ends with null.
 pub type Texts = *const *const c_char;
@@ -40,7 +40,17 @@ pub unsafe extern "C-unwind" fn vfork() -> pid_t {
 pub unsafe extern "C-unwind" fn daemon(stays: c_int, keeps: c_int) -> c_int {
     // It returns in the child only.
     // SAFETY: as above.
-    forks::fork(|| unsafe { real::daemon(stays, keeps) })
+    let done = forks::fork(|| unsafe { real::daemon(stays, keeps) });
+    // The C library has changed these by calls of its own.
+    if done == 0 && stays == 0 {
+        folder::leave();
+    }
+    if done == 0 && keeps == 0 {
+        for fd in 0..3 {
+            descriptors::kernels(fd);
+        }
+    }
+    done
 }
 
 /// Writes buffered bytes before another program starts, which may look for them, and which has this one's descriptors while the result
