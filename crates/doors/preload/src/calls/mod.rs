@@ -33,6 +33,7 @@ pub mod stdio;
 pub mod sync;
 pub mod temporary;
 pub mod threads;
+pub mod tree_steps;
 pub mod trees;
 pub mod wait;
 pub mod walk;

@@ -32,7 +32,7 @@ pub struct ChildPlace {
 struct FileForChild {
     /// Among the engine's own, so that no other thread of the program closes it meanwhile.
     fd: OwnedFd,
-    _description: OpenDescription,
+    description: OpenDescription,
 }
 
 /// Actions that the C library can carry out. They live until the child's program runs.
@@ -188,9 +188,9 @@ impl PreparedActions {
             let _change = numbers::change_engines();
             // SAFETY: the descriptor is new, and has no other owner.
             let fd = unsafe { OwnedFd::from_raw_fd(numbers::keep_apart(own)) };
-            Ok(FileForChild { fd, _description: description })
+            Ok(FileForChild { fd, description })
         })?;
-        if file._description.is_directory() {
+        if file.description.is_directory() {
             self.folders.insert(fd, Some(path));
         }
         let own = path_for_child(file.fd.as_raw_fd())?;
