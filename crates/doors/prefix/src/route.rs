@@ -32,7 +32,7 @@ pub fn behind_prefix<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
 
 /// Resolves a path that leads from `base`, a directory of the store that is shown below `prefix`, along `rest`.
 pub fn resolve(files: &Files, prefix: &[u8], base: Vec<u8>, rest: &[u8], last: LastLink) -> FileResult<Route> {
-    let trailing = rest.ends_with(b"/");
+    let trailing = rest.ends_with(b"/") || rest.ends_with(b"/.");
     let last = if trailing { LastLink::Follow } else { last };
     let parts = split(rest);
     if !parts.contains(&b"..".as_slice()) {

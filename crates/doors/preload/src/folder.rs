@@ -71,14 +71,20 @@ pub fn leave() {
     }
 }
 
-/// Makes a directory of the store the current one.
-pub fn enter(path: Vec<u8>) -> CallResult<()> {
-    let (Some(store), Some(shadow)) = (settings::store_dir(), shadow(&path)) else { return refuse(libc::ENXIO) };
+/// Makes the directory that stands for one of the store. Returns its path, too.
+pub fn stand_in(path: &[u8]) -> CallResult<(ShadowFolder, CString)> {
+    let (Some(store), Some(shadow)) = (settings::store_dir(), shadow(path)) else { return refuse(libc::ENXIO) };
     // A directory that cannot be removed is in nobody's way.
     SWEPT_ONCE.call_once(|| drop(folders::sweep(&store)));
     let failed = |error: std::io::Error| ErrorNumber(error.raw_os_error().unwrap_or(libc::EIO));
     let shadow = ShadowFolder::enter(shadow).map_err(failed)?;
     let name = CString::new(shadow.path().as_os_str().as_bytes()).map_err(|_| ErrorNumber(libc::EINVAL))?;
+    Ok((shadow, name))
+}
+
+/// Makes a directory of the store the current one.
+pub fn enter(path: Vec<u8>) -> CallResult<()> {
+    let (shadow, name) = stand_in(&path)?;
     // SAFETY: the path ends with a zero byte.
     of_kernel(unsafe { real::chdir(name.as_ptr()) })?;
     set(Some(CurrentFolder { path, _shadow: shadow }));

@@ -16,6 +16,7 @@
 // The C library's functions take raw pointers. Each module says why its use of them is safe.
 #![allow(unsafe_code)]
 
+mod actions;
 mod answer;
 mod asked;
 mod calls;
@@ -31,8 +32,10 @@ mod note;
 mod numbers;
 mod opened;
 mod paths;
+mod pointers;
 mod real;
 mod table;
+mod tree_entry;
 mod unseen;
 mod written;
 

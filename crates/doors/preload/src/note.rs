@@ -127,7 +127,9 @@ impl SparePages {
 impl NotePage {
     /// Makes the page of a file that was just opened, and its descriptor.
     pub fn new(object: u64, flags: c_int, path: &[u8], closes_on_exec: bool) -> CallResult<(NotePage, c_int)> {
-        let since = SHARING_COUNT.load(Ordering::SeqCst);
+        // A file that is opened while descriptors are given away may be among them.
+        let is_sharing = SHARERS_COUNT.load(Ordering::SeqCst) > 0;
+        let since = if is_sharing { usize::MAX } else { SHARING_COUNT.load(Ordering::SeqCst) };
         let spare = if is_own_since(since) { SPARE_PAGES.lock().0.pop() } else { None };
         let mut page = spare.map_or_else(new_page, Ok)?;
         // SAFETY: nobody else has the page.
@@ -202,7 +204,7 @@ fn new_page() -> CallResult<MappedPage> {
         OwnedFd::from_raw_fd(fd)
     };
     // SAFETY: the descriptor is ours.
-    of_kernel(unsafe { libc::ftruncate(file.as_raw_fd(), size_of::<OpenNote>() as i64) })?;
+    of_kernel(unsafe { real::ftruncate(file.as_raw_fd(), size_of::<OpenNote>() as i64) })?;
     let note = map(file.as_raw_fd())?;
     let mut page = MappedPage { note, path_only: None };
     page.path_only = Some(reopen(file.as_raw_fd(), libc::O_PATH)?);

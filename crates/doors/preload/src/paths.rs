@@ -9,10 +9,9 @@ pub use terrace_prefix::route::{LastLink, Route};
 use crate::answer::{answer, give, guard};
 use crate::errors::{CReturn, CallResult, refuse};
 use crate::inside::is_inside;
+use crate::pointers::is_wild;
 use crate::{folder, kernel, numbers, opened, settings, table};
 
-/// No text is in the first page of memory.
-const MIN_TEXT_ADDRESS: isize = 4096;
 /// The folders whose entries stand for the process's descriptors.
 const DESCRIPTOR_FOLDERS: [&[u8]; 2] = [b"/dev/fd/", b"/proc/self/fd/"];
 const STANDARD_FILES: [(&[u8], c_int); 3] = [(b"/dev/stdin", 0), (b"/dev/stdout", 1), (b"/dev/stderr", 2)];
@@ -87,13 +86,6 @@ unsafe fn begin(dir: c_int, path: *const c_char, last: LastLink) -> Option<Start
             _ => Start::relative(dir, CStr::from_ptr(path).to_bytes()),
         }
     }
-}
-
-/// Whether a pointer cannot lead to a text: it is null or nearly, or in the kernel's half of the addresses. The kernel answers calls with
-/// such pointers by `EFAULT`; other wrong pointers end the program here.
-#[inline]
-pub fn is_wild(path: *const c_char) -> bool {
-    (path as isize) < MIN_TEXT_ADDRESS
 }
 
 /// Whether a path begins with the prefix: the one comparison that calls with other paths pay.

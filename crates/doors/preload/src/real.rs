@@ -1,12 +1,14 @@
 //! The C library's own functions, behind ours.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
     DIR, FILE, dirent64, fd_set, gid_t, mode_t, nfds_t, off_t, pid_t, pollfd, sigset_t, size_t, ssize_t, timespec,
     timeval, uid_t,
 };
+
+use crate::tree_entry::{EntryOrder, TreeEntry, TreeStream};
 
 /// A function of the libraries that follow this one in the linker's order. Found at the first call, which may come before any constructor
 /// runs.
@@ -72,6 +74,7 @@ pub extern "C" fn dlopen_address() -> *mut c_void {
 }
 
 next_functions! {
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
     fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     fn close(fd: c_int) -> c_int;
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
@@ -165,8 +168,17 @@ next_functions! {
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;
     fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
+    fn fgetwc(stream: *mut FILE) -> u32;
+    fn fgetws(out: *mut libc::wchar_t, room: c_int, stream: *mut FILE) -> *mut libc::wchar_t;
+    fn ungetwc(letter: u32, stream: *mut FILE) -> u32;
+    fn fputwc(letter: libc::wchar_t, stream: *mut FILE) -> u32;
+    fn fputws(text: *const libc::wchar_t, stream: *mut FILE) -> c_int;
     fn nftw64(path: *const c_char, visit: *const c_void, limit: c_int, flags: c_int) -> c_int;
     fn ftw64(path: *const c_char, visit: *const c_void, limit: c_int) -> c_int;
+    fn fts_open(paths: *const *const c_char, options: c_int, order: Option<EntryOrder>) -> *mut TreeStream;
+    fn fts_read(walk: *mut TreeStream) -> *mut TreeEntry;
+    fn fts_children(walk: *mut TreeStream, options: c_int) -> *mut TreeEntry;
+    fn fts_close(walk: *mut TreeStream) -> c_int;
     fn glob64(pattern: *const c_char, flags: c_int, error: *mut c_void, out: *mut libc::glob64_t) -> c_int;
     fn fork() -> pid_t;
     fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
@@ -174,6 +186,8 @@ next_functions! {
     fn fexecve(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const libc::posix_spawn_file_actions_t, attributes: *const libc::posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char) -> c_int;
     fn posix_spawnp(pid: *mut pid_t, path: *const c_char, actions: *const libc::posix_spawn_file_actions_t, attributes: *const libc::posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char) -> c_int;
+    fn posix_spawn_file_actions_addchdir_np(actions: *mut libc::posix_spawn_file_actions_t, path: *const c_char) -> c_int;
+    fn posix_spawn_file_actions_addfchdir_np(actions: *mut libc::posix_spawn_file_actions_t, fd: c_int) -> c_int;
     fn system(command: *const c_char) -> c_int;
     fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE;
     fn daemon(stays: c_int, keeps: c_int) -> c_int;

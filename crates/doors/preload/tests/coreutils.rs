@@ -91,10 +91,12 @@ fn links_lead_within_the_store_and_out_of_it() {
     let printed = place.sh("
         cd /terrace; mkdir -p d/e; echo in > d/e/f; ln -s d/e short; ln -s /terrace/short/f absolute; ln -s $HOME/own out; echo own > ~/own
         cat short/f absolute out; readlink absolute; realpath short/f; echo over > absolute; cat d/e/f
+        stat -c %F short short/ short/.
         ln -s loop loop; cat loop 2>&1 || true; ln d/e/f hard 2>&1 || true
     ");
     let refused = "cat: loop: Too many levels of symbolic links\nln: failed to create hard link 'hard' => 'd/e/f': Operation not permitted\n";
-    assert_eq!(printed, format!("in\nin\nown\n/terrace/short/f\n/terrace/d/e/f\nover\n{refused}"));
+    let kinds = "symbolic link\ndirectory\ndirectory\n";
+    assert_eq!(printed, format!("in\nin\nown\n/terrace/short/f\n/terrace/d/e/f\nover\n{kinds}{refused}"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod common;
 use std::fs;
 
 use common::{Place, have};
+use terrace_testkit::{Missing, skip};
 
 #[test]
 fn a_child_shares_its_parents_open_files() {
@@ -252,4 +253,112 @@ fn programs_in_the_store_run() {
         cc -o main main.c; ./main c || echo $?; echo > plain; ./plain 2>/dev/null || echo $?
     "#);
     assert_eq!(printed, "script a\n2\nscript b\n2\ncompiled c\n3\n126\n");
+}
+
+/// The C library carries the actions out itself: a path below the prefix was not found, and a directory was none.
+#[test]
+fn children_get_the_files_and_directories_of_spawn_actions() {
+    let place = Place::new();
+    if !have("children_get_the_files_and_directories_of_spawn_actions", &["cc"]) {
+        return;
+    }
+    fs::write(place.dir.path().join("spawns.c"), include_str!("spawns.c")).unwrap();
+    assert_eq!(place.sh("cc -o spawns spawns.c; ./spawns"), "done\n");
+    place.sh("cd /terrace/d; cd /");
+    assert_eq!(left(&place, "folders"), [""; 0]);
+}
+
+/// Its child could not open what it has open, by its path in `/proc`.
+#[test]
+fn a_process_that_has_changed_its_user_spawns() {
+    let test = "a_process_that_has_changed_its_user_spawns";
+    let place = Place::new();
+    if !have(test, &["cc"]) {
+        return;
+    }
+    if place.sh("id -u") != "0\n" {
+        return skip(test, &Missing::new("root", "only root changes its user"));
+    }
+    fs::write(place.dir.path().join("spawns.c"), include_str!("spawns.c")).unwrap();
+    place.sh("cc -o spawns spawns.c; cp /bin/echo /terrace/echo; cp $LD_PRELOAD library.so; chown -R 65534 .");
+    assert_eq!(place.sh("LD_PRELOAD=$PWD/library.so ./spawns nobody"), "by nobody\n");
+}
+
+/// The kernel answers such calls by `EFAULT`; the library ended the program.
+#[test]
+fn pointers_that_lead_nowhere_are_errors_as_the_kernels() {
+    let place = Place::new();
+    let printed = place.python(
+        "
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+def answers(file, link, nowhere):
+    fd = os.open(file, os.O_RDWR | os.O_CREAT)
+    os.write(fd, b'words'); os.lseek(fd, 0, 0)
+    if not os.path.lexists(link): os.symlink('words', link)
+    os.setxattr(file, b'user.a', b'words')
+    at = ctypes.c_void_p(nowhere)
+    one = (ctypes.c_void_p * 2)(nowhere, 5)
+    for name, *arguments in (
+        ('read', fd, at, 5), ('pread', fd, at, 5, 0), ('readv', fd, at, 1), ('readv', fd, one, 1), ('preadv', fd, one, 1, 0),
+        ('write', fd, at, 5), ('pwrite', fd, at, 5, 0), ('writev', fd, one, 1), ('pwritev', fd, at, 1, 0),
+        ('stat', file, at), ('lstat', file, at), ('fstat', fd, at), ('fstatat', -100, file, at, 0), ('statx', -100, file, 0, 0, at),
+        ('stat', at, ctypes.create_string_buffer(500)), ('open', at, 0), ('access', at, 0), ('unlink', at), ('mkdir', at, 0),
+        ('statfs', file, at), ('fstatfs', fd, at), ('readlink', link, at, 9), ('symlink', at, file + b'2'), ('rename', file, at),
+        ('getxattr', file, b'user.a', at, 9), ('setxattr', file, b'user.a', at, 5, 0), ('getxattr', file, at, at, 0), ('listxattr', file, at, 9),
+        ('fcntl', fd, 5, at), ('sendfile', os.open('/dev/null', 1), fd, ctypes.c_void_p(nowhere or -1), 5),
+        ('utimensat', -100, file, ctypes.c_void_p(nowhere or -1), 0),
+    ):
+        ctypes.set_errno(0)
+        done = getattr(libc, name)(*arguments)
+        yield name, done, errno.errorcode.get(ctypes.get_errno())
+for nowhere in (0, 1, 4095, -1, -4096, 1 << 63):
+    kernels, ours = (list(answers(file, link, nowhere)) for file, link in ((b'file', b'link'), (b'/terrace/file', b'/terrace/link')))
+    for one, other in zip(kernels, ours):
+        assert one == other, (nowhere, one, other)
+print([answer for answer in ours if answer[2] != 'EFAULT'])
+",
+    );
+    assert_eq!(printed, "[]\n");
+}
+
+/// Node closes files by `syscall`: their numbers stayed in the table, and the next file of the number was taken for one of the store. `patch` has
+/// a `renameat2` of its own, which was called in place of the library's.
+#[test]
+fn calls_by_their_numbers_reach_the_store() {
+    let test = "calls_by_their_numbers_reach_the_store";
+    let place = Place::new();
+    if !have(test, &["cc"]) {
+        return;
+    }
+    fs::write(place.dir.path().join("numbered.c"), include_str!("numbered.c")).unwrap();
+    assert_eq!(place.sh("cc -o numbered numbered.c; ./numbered"), "done\n");
+}
+
+/// The C library replaces the standard files and the current directory by calls of its own: a daemon wrote to the store where it had left that.
+#[test]
+fn a_daemon_leaves_the_store() {
+    let place = Place::new();
+    if !have("a_daemon_leaves_the_store", &["cc"]) {
+        return;
+    }
+    let program = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+    if (write(1, "before ", 7) != 7 || daemon(0, 0)) return 1;
+    printf("lost");
+    fflush(stdout);
+    write(1, "lost", 4);
+    int fd = open(arguments[1] + 1, O_CREAT | O_WRONLY, 0600);
+    return write(fd, "outside", 7) != 7;
+}
+"#;
+    fs::write(place.dir.path().join("daemon.c"), program).unwrap();
+    // `cat` ends when the daemon has ended.
+    let printed = place.sh("
+        cc -o daemon daemon.c; mkdir /terrace/d; cd /terrace/d; ~/daemon $HOME/made 7>&1 > /terrace/out | cat; cd; cat /terrace/out made; find /terrace -type f
+    ");
+    assert_eq!(printed, "before outside/terrace/out\n");
 }

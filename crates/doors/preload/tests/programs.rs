@@ -66,6 +66,19 @@ fn rsync_copies_in_and_out() {
 }
 
 #[test]
+fn node_and_patch_use_the_store() {
+    let place = Place::new();
+    if !have("node_and_patch_use_the_store", &["node", "patch"]) {
+        return;
+    }
+    std::fs::write(place.dir.path().join("files.js"), include_str!("files.js")).unwrap();
+    let printed = place.sh("
+        cp files.js /terrace; cd /terrace; node files.js; cd ~; seq 5 > a; seq 6 > b; cp a /terrace; diff -u a b > /terrace/p || true; cd /terrace; patch -s -b a < p; cmp a ~/b; cmp a.orig ~/a
+    ");
+    assert_eq!(printed, "hello 5\nout\nerr\n8890\na,e,files.js,o,s\n");
+}
+
+#[test]
 fn vim_edits_a_file() {
     let place = Place::new();
     if have("vim_edits_a_file", &["vim"]) {

@@ -37,6 +37,57 @@ fn a_c_program_asks_walks_and_loads() {
     assert_eq!(printed, "done\n43\n");
 }
 
+/// The C library's functions enter directories by calls of its own, and found nothing.
+#[test]
+fn walks_by_fts_are_those_of_the_c_library() {
+    let place = Place::new();
+    if !have("walks_by_fts_are_those_of_the_c_library", &["cc"]) {
+        return;
+    }
+    std::fs::write(place.dir.path().join("trees.c"), include_str!("trees.c")).unwrap();
+    let printed = place.sh("
+        mkdir -p tree/a/b/c tree/empty tree/skipped/d tree/later; echo five > tree/a/b/file; echo > tree/skipped/d/f; echo > tree/later/f; : > tree/z
+        ln -s a/b tree/to_folder; ln -s a/b/file tree/to_file; ln -s none tree/broken; ln -s .. tree/a/up; cp -a tree /terrace/tree
+        cc -std=gnu2x -o trees trees.c; ./trees . > outside; ./trees /terrace > inside; diff outside inside; grep -c . inside
+    ");
+    assert!(printed.trim().parse::<usize>().unwrap() > 800, "{printed}");
+}
+
+/// The C library has no wide characters for streams of `fopencookie`: such programs ended by `SIGSEGV`, or wrote nothing.
+#[test]
+fn wide_characters_go_through_streams() {
+    let place = Place::new();
+    if !have("wide_characters_go_through_streams", &["cc", "c++", "rev", "column"]) {
+        return;
+    }
+    std::fs::write(place.dir.path().join("wide.c"), include_str!("wide.c")).unwrap();
+    let printed = place.sh(r#"
+        cc -std=gnu2x -o wide wide.c; cp wide.c /terrace; ./wide /terrace < /terrace/wide.c > /terrace/out; (cat wide.c; echo '!') | cmp - /terrace/out
+        rev /terrace/wide.c > /terrace/turned; rev < /terrace/turned | cmp - wide.c; printf 'a b\nccc d\n' | column -t > /terrace/columns; cat /terrace/columns
+        printf '#include <iostream>\nint main() { std::wstring word; std::wcin >> word; std::wcout << word << 5 << std::endl; return !std::wcout; }' > w.cpp
+        c++ -o w w.cpp; ./w < /terrace/columns > /terrace/word; cat /terrace/word
+    "#);
+    assert_eq!(printed, "a    b\nccc  d\na5\n");
+}
+
+#[test]
+fn programs_work_under_valgrind_which_finds_nothing() {
+    let place = Place::new();
+    if !have("programs_work_under_valgrind_which_finds_nothing", &["cc", "valgrind"]) {
+        return;
+    }
+    let sources = [("streams", include_str!("streams.c")), ("trees", include_str!("trees.c"))];
+    for (name, source) in sources.into_iter().chain([("spawns", include_str!("spawns.c"))]) {
+        std::fs::write(place.dir.path().join(format!("{name}.c")), source).unwrap();
+        place.sh(&format!("cc -g -std=gnu2x -o {name} {name}.c"));
+    }
+    let printed = place.sh("
+        check='valgrind -q --error-exitcode=9'; $check ./streams; $check ./spawns; rm -r /terrace/*; mkdir -p /terrace/tree/a/b; $check ./trees /terrace > /dev/null
+        head -c 3000000 /dev/urandom > bytes; $check cp bytes /terrace/copy; cmp bytes /terrace/copy
+    ");
+    assert_eq!(printed, "done\n");
+}
+
 #[test]
 fn cpp_and_fortran_programs_read_and_write() {
     let place = Place::new();

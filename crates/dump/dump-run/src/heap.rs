@@ -8,7 +8,6 @@ use dlmalloc::{Allocator, Dlmalloc};
 use libc::c_void;
 use rustix_futex_sync::Mutex;
 
-use crate::handle_heap::HANDLE_HEAP;
 use crate::ranges::{Addresses, PAGE_BYTES};
 
 /// The program's heap, far from all that the kernel places itself.
@@ -117,23 +116,6 @@ pub unsafe fn discard(range: Addresses) {
     }
 }
 
-/// Lets a fork wait until no thread uses the heaps: a child has none of the other threads, which would unlock it.
-pub fn register_forks() {
-    extern "C" fn lock_all() {
-        std::mem::forget(PROGRAM_HEAP.lock.lock());
-        HANDLE_HEAP.lock_for_fork();
-    }
-    extern "C" fn unlock_all() {
-        // SAFETY: this thread, or its copy in the child, has locked them above.
-        unsafe {
-            HANDLE_HEAP.unlock_after_fork();
-            PROGRAM_HEAP.lock.force_unlock();
-        }
-    }
-    // SAFETY: the functions may be called at any time. Without memory for them, only forks of programs with threads are less safe.
-    let _: i32 = unsafe { libc::pthread_atfork(Some(lock_all), Some(unlock_all), Some(unlock_all)) };
-}
-
 impl Heap {
     /// Returns whether an address is of the heap.
     pub fn has(&self, address: *const c_void) -> bool {
@@ -152,6 +134,18 @@ impl Heap {
         // SAFETY: the page was just mapped, and the allocator fits.
         unsafe { self.allocator().write(allocator) };
         true
+    }
+
+    /// Keeps other threads from the heap until [`unlock_after_fork`](Heap::unlock_after_fork).
+    pub fn lock_for_fork(&self) {
+        std::mem::forget(self.lock.lock());
+    }
+
+    /// # Safety
+    /// This thread, or its copy in a forked process, has called [`lock_for_fork`](Heap::lock_for_fork).
+    pub unsafe fn unlock_after_fork(&self) {
+        // SAFETY: as the caller guarantees.
+        unsafe { self.lock.force_unlock() };
     }
 
     fn allocator(&self) -> *mut Dlmalloc<HeapPages> {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use terrace_dump::{Error, Result};
 
 use crate::handle_heap::HANDLE_HEAP;
-use crate::heap::{self, PROGRAM_HEAP};
+use crate::heap::PROGRAM_HEAP;
 use crate::host::DumpHost;
 use crate::{objects, settings, stack};
 
@@ -83,7 +83,7 @@ fn prepare() -> Result<bool> {
             "the addresses of the heap are taken; run the program without `terrace dump run`".into(),
         ));
     }
-    heap::register_forks();
+    register_forks();
     objects::find();
     Ok(true)
 }
@@ -133,4 +133,21 @@ unsafe fn copy_arguments(count: c_int, arguments: *mut *mut c_char) -> *mut *mut
     // SAFETY: as above.
     unsafe { copies.add(count).write(ptr::null_mut()) };
     copies
+}
+
+/// Lets a fork wait until no thread uses the heaps: a child has none of the other threads, which would unlock it.
+fn register_forks() {
+    extern "C" fn lock_all() {
+        PROGRAM_HEAP.lock_for_fork();
+        HANDLE_HEAP.lock_for_fork();
+    }
+    extern "C" fn unlock_all() {
+        // SAFETY: this thread, or its copy in the child, has locked them above.
+        unsafe {
+            HANDLE_HEAP.unlock_after_fork();
+            PROGRAM_HEAP.unlock_after_fork();
+        }
+    }
+    // SAFETY: the functions may be called at any time. Without memory for them, only forks of programs with threads are less safe.
+    let _: i32 = unsafe { libc::pthread_atfork(Some(lock_all), Some(unlock_all), Some(unlock_all)) };
 }

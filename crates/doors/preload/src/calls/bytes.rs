@@ -9,7 +9,7 @@ use terrace::files::File;
 use crate::calls::{by_descriptor, twins};
 use crate::description::OpenDescription;
 use crate::errors::{CReturn, CallResult, refuse};
-use crate::{numbers, opened, real};
+use crate::{numbers, opened, pointers, real};
 
 /// The most bytes that one call moves, as in the kernel.
 const MAX_CALL_BYTES: usize = 0x7fff_f000;
@@ -76,22 +76,19 @@ fn position(offset: off_t) -> CallResult<u64> {
 /// # Safety
 /// The buffer has as many bytes, which nobody else uses meanwhile; the kernel would fill or read it in the same way.
 unsafe fn out<'a>(buffer: *mut c_void, length: size_t) -> CallResult<&'a mut [u8]> {
-    match () {
-        () if length == 0 => Ok(&mut []),
-        () if buffer.is_null() => refuse(libc::EFAULT),
-        // SAFETY: as the caller says. Bytes that were not set before are only written to.
-        () => Ok(unsafe { slice::from_raw_parts_mut(buffer.cast(), length.min(MAX_CALL_BYTES)) }),
+    if length == 0 {
+        return Ok(&mut []);
     }
+    pointers::check(buffer.cast::<u8>(), length)?;
+    // SAFETY: as the caller says. Bytes that were not set before are only written to.
+    Ok(unsafe { slice::from_raw_parts_mut(buffer.cast(), length.min(MAX_CALL_BYTES)) })
 }
 
 /// As [`out`], for bytes that are only read.
 unsafe fn given<'a>(buffer: *const c_void, length: size_t) -> CallResult<&'a [u8]> {
-    match () {
-        () if length == 0 => Ok(&[]),
-        () if buffer.is_null() => refuse(libc::EFAULT),
-        // SAFETY: as the caller says.
-        () => Ok(unsafe { slice::from_raw_parts(buffer.cast(), length.min(MAX_CALL_BYTES)) }),
-    }
+    // SAFETY: as the caller says.
+    let bytes: &[u8] = unsafe { pointers::given(buffer.cast(), length)? };
+    Ok(&bytes[..length.min(MAX_CALL_BYTES)])
 }
 
 #[unsafe(no_mangle)]
@@ -158,11 +155,8 @@ fn write_positioned(open: &OpenDescription, offset: u64, bytes: &[u8]) -> CallRe
 /// Takes a caller's list of buffers as a slice.
 unsafe fn parts<'a>(list: *const iovec, count: c_int) -> CallResult<&'a [iovec]> {
     match count {
-        0 => Ok(&[]),
-        1..=MAX_PARTS if !list.is_null() => {
-            // SAFETY: the caller gives a list of this length.
-            Ok(unsafe { slice::from_raw_parts(list, count as usize) })
-        }
+        // SAFETY: the caller gives a list of this length.
+        0..=MAX_PARTS => unsafe { pointers::given(list, count as usize) },
         _ => refuse(libc::EINVAL),
     }
 }

@@ -11,6 +11,7 @@ use crate::calls::by_descriptor;
 use crate::description::OpenDescription;
 use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, by_path};
+use crate::pointers::given;
 use crate::{numbers, opened, real};
 
 fn set_path(path: &[u8], setting: &Setting) -> CallResult<c_int> {
@@ -122,7 +123,8 @@ unsafe fn of_times(times: *const timespec) -> CallResult<Setting> {
         _ => refuse(libc::EINVAL),
     };
     // SAFETY: the caller gives two times.
-    let (accessed, modified) = unsafe { (read(*times)?, read(*times.add(1))?) };
+    let [accessed, modified] = (unsafe { given(times, 2)? }) else { return refuse(libc::EFAULT) };
+    let (accessed, modified) = (read(*accessed)?, read(*modified)?);
     Ok(Setting { accessed, modified, ..Setting::default() })
 }
 

@@ -4,8 +4,10 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use libc::{off_t, size_t, ssize_t};
 
+use crate::answer::give;
 use crate::calls::{bytes, twins};
-use crate::errors::{CallResult, of_kernel};
+use crate::errors::{CallResult, of_kernel, refuse};
+use crate::pointers::is_wild;
 use crate::{numbers, real};
 
 /// The most bytes that one call copies. Callers go on with the rest.
@@ -13,6 +15,9 @@ const COPY_BYTES: usize = 1 << 20;
 
 /// Copies bytes if either end is a file of the store, through the calls that read and write it.
 unsafe fn copy(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, length: size_t) -> ssize_t {
+    if [from_at, to_at].into_iter().any(|at| !at.is_null() && is_wild(at)) {
+        return give(refuse(libc::EFAULT));
+    }
     let mut buffer = vec![0u8; length.min(COPY_BYTES)];
     // SAFETY: the buffer has this length, and the caller gives offsets or null.
     let moved: CallResult<ssize_t> = unsafe {
@@ -49,7 +54,7 @@ unsafe fn copy(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, l
             Ok(done)
         })
     };
-    crate::answer::give(moved)
+    give(moved)
 }
 
 #[unsafe(no_mangle)]

@@ -11,11 +11,17 @@ use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, by_path, shown};
 use crate::{folder, opened, real, table};
 
-fn enter(path: &[u8]) -> CallResult<c_int> {
+/// Refuses what is no directory of the store.
+pub fn check_directory(path: &[u8]) -> CallResult<()> {
     match opened::get()?.files.stat(path)?.kind {
-        Kind::Directory => folder::enter(path.to_vec()).map(|()| 0),
+        Kind::Directory => Ok(()),
         _ => refuse(libc::ENOTDIR),
     }
+}
+
+fn enter(path: &[u8]) -> CallResult<c_int> {
+    check_directory(path)?;
+    folder::enter(path.to_vec()).map(|()| 0)
 }
 
 #[unsafe(no_mangle)]

@@ -69,6 +69,16 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
 }
 
+/// Notes that the kernel has just given a number for another file than one of the store. A program that has closed it by a call of its own has
+/// left it in the table.
+pub fn kernels(fd: c_int) -> c_int {
+    if numbers::has(fd) {
+        // The call that opens a file cannot return this error. The engine's log reports bytes that were not written.
+        let _ = guard(|| forget(fd));
+    }
+    fd
+}
+
 /// Enters a copy of a descriptor.
 fn copied(from: c_int, to: c_int) -> c_int {
     if to < 0 {
@@ -76,7 +86,7 @@ fn copied(from: c_int, to: c_int) -> c_int {
     }
     let copied = match table::get(from) {
         Some(open) => give(table::add(to, open)),
-        None => to,
+        None => kernels(to),
     };
     stdio::adopt(copied);
     copied

@@ -9,7 +9,8 @@ use terrace_prefix::access::caller;
 use crate::answer::give;
 use crate::calls::stat;
 use crate::errors::{CallResult, refuse};
-use crate::paths::{LastLink, Route, by_path, find, is_wild};
+use crate::paths::{LastLink, Route, by_path, find};
+use crate::pointers::{is_wild, put_bytes};
 use crate::{opened, real};
 
 #[unsafe(no_mangle)]
@@ -56,7 +57,7 @@ pub unsafe extern "C-unwind" fn readlinkat(dir: c_int, path: *const c_char, out:
                 }
                 let to = opened::get()?.files.read_link(path)?;
                 let length = to.len().min(size);
-                std::ptr::copy_nonoverlapping(to.as_ptr().cast(), out, length);
+                put_bytes(&to[..length], out.cast())?;
                 Ok(length as ssize_t)
             },
         )

@@ -9,7 +9,7 @@ use terrace_prefix::locks::LockFile;
 use crate::calls::{by_descriptor, twins};
 use crate::description::OpenDescription;
 use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
-use crate::{opened, real};
+use crate::{opened, pointers, real};
 
 /// Returns the descriptor of a description's lock file.
 fn lock_file(open: &OpenDescription) -> CallResult<c_int> {
@@ -30,9 +30,7 @@ fn lock_file(open: &OpenDescription) -> CallResult<c_int> {
 /// # Safety
 /// `lock` is valid.
 pub unsafe fn control(open: &OpenDescription, command: c_int, lock: *mut libc::flock) -> CallResult<c_int> {
-    if lock.is_null() {
-        return refuse(libc::EFAULT);
-    }
+    pointers::check(lock, 1)?;
     let file = lock_file(open)?;
     // SAFETY: as the caller says.
     let asked = unsafe { &mut *lock };

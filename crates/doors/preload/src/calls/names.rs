@@ -9,7 +9,8 @@ use terrace_prefix::access::caller;
 use crate::answer::{answer, give};
 use crate::calls::stat;
 use crate::errors::{CallResult, refuse};
-use crate::paths::{LastLink, Route, by_path, find, is_wild};
+use crate::paths::{LastLink, Route, by_path, find};
+use crate::pointers::is_wild;
 use crate::{opened, real, table};
 
 /// The mask of new files' permissions, or this if it is not known yet.

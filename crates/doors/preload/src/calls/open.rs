@@ -8,7 +8,7 @@ use terrace::Kind;
 use terrace::files::{File, Stat};
 use terrace_prefix::access::caller;
 
-use crate::calls::{names, stat, stdio, twins};
+use crate::calls::{descriptors, names, stat, stdio, twins};
 use crate::description::OpenDescription;
 use crate::errors::{CallResult, refuse};
 use crate::inside::is_inside;
@@ -27,7 +27,7 @@ pub unsafe extern "C-unwind" fn openat(dir: c_int, path: *const c_char, flags: c
             dir,
             path,
             last_link(flags),
-            |dir, path| real::openat(dir, path, flags, mode),
+            |dir, path| descriptors::kernels(real::openat(dir, path, flags, mode)),
             |path, stat| open_below(path, stat, flags, mode),
         )
     }
@@ -65,22 +65,28 @@ twins! {
     __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int: __openat64_2;
 }
 
-fn last_link(flags: c_int) -> LastLink {
+/// Whether `open` follows a symbolic link at a path's end.
+pub fn last_link(flags: c_int) -> LastLink {
     let creates = flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0;
     if creates || flags & libc::O_NOFOLLOW != 0 { LastLink::Keep } else { LastLink::Follow }
 }
 
-/// Opens a file or a directory of the store, and returns its descriptor.
+/// Opens a file or a directory of the store for this process, and returns its descriptor.
 pub fn open_below(path: &[u8], stat: Option<Stat>, flags: c_int, mode: mode_t) -> CallResult<c_int> {
+    let (description, fd) = describe(path, stat, flags, mode)?;
+    let fd = table::add(fd, Arc::new(description))?;
+    stdio::adopt(fd);
+    Ok(fd)
+}
+
+/// Opens a file or a directory of the store. Returns its descriptor, too, which the table does not have yet.
+pub fn describe(path: &[u8], stat: Option<Stat>, flags: c_int, mode: mode_t) -> CallResult<(OpenDescription, c_int)> {
     let file = match stat {
         Some(_) if flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0 => return refuse(libc::EEXIST),
         Some(stat) => existing(path, &stat, flags)?,
         None => Some(new(path, flags, mode)?),
     };
-    let (description, fd) = OpenDescription::new(path, file, flags)?;
-    let fd = table::add(fd, Arc::new(description))?;
-    stdio::adopt(fd);
-    Ok(fd)
+    OpenDescription::new(path, file, flags)
 }
 
 /// Opens an existing file. A directory has no bytes.

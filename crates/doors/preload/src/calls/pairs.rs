@@ -10,6 +10,7 @@ use crate::answer::complain;
 use crate::calls::by_descriptor;
 use crate::errors::{CallResult, ErrorNumber, refuse};
 use crate::paths::{LastLink, by_path};
+use crate::pointers::{check, given, put_bytes};
 use crate::{opened, real};
 
 /// Copies an answer to a caller; if there is no room, only its length is told.
@@ -19,13 +20,14 @@ unsafe fn hand_out(bytes: &[u8], out: *mut c_void, size: size_t) -> CallResult<s
             return refuse(libc::ERANGE);
         }
         // SAFETY: the caller gives `size` bytes of room.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), out.cast(), bytes.len()) };
+        unsafe { put_bytes(bytes, out.cast())? };
     }
     Ok(bytes.len() as ssize_t)
 }
 
 /// Returns the name of the pair that an attribute stands for.
 unsafe fn pair_name<'a>(name: *const c_char) -> CallResult<&'a str> {
+    check(name, 1)?;
     // SAFETY: the caller gives a text.
     to_pair_name(unsafe { CStr::from_ptr(name) }.to_bytes()).ok_or(ErrorNumber(libc::EOPNOTSUPP))
 }
@@ -49,7 +51,7 @@ unsafe fn set(path: &[u8], name: *const c_char, value: *const c_void, size: size
     // SAFETY: the caller gives a text, and a value of this size.
     unsafe {
         let name = pair_name(name)?;
-        let value = if size == 0 { &[] } else { std::slice::from_raw_parts(value.cast::<u8>(), size) };
+        let value = given(value.cast::<u8>(), size)?;
         let value = std::str::from_utf8(value).or(refuse(libc::EOPNOTSUPP))?;
         opened::get()?.files.set_pair(path, name, Some(value), to_presence(flags)).inspect_err(|error| {
             if matches!(error, FileError::NotUnderstood { .. }) {

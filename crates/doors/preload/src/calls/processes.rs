@@ -1,19 +1,20 @@
-//! Processes: `fork`, `exec`, `posix_spawn`, and the end.
+//! Processes: `fork`, `exec`, and the end.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-use libc::{FILE, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
+use libc::{FILE, pid_t};
 
 use crate::answer::{give, guard};
-use crate::calls::stat;
+use crate::calls::{descriptors, stat};
 use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
 use crate::note::Sharing;
 use crate::paths::{LastLink, Route, find, shown};
-use crate::{forks, inside, opened, real, settings};
+use crate::{folder, forks, inside, opened, real, settings};
 
-type Texts = *const *const c_char;
+/// A list of texts that ends with null.
+pub type Texts = *const *const c_char;
 
 unsafe extern "C" {
     static environ: Texts;
@@ -39,12 +40,22 @@ pub unsafe extern "C-unwind" fn vfork() -> pid_t {
 pub unsafe extern "C-unwind" fn daemon(stays: c_int, keeps: c_int) -> c_int {
     // It returns in the child only.
     // SAFETY: as above.
-    forks::fork(|| unsafe { real::daemon(stays, keeps) })
+    let done = forks::fork(|| unsafe { real::daemon(stays, keeps) });
+    // The C library has changed these by calls of its own.
+    if done == 0 && stays == 0 {
+        folder::leave();
+    }
+    if done == 0 && keeps == 0 {
+        for fd in 0..3 {
+            descriptors::kernels(fd);
+        }
+    }
+    done
 }
 
 /// Writes buffered bytes before another program starts, which may look for them, and which has this one's descriptors while the result
 /// lives. Bytes that cannot be written stay buffered, and the file's next sync or close returns the error.
-fn share_all() -> Sharing {
+pub fn share_all() -> Sharing {
     if !inside::is_inside() {
         let _ = guard(opened::flush);
     }
@@ -52,7 +63,7 @@ fn share_all() -> Sharing {
 }
 
 /// A program below the prefix, as the kernel can run it.
-enum Program {
+pub enum Program {
     /// A copy of the file.
     Copy(std::fs::File),
     /// The script's interpreter, and the arguments before the script's own.
@@ -69,7 +80,8 @@ pub fn read_all(path: &[u8], wanted: c_int) -> CallResult<Vec<u8>> {
     Ok(bytes)
 }
 
-fn load(path: &[u8]) -> CallResult<Program> {
+/// Reads a program of the store.
+pub fn load(path: &[u8]) -> CallResult<Program> {
     let bytes = read_all(path, libc::X_OK)?;
     if let Some(line) = bytes.strip_prefix(b"#!") {
         let line =
@@ -101,7 +113,7 @@ pub fn copy(bytes: &[u8]) -> CallResult<std::fs::File> {
 }
 
 /// Returns the arguments of a script's interpreter: its own, then those of the script without its name.
-unsafe fn script_arguments(own: &[CString], arguments: Texts) -> Vec<*const c_char> {
+pub unsafe fn script_arguments(own: &[CString], arguments: Texts) -> Vec<*const c_char> {
     let mut all: Vec<*const c_char> = own.iter().map(|text| text.as_ptr()).collect();
     // SAFETY: the caller gives a list that ends with null.
     unsafe {
@@ -142,7 +154,7 @@ pub unsafe extern "C-unwind" fn execv(path: *const c_char, arguments: Texts) -> 
 }
 
 /// Finds a program below the prefix by its name, if the search path leads there.
-unsafe fn search(file: *const c_char) -> Option<CString> {
+pub unsafe fn search(file: *const c_char) -> Option<CString> {
     // SAFETY: the caller gives a name.
     unsafe {
         let name = CStr::from_ptr(file).to_bytes();
@@ -198,71 +210,6 @@ pub unsafe extern "C-unwind" fn fexecve(fd: c_int, arguments: Texts, environment
     }
 }
 
-/// Runs a spawning function, which returns an error number, on a program that may be below the prefix.
-unsafe fn spawn(
-    path: *const c_char,
-    arguments: *const *mut c_char,
-    run: impl Fn(*const c_char, *const *mut c_char) -> c_int,
-) -> c_int {
-    let _sharing = share_all();
-    // SAFETY: the caller gives a path, and a list that ends with null.
-    unsafe {
-        match find(libc::AT_FDCWD, path, LastLink::Follow) {
-            Err(ErrorNumber(number)) => number,
-            Ok(None) => run(path, arguments),
-            Ok(Some(Route::Elsewhere(other))) => run(other.as_ptr(), arguments),
-            Ok(Some(Route::Below(path, _))) => match guard(|| load(&path)) {
-                Err(ErrorNumber(number)) => number,
-                Ok(Program::Copy(file)) => {
-                    // This process has the copy open until the child runs it.
-                    let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.as_raw_fd());
-                    run(path.as_ptr().cast(), arguments)
-                }
-                Ok(Program::Script(interpreter, own)) => {
-                    let all = script_arguments(&own, arguments.cast());
-                    spawn(interpreter.as_ptr(), all.as_ptr().cast(), run)
-                }
-            },
-        }
-    }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn posix_spawn(
-    pid: *mut pid_t,
-    path: *const c_char,
-    actions: *const posix_spawn_file_actions_t,
-    attributes: *const posix_spawnattr_t,
-    arguments: *const *mut c_char,
-    environment: *const *mut c_char,
-) -> c_int {
-    // SAFETY: the caller's arguments.
-    unsafe {
-        spawn(path, arguments, |path, arguments| {
-            real::posix_spawn(pid, path, actions, attributes, arguments, environment)
-        })
-    }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn posix_spawnp(
-    pid: *mut pid_t,
-    file: *const c_char,
-    actions: *const posix_spawn_file_actions_t,
-    attributes: *const posix_spawnattr_t,
-    arguments: *const *mut c_char,
-    environment: *const *mut c_char,
-) -> c_int {
-    let _sharing = share_all();
-    // SAFETY: the caller's arguments.
-    unsafe {
-        match search(file) {
-            Some(found) => posix_spawn(pid, found.as_ptr(), actions, attributes, arguments, environment),
-            None => real::posix_spawnp(pid, file, actions, attributes, arguments, environment),
-        }
-    }
-}
-
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn system(command: *const c_char) -> c_int {
     let _sharing = share_all();
@@ -283,7 +230,7 @@ pub extern "C-unwind" fn _exit(status: c_int) -> ! {
     opened::end();
     loop {
         // SAFETY: it takes a number only, and does not return.
-        unsafe { libc::syscall(libc::SYS_exit_group, status) };
+        unsafe { real::syscall(libc::SYS_exit_group, status.into(), 0, 0, 0, 0, 0) };
     }
 }
 

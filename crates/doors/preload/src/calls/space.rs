@@ -8,6 +8,7 @@ use terrace::files::FileSpace;
 use crate::calls::{by_descriptor, stat, twins};
 use crate::errors::CallResult;
 use crate::paths::{LastLink, by_path};
+use crate::pointers::put;
 use crate::{opened, real};
 
 /// The type by which programs know that changes of others are not reported to this kernel: that of FUSE.
@@ -24,7 +25,7 @@ unsafe fn fill(out: *mut FileSystem) -> CallResult<c_int> {
         (found.f_blocks, found.f_bfree, found.f_bavail) = (space.blocks, space.free_blocks, space.free_blocks);
         (found.f_files, found.f_ffree) = (space.files, space.free_files);
         found.f_namelen = FileSpace::MAX_NAME_BYTES as _;
-        out.write(found);
+        put(found, out)?;
     }
     Ok(0)
 }
@@ -38,7 +39,7 @@ unsafe fn fill_v(out: *mut FileSystemV) -> CallResult<c_int> {
         (found.f_blocks, found.f_bfree, found.f_bavail) = (space.blocks, space.free_blocks, space.free_blocks);
         (found.f_files, found.f_ffree, found.f_favail) = (space.files, space.free_files, space.free_files);
         found.f_namemax = FileSpace::MAX_NAME_BYTES.into();
-        out.write(found);
+        put(found, out)?;
     }
     Ok(0)
 }

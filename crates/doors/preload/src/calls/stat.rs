@@ -9,6 +9,7 @@ use terrace_prefix::access::may_access;
 use crate::calls::{by_descriptor, twins};
 use crate::errors::{CallResult, refuse};
 use crate::paths::{LastLink, by_path};
+use crate::pointers::put;
 use crate::{kernel, numbers, opened, real};
 
 fn last_link(flags: c_int) -> LastLink {
@@ -47,7 +48,7 @@ pub unsafe extern "C-unwind" fn fstatat(dir: c_int, path: *const c_char, out: *m
             last_link(flags),
             |dir, path| kernel::fstatat(dir, path, out, flags),
             |path, stat| {
-                out.write(to_stat(&existing(path, stat)?, path, opened::get()?.device));
+                put(to_stat(&existing(path, stat)?, path, opened::get()?.device), out)?;
                 Ok(0)
             },
         )
@@ -62,7 +63,7 @@ pub unsafe extern "C-unwind" fn fstat(fd: c_int, out: *mut libc::stat) -> c_int 
             fd,
             || kernel::fstat(fd, out),
             |open| {
-                out.write(to_stat(&open.stat()?, &open.path(), opened::get()?.device));
+                put(to_stat(&open.stat()?, &open.path(), opened::get()?.device), out)?;
                 Ok(0)
             },
         )
@@ -96,7 +97,7 @@ pub unsafe extern "C-unwind" fn statx(
                 dir,
                 || -1,
                 |open| {
-                    out.write(to_statx(&open.stat()?, &open.path(), opened::get()?.device));
+                    put(to_statx(&open.stat()?, &open.path(), opened::get()?.device), out)?;
                     Ok(0)
                 },
             );
@@ -105,9 +106,9 @@ pub unsafe extern "C-unwind" fn statx(
             dir,
             path,
             last_link(flags),
-            |dir, path| libc::syscall(libc::SYS_statx, dir, path, flags, mask, out) as c_int,
+            |dir, path| kernel::statx(dir, path, flags, mask, out),
             |path, stat| {
-                out.write(to_statx(&existing(path, stat)?, path, opened::get()?.device));
+                put(to_statx(&existing(path, stat)?, path, opened::get()?.device), out)?;
                 Ok(0)
             },
         )

@@ -19,6 +19,11 @@ use crate::{numbers, real, table};
 /// so they stay.
 const WRITE_BASE_BYTES: usize = 32;
 const DESCRIPTOR_BYTES: usize = 112;
+/// Where it keeps the data for wide characters, and the mark of streams that have none.
+const WIDE_DATA_BYTES: usize = 160;
+const NO_WIDE_DATA: isize = -1;
+/// The flag of a stream that has failed.
+const FAILED_FLAG: c_int = 0x20;
 /// Whether the standard stream of a descriptor was replaced.
 static IS_REPLACED: [AtomicBool; 3] = [const { AtomicBool::new(false) }; 3];
 
@@ -72,6 +77,36 @@ unsafe extern "C" fn seek_cookie(cookie: *mut c_void, offset: *mut off_t, whence
 unsafe extern "C" fn close_cookie(cookie: *mut c_void) -> c_int {
     // SAFETY: it takes a number only.
     unsafe { descriptors::close(of_cookie(cookie)) }
+}
+
+/// The stream of standard input, as programs name it.
+pub fn standard_input() -> *mut FILE {
+    // SAFETY: the C library, or `take_over`, has set it.
+    unsafe { stdin }
+}
+
+/// The stream of standard output, as programs name it.
+pub fn standard_output() -> *mut FILE {
+    // SAFETY: as above.
+    unsafe { stdout }
+}
+
+/// Whether the C library would end the program if it read or wrote wide characters through a stream, as through those of `fopencookie`.
+///
+/// # Safety
+/// The stream is valid.
+pub unsafe fn has_bytes_only(stream: *mut FILE) -> bool {
+    // SAFETY: the field is at this place in every stream.
+    unsafe { stream.cast::<u8>().add(WIDE_DATA_BYTES).cast::<isize>().read() == NO_WIDE_DATA }
+}
+
+/// Lets `ferror` return that a stream has failed.
+///
+/// # Safety
+/// The stream is valid.
+pub unsafe fn mark_failed(stream: *mut FILE) {
+    // SAFETY: the flags are the first field.
+    unsafe { *stream.cast::<c_int>() |= FAILED_FLAG };
 }
 
 /// Makes a stream of a descriptor. It may read and write: the descriptor knows what is allowed, and may be replaced by another one.

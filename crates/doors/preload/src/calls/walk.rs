@@ -73,7 +73,7 @@ impl<F: FnMut(&CStr, &libc::stat, c_int, &mut WalkPlace) -> c_int> TreeWalk<F> {
         if self.flags & KEEP_LINKS_FLAG == 0 && !self.entered.insert((found.st_dev, found.st_ino)) {
             return 0;
         }
-        let Some(names) = names_in(path) else { return (self.visit)(path, &found, UNREADABLE_KIND, &mut place) };
+        let Some(names) = read_names(path) else { return (self.visit)(path, &found, UNREADABLE_KIND, &mut place) };
         if self.flags & DEPTH_FIRST_FLAG == 0 {
             match (self.visit)(path, &found, DIRECTORY_KIND, &mut place) {
                 SKIP_SUBTREE_ACTION if self.flags & ACTIONS_FLAG != 0 => return 0,
@@ -81,9 +81,12 @@ impl<F: FnMut(&CStr, &libc::stat, c_int, &mut WalkPlace) -> c_int> TreeWalk<F> {
                 other => return other,
             }
         }
-        for name in names {
+        for (name, _) in names {
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
             // Neither part contains a zero byte.
-            let Ok(whole) = CString::new([path.to_bytes(), b"/", &name].concat()) else { continue };
+            let Ok(whole) = CString::new([path.to_bytes(), b"/", name.to_bytes()].concat()) else { continue };
             match self.go(&whole, level + 1) {
                 SKIP_SIBLINGS_ACTION if self.flags & ACTIONS_FLAG != 0 => break,
                 SKIP_SUBTREE_ACTION if self.flags & ACTIONS_FLAG != 0 => {}
@@ -98,8 +101,8 @@ impl<F: FnMut(&CStr, &libc::stat, c_int, &mut WalkPlace) -> c_int> TreeWalk<F> {
     }
 }
 
-/// Returns the names in a directory. None if it cannot be read.
-fn names_in(path: &CStr) -> Option<Vec<Vec<u8>>> {
+/// Returns the names in a directory and the kinds of their files. None if it cannot be read.
+pub fn read_names(path: &CStr) -> Option<Vec<(CString, u8)>> {
     // SAFETY: the path ends with a zero byte; the stream is used here only, and entries until the next one is read.
     unsafe {
         let stream = directories::opendir(path.as_ptr());
@@ -112,10 +115,7 @@ fn names_in(path: &CStr) -> Option<Vec<Vec<u8>>> {
             if entry.is_null() {
                 break;
             }
-            let name = CStr::from_ptr((*entry).d_name.as_ptr()).to_bytes();
-            if !matches!(name, b"." | b"..") {
-                names.push(name.to_vec());
-            }
+            names.push((CStr::from_ptr((*entry).d_name.as_ptr()).to_owned(), (*entry).d_type));
         }
         directories::closedir(stream);
         Some(names)
@@ -123,7 +123,7 @@ fn names_in(path: &CStr) -> Option<Vec<Vec<u8>>> {
 }
 
 /// Whether a path leads below the prefix.
-unsafe fn leads_below(path: *const c_char) -> bool {
+pub unsafe fn leads_below(path: *const c_char) -> bool {
     // SAFETY: the caller gives a path.
     matches!(unsafe { find(libc::AT_FDCWD, path, LastLink::Follow) }, Ok(Some(Route::Below(..))))
 }
