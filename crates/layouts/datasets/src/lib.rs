@@ -55,6 +55,7 @@ mod datasets;
 mod declared;
 mod error;
 mod export;
+mod filled;
 mod follower;
 mod health;
 mod keys;

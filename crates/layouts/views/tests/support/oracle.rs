@@ -37,6 +37,11 @@ impl Memory {
         }
     }
 
+    /// Sets all elements of a leaf.
+    pub fn fill(&mut self, leaf: usize, value: &[u8]) {
+        self.0[leaf].1.chunks_mut(value.len()).for_each(|element| element.copy_from_slice(value));
+    }
+
     fn byte(&mut self, (leaf, element, byte): Origin) -> &mut u8 {
         let (size, bytes) = &mut self.0[leaf];
         &mut bytes[(element * *size + byte) as usize]
