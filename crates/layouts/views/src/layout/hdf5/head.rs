@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::super::{Described, Element};
-use super::attribute::{self, Message, scales_of_dimensions};
+use super::attribute::{self, ATTRIBUTE_MESSAGE, Message, scales_of_dimensions};
 use super::datatype::datatype;
 use super::heap::Heap;
 use super::lookup3::lookup3;
@@ -139,16 +139,26 @@ fn superblock(end: u64) -> Vec<u8> {
 /// Returns an object header with messages, each a type and bytes.
 fn header(messages: &[Message]) -> Result<Vec<u8>, Misfit> {
     let mut body = Vec::new();
-    for (kind, bytes) in messages {
+    // Libraries then list attributes in this order, else by name. Headers without attributes are as they were before.
+    let has_order = messages.iter().any(|(kind, _)| *kind == ATTRIBUTE_MESSAGE);
+    // The next number in that order. No attribute is elsewhere.
+    let none = UNDEFINED_ADDRESS.to_le_bytes();
+    let information = [&[0, 1], &(messages.len() as u16).to_le_bytes()[..], &none, &none].concat();
+    let information = has_order.then_some((0x15, information));
+    for (number, (kind, bytes)) in messages.iter().chain(&information).enumerate() {
         let length = u16::try_from(bytes.len());
         let length =
             length.map_err(|_| Misfit::NoHdf5("a type, a name or a fill value is too long for that".to_owned()))?;
         body.push(*kind);
         body.extend(length.to_le_bytes());
         body.push(0);
+        if has_order {
+            body.extend((number as u16).to_le_bytes());
+        }
         body.extend(bytes);
     }
-    let mut out = b"OHDR\x02\x02".to_vec();
+    let mut out = b"OHDR\x02".to_vec();
+    out.push(if has_order { 0x06 } else { 0x02 });
     out.extend((body.len() as u32).to_le_bytes());
     out.extend(body);
     out.extend(lookup3(&out).to_le_bytes());
