@@ -112,7 +112,7 @@ def test_other_libraries_read_the_exported_attributes(store: terrace.Store, tmp_
         assert own(file.attrs) == {"title": "A model's sea"}
         sst = file["sst"]
         expected = dict(dataset["all"]["sst"].attrs)
-        assert own(sst.attrs).keys() == expected.keys()
+        assert list(own(sst.attrs)) == list(expected)
         for name, value in expected.items():
             check_same(sst.attrs[name], value, name)
         assert sst.fillvalue == -32768 and numpy.isnan(file["buoys"].fillvalue["depth"])
@@ -121,6 +121,11 @@ def test_other_libraries_read_the_exported_attributes(store: terrace.Store, tmp_
     with netCDF4.Dataset(tmp_path / "sea.h5") as file:
         assert file.title == "A model's sea" and file["sst"].dimensions == ("time", "lon")
         assert file["sst"].units == "K" and file["sst"][:].mask.all()
+    with h5py.File(tmp_path / "sea.h5", "r+") as file:
+        for number in range(20):
+            file["sst"].attrs[f"more {number}"] = number
+    with h5py.File(tmp_path / "sea.h5") as file:
+        assert list(own(file["sst"].attrs)) == [*expected, *(f"more {number}" for number in range(20))]
     group = zarr.open_group(tmp_path / "sea.zarr", mode="r")
     assert dict(group.attrs) == {"title": "A model's sea"} and group["sst"].fill_value == -32768
     assert group["sst"].attrs["valid_range"] == [0, 4000] and group["sst"].attrs["_FillValue"] == -32768
@@ -205,6 +210,33 @@ def test_what_cannot_be_taken_along_is_named(tmp_path: Path) -> None:
         assert words in left_out
     assert "attribute lists of /one" in left_out and "fill value of /text" in left_out
     assert len(left_out.splitlines()) == 5
+
+
+@pytest.mark.parametrize("version", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"])
+def test_classic_netcdf_files_keep_theirs(store: terrace.Store, tmp_path: Path, version: Any) -> None:
+    with netCDF4.Dataset(tmp_path / "classic.nc", "w", format=version) as file:
+        file.title = 'classic, "quoted" and é'
+        file.createDimension("time", None)
+        file.createDimension("x", 3)
+        one = file.createVariable("one", "i2", ("x",), fill_value=-5)
+        one.units, one.valid_range, one.scale_factor = "K", numpy.array([1, 2, 3], "i2"), numpy.float32(0.1)
+        many = file.createVariable("many", "f8", ("time", "x"), fill_value=7.5)
+        many.note = ""
+        one[:], many[:2] = [1, 2, 3], numpy.arange(6).reshape(2, 3)
+    declaration, left_out = imported(tmp_path / "classic.nc")
+    assert left_out == ""
+    dataset = store.add_dataset("classic", declaration)
+    assert dict(dataset.attrs) == {"title": 'classic, "quoted" and é'}
+    variables = dataset["file"].variables
+    attrs = variables["one"].attrs
+    assert attrs["units"] == "K" and attrs["valid_range"].tolist() == [1, 2, 3] and attrs["valid_range"].dtype == "i2"
+    assert (attrs["_FillValue"], attrs["_FillValue"].dtype) == (-5, "i2")
+    assert (attrs["scale_factor"], attrs["scale_factor"].dtype) == (numpy.float32(0.1), "f4")
+    assert variables["one"].fillvalue == -5 and variables["one"][...].tolist() == [-5, -5, -5]
+    assert dict(variables["record"].attrs) == {"many._FillValue": 7.5, "many.note": ""}
+    assert (variables["record"][...]["many"] == 7.5).all()
+    dataset["file"].write_at(0, (tmp_path / "classic.nc").read_bytes())
+    assert variables["one"][...].tolist() == [10, 20, 30] and variables["record"][1]["many"].tolist() == [3, 4, 5]
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -209,8 +209,11 @@ proptest! {
         }
         let model = model(&format!("{plain}\ndataset {{\n{lines}}}\n")).unwrap();
         let sizes: Sizes = (0..model.dataset.variables.len()).map(|variable| (variable, r.below(6))).collect();
-        let mut memory = oracle::Memory::zero(&model, &sizes);
-        fills.iter().for_each(|(leaf, value)| memory.fill(*leaf, value));
+        for (leaf, bytes) in &fills {
+            let expected = bytes.iter().any(|byte| *byte != 0).then_some(bytes);
+            prop_assert_eq!(model.dataset.leaves[*leaf].fill.as_ref(), expected);
+        }
+        let mut memory = oracle::Memory::unwritten(&model, &sizes);
         for replica in &model.replicas {
             let layout = of_replica(replica, &model.views, &model.dataset, &sizes).unwrap();
             for (number, image) in oracle::replica(replica, &model, &sizes).iter().enumerate() {
