@@ -2,8 +2,10 @@
 
 use datasets::{Datasets, Declared};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use serde_json::json;
 
+use crate::attribute;
 use crate::failure::raised_by_dataset;
 use crate::forked::OfStore;
 use crate::object::python;
@@ -53,7 +55,7 @@ impl Dataset {
         Ok(Dataset { name, open })
     }
 
-    /// Adds a dataset, filled with zeros.
+    /// Adds a dataset, filled with its fill values.
     #[staticmethod]
     fn add(py: Python<'_>, store: &Store, name: &str, declaration: &str) -> PyResult<()> {
         of_all(py, store, |datasets| datasets.add(name, declaration).map(drop))
@@ -99,11 +101,16 @@ impl Dataset {
         self.call(py, datasets::Dataset::modified)
     }
 
+    /// Returns the attributes of the dataset.
+    fn describe<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, Bound<'py, PyTuple>)>> {
+        attribute::described(py, &self.call(py, datasets::Dataset::attributes)?)
+    }
+
     fn explain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         python(py, &self.call(py, datasets::Dataset::explain)?)
     }
 
-    /// Replaces the views and replicas.
+    /// Replaces the attributes, views and replicas.
     fn edit(&self, py: Python<'_>, declaration: &str) -> PyResult<()> {
         let declared = Declared::parse(declaration).map_err(raised_by_dataset)?;
         let dataset = self.engine(py)?;

@@ -1,6 +1,7 @@
 //! The native half of the Python package `terrace`: converts arguments and errors, and calls the engine. The GIL is
 //! released during the engine's work.
 
+mod attribute;
 mod beside;
 mod bytes;
 mod dataset;

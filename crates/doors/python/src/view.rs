@@ -6,10 +6,12 @@ use std::sync::Arc;
 use datasets::Format;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use serde_json::{Value, json};
 use terrace_views::layout::{Described, Element};
 use terrace_views::model::Primitive;
 
+use crate::attribute;
 use crate::bytes::{Source, Target};
 use crate::failure::raised_by_dataset;
 use crate::forked::OfStore;
@@ -69,14 +71,22 @@ impl View {
         self.call(py, datasets::View::is_read_only)
     }
 
-    /// Returns the variables as arrays: name, offset, lengths, the names of the dimensions, and the type of the elements in NumPy's terms.
+    /// Returns the variables as arrays: name, offset, lengths, the names of the dimensions, the type of the elements in NumPy's terms,
+    /// the bytes of an element that was never written, and the attributes.
     fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let described = self.call(py, datasets::View::describe)?;
         let variable = |of: &Described| {
             let dtype = dtype(&of.element);
             json!({"name": of.name, "offset": of.offset, "shape": of.lengths, "dims": of.dimensions, "dtype": dtype})
         };
-        python(py, &described.map(|all| all.iter().map(variable).collect::<Vec<_>>()))
+        let Some(described) = described else { return Ok(py.None().into_bound(py)) };
+        let all = python(py, &described.iter().map(variable).collect::<Vec<_>>())?;
+        for (made, of) in all.try_iter()?.zip(&described) {
+            let made = made?;
+            made.set_item("fill", of.fill.as_ref().map(|fill| PyBytes::new(py, fill)))?;
+            made.set_item("attributes", attribute::of_variable(py, of)?)?;
+        }
+        Ok(all)
     }
 
     /// Fills a buffer from byte `offset` on. Returns the number of bytes read.

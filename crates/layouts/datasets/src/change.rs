@@ -13,11 +13,11 @@ use crate::state::State;
 use crate::{Error, Result, keys};
 
 impl Dataset {
-    /// Replaces the declared views and replicas. New replicas are built from those that stay; the others are removed.
+    /// Replaces the declared attributes, views and replicas. New replicas are built from those that stay; the others are removed.
     /// Processes that have the dataset open use the new declaration from their next request on.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the dataset section differs, if a new replica cannot be built from those that stay, or if
+    /// [`Error::Refused`] if the dataset section differs in more than attributes, if a new replica cannot be built from those that stay, or if
     /// a removed replica is the only one that stores some bytes.
     pub fn change(&self, declared: &Declared) -> Result<()> {
         let shared = &self.shared;
@@ -45,7 +45,8 @@ impl Shared {
         let (old, new) = (&loaded.declared.model, &declared.model);
         if !declares_same_variables(old, new) {
             return refused(
-                "the dataset section differs; only views and replicas can change, else add another dataset".into(),
+                "the dataset section differs; only attributes, views and replicas can change, else add another dataset"
+                    .into(),
             );
         }
         // Check that the layouts are also valid for arrays of their initial length: arrays may shrink back to it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use terrace::Store;
 use terrace_views::explain::{Explanation, explain};
+use terrace_views::model::Attribute;
 
 use crate::shared::Shared;
 use crate::stored::StoredReplica;
@@ -28,6 +29,11 @@ impl Dataset {
     /// Returns the current declaration.
     pub fn declaration(&self) -> Result<String> {
         Ok(self.shared.load()?.0.declared.text.clone())
+    }
+
+    /// Returns the attributes of the dataset. [`View::describe`](crate::View::describe) has those of variables.
+    pub fn attributes(&self) -> Result<Vec<Attribute>> {
+        Ok(self.shared.load()?.0.declared.model.dataset.attributes.clone())
     }
 
     /// Describes all views and replicas and the places of their bytes, for the current array lengths.

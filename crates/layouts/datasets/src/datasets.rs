@@ -8,6 +8,7 @@ use terrace::{Attributes, Store};
 
 use crate::dataset::Dataset;
 use crate::declared::Declared;
+use crate::filled::write_fills;
 use crate::loaded::Loaded;
 use crate::owed::Owed;
 use crate::shared::Shared;
@@ -31,7 +32,7 @@ impl Datasets {
         &self.store
     }
 
-    /// Parses `declaration` and adds the dataset, filled with zeros.
+    /// Parses `declaration` and adds the dataset, filled with its fill values.
     ///
     /// # Errors
     /// [`Error::Declaration`] if the text has errors, [`Error::Refused`] if this store cannot hold the dataset.
@@ -39,7 +40,7 @@ impl Datasets {
         self.add_declared(name, &Declared::parse(declaration)?)
     }
 
-    /// Adds a dataset, filled with zeros.
+    /// Adds a dataset, filled with its fill values, or with zeros where it declares none.
     ///
     /// # Errors
     /// [`Error::Refused`] if this store cannot hold the dataset, [`Error::Exists`] if a dataset of that name exists.
@@ -66,6 +67,8 @@ impl Datasets {
             if !file.layout.head.is_empty() {
                 batch.write(&file.key, object, 0, &file.layout.head, None)?;
             }
+            let bytes = file.layout.head.len() as u64..file.length();
+            write_fills(&mut batch, file, &file.layout, object, &loaded.declared.model.dataset, bytes)?;
         }
         let object = batch.make(&key, 0, Owed::default().to_attributes())?;
         batch.write(&key, object, 0, declared.text.as_bytes(), None)?;

@@ -10,7 +10,7 @@ use terrace::{Config, Encoding};
 use terrace_codec::{ALL_ENCODINGS, RARE_ENCODINGS};
 use terrace_views::language::ast::{At, Consistency, File, ReplicaLine, Section};
 use terrace_views::language::{self, Parsed};
-use terrace_views::model::{Model, Replica};
+use terrace_views::model::{Leaf, Model, Replica};
 use terrace_views::{Diagnostic, Diagnostics, Sources};
 
 use crate::{Error, Result, keys};
@@ -195,10 +195,12 @@ fn is_volatile(replica: &Replica, config: &Config) -> bool {
     !replica.tiers.is_empty() && !replica.tiers.iter().any(lasts)
 }
 
-/// Returns whether two declarations describe the same dataset, that is, declare the same variables.
+/// Returns whether two declarations describe the same dataset, that is, declare the same variables with the
+/// same fill values.
 pub(crate) fn declares_same_variables(a: &Model, b: &Model) -> bool {
     let leaves = |model: &Model| -> Vec<_> {
-        model.dataset.leaves.iter().map(|leaf| (leaf.path.clone(), leaf.primitive, leaf.lengths.clone())).collect()
+        let leaf = |leaf: &Leaf| (leaf.path.clone(), leaf.primitive, leaf.lengths.clone(), leaf.fill.clone());
+        model.dataset.leaves.iter().map(leaf).collect()
     };
     leaves(a) == leaves(b)
 }

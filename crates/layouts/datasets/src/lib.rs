@@ -25,6 +25,9 @@
 //! in one piece could be a replica in the same way. Zarr has a file for each chunk, so `export/` writes it, or makes
 //! references for its readers.
 //!
+//! **Fill values are bytes like all others** (`filled.rs`): they are written by the commit that adds the dataset, or that lets arrays
+//! grow, so no reader has to know which elements were written.
+//!
 //! ```
 //! use terrace::{Config, Store};
 //! use terrace_datasets::Datasets;
@@ -55,6 +58,7 @@ mod datasets;
 mod declared;
 mod error;
 mod export;
+mod filled;
 mod follower;
 mod health;
 mod keys;

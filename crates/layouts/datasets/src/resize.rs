@@ -4,13 +4,20 @@ use terrace_views::convert::{Plan, Stored};
 use terrace_views::model::Sizes;
 
 use crate::attempt::Attempt;
+use crate::filled::{has_fills, write_fills};
 use crate::loaded::Loaded;
 use crate::owed::Owed;
+use crate::stored::StoredFile;
 use crate::touch::find_touched_parts;
 use crate::writer::Writer;
 
 /// A file's elements move in steps of this size.
 const MOVE_STEP_BYTES: usize = 1 << 20;
+
+/// Returns whether new elements of a file lie behind all others: no index moves in several steps, as it does in tiles.
+fn grows_at_end(file: &StoredFile) -> bool {
+    file.layout.leaves.iter().flat_map(|placed| &placed.loops).all(|walk| walk.digits.len() <= 1)
+}
 
 impl Writer<'_> {
     /// Records the size variables that a write to a file contains. A partial write of a variable is completed with its
@@ -69,8 +76,11 @@ impl Writer<'_> {
                 continue;
             }
             self.require_unchanged(std::iter::once(file));
-            if shrinks || !stays {
+            let dataset = &self.loaded.declared.model.dataset;
+            if shrinks || !stays || has_fills(old, dataset) && !grows_at_end(new) {
                 self.move_file(file, &next)?;
+            } else if let Some(object) = self.state.object(file) {
+                write_fills(&mut self.batch, old, &new.layout, object.id, dataset, old.length()..new.length())?;
             }
             self.batch.set_length(&old.key, new.length());
         }
@@ -86,6 +96,7 @@ impl Writer<'_> {
         let mut at = 0;
         while at < new.length() {
             let mut piece = vec![0; MOVE_STEP_BYTES.min((new.length() - at) as usize)];
+            new.layout.fill(&next.declared.model.dataset, at, &mut piece);
             self.shared.read_with_plan(self.loaded, self.state, &plan, at, &mut piece, true)?;
             self.batch.write(&old.key, object.id, at, &piece, old.element)?;
             at += piece.len() as u64;

@@ -62,7 +62,7 @@ impl View {
         let (loaded, _) = self.dataset.shared.load()?;
         let number = loaded.view(&self.name)?;
         let found = loaded.views.get(number).zip(loaded.declared.model.views.get(number));
-        Ok(found.and_then(|(layout, view)| layout.describe(view, 0)))
+        Ok(found.and_then(|(layout, view)| layout.describe(view, 0, &loaded.declared.model.dataset)))
     }
 
     /// Fills `out` with the bytes from `offset` on and returns the number of bytes read, which is smaller than `out`

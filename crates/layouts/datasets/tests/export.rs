@@ -21,6 +21,9 @@ dataset {
         wave complex64
     }
     var grid [30, 50]float32
+    attribute title = \"exported\"
+    attribute grid units = \"K\"
+    attribute grid _FillValue = float32 [-1.0]
 }
 view all {
     var steps = steps
@@ -43,7 +46,11 @@ replica rows { view rows }
 const H5PY_CHECK: &str = "
 import h5py, numpy, sys
 with h5py.File(sys.argv[1] + '/all.h5') as f:
-    assert sorted(f) == ['grid', 'points', 'steps']
+    # The dimensions of grid have no values.
+    assert sorted(f) == ['grid', 'points', 'steps', 'x', 'y']
+    assert [dim[0].name for dim in f['grid'].dims] == ['/y', '/x'] and f['x'].shape == (50,)
+    assert dict(f.attrs) == {'title': 'exported'} and f['grid'].attrs['units'] == 'K'
+    assert f['grid'].attrs['_FillValue'] == numpy.array([-1], 'f4')
     assert f['steps'][()] == 1234
     p = f['points']
     assert p.shape == (700,) and p['position'].shape == (700, 3)
@@ -82,7 +89,8 @@ def load(name):
     return numpy.frombuffer(raw, dtype).reshape(meta['shape'])
 assert (load('points')['id'] == numpy.arange(700)).all() and load('points')['position'][10][2] == 10.5
 assert load('grid')[29, 49] == 29 * 50 + 49
-assert json.loads(refs['grid/.zattrs']) == {'_ARRAY_DIMENSIONS': ['y', 'x']} and 'points/.zattrs' not in refs
+assert json.loads(refs['grid/.zattrs']) == {'units': 'K', '_ARRAY_DIMENSIONS': ['y', 'x']} and 'points/.zattrs' not in refs
+assert json.loads(refs['.zattrs']) == {'title': 'exported'} and json.loads(refs['grid/.zarray'])['fill_value'] == -1
 try:
     import fsspec, zarr
 except ImportError:

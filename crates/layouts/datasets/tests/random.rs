@@ -44,6 +44,14 @@ fn declaration(r: &mut Random) -> String {
     if made.contains("var n uint32") {
         text.push_str("view lengths { var n = n }\n");
     }
+    let Ok(declared) = Declared::parse(&text) else { return text };
+    for leaf in declared.model.dataset.leaves.iter().filter(|leaf| leaf.path != "n") {
+        let fill = format!("dataset {{ fill {} = {} }}\n", leaf.path, 1 + r.below(100));
+        // Some types have no fill value.
+        if r.chance(25) && Declared::parse(&format!("{text}{fill}")).is_ok() {
+            text.push_str(&fill);
+        }
+    }
     text
 }
 
@@ -207,7 +215,7 @@ fn case(store: &Store, datasets: &Datasets, seed: u64) -> bool {
     }
     let name = format!("d{seed}");
     let dataset = datasets.add(&name, &text).unwrap();
-    let memory = oracle::Memory::zero(&declared.model, &sizes);
+    let memory = oracle::Memory::unwritten(&declared.model, &sizes);
     let mut case = Case { store, dataset, text, model: declared.model, sizes, memory, steps: Vec::new() };
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case.check(&mut r)));
     assert!(done.is_ok(), "TERRACE_SEED={seed} shows it: {:#?}\n{}", case.steps, case.text);

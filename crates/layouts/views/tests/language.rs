@@ -18,7 +18,7 @@ fn good(text: &str) -> Parsed {
 }
 
 /// Random texts consist of these words.
-const LANGUAGE_WORDS: [&str; 40] = [
+const LANGUAGE_WORDS: [&str; 46] = [
     "dataset",
     "view",
     "replica",
@@ -59,6 +59,12 @@ const LANGUAGE_WORDS: [&str; 40] = [
     "default",
     "consistency",
     "async 2s",
+    "attribute",
+    "fill",
+    "1.5",
+    "nan",
+    "\"a\\\\\"",
+    "\"\\\"\"",
 ];
 
 proptest! {

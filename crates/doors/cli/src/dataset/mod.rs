@@ -60,7 +60,7 @@ pub enum DeclarationCommand {
     },
     /// Create a declaration from a NumPy, NetCDF or HDF5 file, Zarr metadata, or a C struct.
     ///
-    /// Parts that no declaration can express are left out and reported.
+    /// Attributes and fill values are taken along. Parts that no declaration can express are left out and reported.
     Import {
         /// The file, or the folder of a Zarr store.
         #[arg(value_name = "FILE")]

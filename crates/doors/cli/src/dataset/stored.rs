@@ -13,7 +13,7 @@ use crate::output::{Show, complain, count, note};
 
 #[derive(Subcommand)]
 pub enum Stored {
-    /// Add the dataset that a file declares to the store, filled with zeros.
+    /// Add the dataset that a file declares to the store, filled with its fill values, or with zeros.
     Add {
         /// A file with a declaration.
         #[arg(value_name = "FILE")]
@@ -22,7 +22,7 @@ pub enum Stored {
         #[arg(long)]
         name: Option<String>,
     },
-    /// Replace the declared views and replicas of a dataset. New replicas are made from those that stay.
+    /// Replace the declared attributes, views and replicas of a dataset. New replicas are made from those that stay.
     Edit {
         /// The dataset.
         name: String,

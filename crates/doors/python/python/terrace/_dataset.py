@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -24,11 +24,42 @@ PIECE_BYTES = 8 << 20
 """Elements are chosen from at most this many bytes at a time."""
 
 
+class Attributes(Mapping[str, Any]):
+    """The attributes of a dataset or of a variable: texts, numbers of NumPy, and arrays and lists of these.
+
+    They are part of the declaration, which `Dataset.edit` changes."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+
+    @classmethod
+    def described(cls, described: Any) -> Attributes:
+        """Makes attributes of their names, types, lengths and items."""
+        return cls({name: value_of(*value) for name, value in described})
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Attributes({self._values!r})"
+
+
 class Dataset(_terrace.Dataset):
     """An open dataset: a mapping from the names of its views to the views."""
 
     def __init__(self, store: Store, name: str) -> None:
         self.store = store
+
+    @property
+    def attrs(self) -> Attributes:
+        """The attributes of the dataset. `edit` changes them."""
+        return Attributes.described(self.describe())
 
     def __getitem__(self, view: str) -> View:
         return View(self.store, self.name, view)
@@ -122,11 +153,25 @@ class Variable:
     dtype: numpy.dtype[Any]
     offset: int
     """The first byte in the view."""
+    attrs: Attributes
+    """The attributes. Those of a struct's members are named `member.name`, as in HDF5."""
+    fill: bytes | None
+    """The bytes of an element that was never written, if they are not zero."""
 
     @classmethod
     def described(cls, view: View, one: dict[str, Any]) -> Variable:
         """Makes a variable of its description."""
-        return cls(view, one["name"], tuple(one["shape"]), tuple(one["dims"]), dtype_of(one["dtype"]), one["offset"])
+        shape, dims, dtype = tuple(one["shape"]), tuple(one["dims"]), dtype_of(one["dtype"])
+        return cls(
+            view, one["name"], shape, dims, dtype, one["offset"], Attributes.described(one["attributes"]), one["fill"]
+        )
+
+    @property
+    def fillvalue(self) -> Any:
+        """What elements are that were never written."""
+        import numpy
+
+        return numpy.zeros((), self.dtype)[()] if self.fill is None else numpy.frombuffer(self.fill, self.dtype)[0]
 
     @property
     def ndim(self) -> int:
@@ -250,6 +295,18 @@ class Variable:
             return
         for at, index in enumerate(ranges[axis]):
             self._write(given[at, ...], offset + index * self._row(axis), ranges, axis + 1)
+
+
+def value_of(kind: str | None, lengths: list[int], items: Any) -> Any:
+    """Returns the value with these items."""
+    import numpy
+
+    if kind is None:
+        if not lengths:
+            return items[0]
+        return numpy.array(items, object).reshape(lengths).tolist()
+    values: NDArray[Any] = numpy.frombuffer(items, kind).reshape(lengths)
+    return values if lengths else values[()]
 
 
 def as_slice(wanted: range) -> slice:

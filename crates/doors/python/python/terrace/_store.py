@@ -119,7 +119,7 @@ class Store(_terrace.Store):
         return Dataset(self, name)
 
     def add_dataset(self, name: str, declaration: str) -> Dataset:
-        """Adds a dataset, filled with zeros. `declaration` is a text in the language of datasets."""
+        """Adds a dataset. `declaration` is a text in the language of datasets. Elements are fill values, or zero."""
         Dataset.add(self, name, declaration)
         return Dataset(self, name)
 

@@ -245,10 +245,13 @@ class Dataset:
     @property
     def modified(self) -> int:
         """When a replica last changed, in nanoseconds since 1970."""
+    def describe(self) -> builtins.list[tuple[str, tuple[str | None, builtins.list[int], Any]]]:
+        """Returns the attributes of the dataset: the name, and the value's type in NumPy's terms, lengths, and bytes or
+        texts."""
     def explain(self) -> dict[str, Any]:
         """Describes all views and replicas and the places of their bytes, as `terrace dataset explain --json` does."""
     def edit(self, declaration: str) -> None:
-        """Replaces the views and replicas. The dataset section cannot change."""
+        """Replaces the attributes, views and replicas. The rest of the dataset section cannot change."""
     def settle(self) -> None:
         """Brings all replicas up to date, including asynchronous ones."""
     def repair(self, accept_loss: bool = False) -> dict[str, int]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy
 import xarray
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
@@ -29,7 +30,19 @@ class TerraceBackend(BackendEntrypoint):
     """Opens a view of a dataset. xarray's variables are those of the view."""
 
     description = "Open views of Terrace's datasets"
-    open_dataset_parameters = ("filename_or_obj", "drop_variables", "view", "store", "dims")
+    open_dataset_parameters = (
+        "filename_or_obj",
+        "drop_variables",
+        "view",
+        "store",
+        "dims",
+        "mask_and_scale",
+        "decode_times",
+        "concat_characters",
+        "decode_coords",
+        "use_cftime",
+        "decode_timedelta",
+    )
 
     def open_dataset(  # type: ignore[override]
         self,
@@ -39,12 +52,19 @@ class TerraceBackend(BackendEntrypoint):
         view: str | None = None,
         store: str | os.PathLike[str] | Store | None = None,
         dims: Mapping[str, Sequence[str]] | None = None,
+        mask_and_scale: Any = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        use_cftime: Any = None,
+        decode_timedelta: Any = None,
     ) -> xarray.Dataset:
         """Opens a view of the dataset of this name.
 
         `view` may be left out if the dataset has one view. `store` is a store, or its directory. `dims` names the
         dimensions of variables. Otherwise, they are the indices of the view, and `x_0`, `x_1`, ... for a variable `x`
-        where these have no names, or the same names in arrays of different lengths.
+        where these have no names, or the same names in arrays of different lengths. The other options decode by the
+        attributes, as those of `xarray.decode_cf` do: `_FillValue` masks, `scale_factor` scales, `units` make times.
         """
         opened = store if isinstance(store, Store) else Store(store)
         dataset = opened.dataset(os.fspath(filename_or_obj))
@@ -56,9 +76,24 @@ class TerraceBackend(BackendEntrypoint):
         found = [one for one in dataset[view].variables.values() if one.name not in dropped]
         named = named_dims(found) | dict(dims or {})
         variables = {
-            one.name: xarray.Variable(named[one.name], indexing.LazilyIndexedArray(LazyVariable(one))) for one in found
+            one.name: xarray.Variable(named[one.name], indexing.LazilyIndexedArray(LazyVariable(one)), as_netcdf(one))
+            for one in found
         }
-        return xarray.Dataset(variables, attrs={"dataset": dataset.name, "view": view})
+        attrs = {"dataset": dataset.name, "view": view} | dict(dataset.attrs)
+        return xarray.decode_cf(
+            xarray.Dataset(variables, attrs=attrs),
+            concat_characters=concat_characters,
+            mask_and_scale=mask_and_scale,
+            decode_times=decode_times,
+            decode_coords=decode_coords,
+            use_cftime=use_cftime,
+            decode_timedelta=decode_timedelta,
+        )
+
+
+def as_netcdf(variable: Variable) -> dict[str, Any]:
+    """Returns the attributes of a variable as NetCDF has them, where a list of one item is the item."""
+    return {name: value[0] if numpy.shape(value) == (1,) else value for name, value in variable.attrs.items()}
 
 
 def named_dims(variables: list[Variable]) -> dict[str, Sequence[str]]:

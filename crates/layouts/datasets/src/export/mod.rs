@@ -1,5 +1,6 @@
 //! Exports views and replicas for other tools: to HDF5, to Zarr, or as references into stored files.
 
+mod json;
 mod references;
 mod zarr;
 
@@ -7,7 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use terrace::NewFile;
-use terrace_views::layout::hdf5::{Group, head};
+use terrace_views::layout::hdf5::{Content, Group, head};
 
 use crate::loaded::Projection;
 use crate::view::View;
@@ -46,11 +47,13 @@ impl View {
         let number = loaded.view(self.name())?;
         let layout = loaded.layout(Projection::Plain(number))?;
         let view = loaded.declared.model.views.get(number).map(|view| view.plain());
-        let described = view.and_then(|view| layout.describe(&view, 0)).unwrap_or_default();
+        let dataset = &loaded.declared.model.dataset;
+        let described = view.and_then(|view| layout.describe(&view, 0, dataset)).unwrap_or_default();
         let failed = |error| export_error(to, error);
         let length = layout.files.first().copied().unwrap_or(0);
         let root = Group { name: String::new(), variables: described };
-        let head = head(&[root], length).map_err(|misfit| Error::Refused(misfit.to_string()))?;
+        let content = Content { attributes: dataset.attributes.clone(), groups: vec![root], has_scales: true };
+        let head = head(&content, length).map_err(|misfit| Error::Refused(misfit.to_string()))?;
         let mut file = NewFile::create_new(to, head.len() as u64 + length).map_err(failed)?;
         file.write_all(&head).map_err(failed)?;
         let mut at = 0;

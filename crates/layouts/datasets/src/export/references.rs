@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use terrace::NewFile;
 use terrace_views::layout::{Described, Element};
+use terrace_views::model::Attribute;
 
+use super::json::{self, MISSING_ATTRIBUTE};
 use super::{are_names, export_error};
 use crate::loaded::Loaded;
 use crate::stored::StoredFile;
@@ -31,7 +33,7 @@ impl View {
         let Some((view, layout)) = loaded.declared.model.views.get(number).zip(loaded.views.get(number)) else {
             return refused("it is gone");
         };
-        let Some(variables) = layout.describe(view, 0) else {
+        let Some(variables) = layout.describe(view, 0, &loaded.declared.model.dataset) else {
             return refused("it lies in tiles, blocks or along a curve; export a view without these");
         };
         for (replica, declared) in loaded.declared.model.replicas.iter().enumerate() {
@@ -40,7 +42,7 @@ impl View {
                 continue;
             };
             if let Some(path) = find_plain_file(&shared.store.locate(&file.key)?) {
-                let refs = build_references(&variables, &path, start)?;
+                let refs = build_references(&loaded.declared.model.dataset.attributes, &variables, &path, start)?;
                 let text = format!("{}\n", json!({"version": 1, "refs": refs}));
                 let write = |mut file: NewFile| file.write_all(text.as_bytes()).and_then(|()| file.finish());
                 return NewFile::create(to, text.len() as u64).and_then(write).map_err(|error| export_error(to, error));
@@ -78,9 +80,17 @@ fn find_plain_file(location: &terrace::report::Location) -> Option<PathBuf> {
     whole.next()
 }
 
-fn build_references(variables: &[Described], path: &Path, start: u64) -> Result<Map<String, Value>> {
+fn build_references(
+    attributes: &[Attribute],
+    variables: &[Described],
+    path: &Path,
+    start: u64,
+) -> Result<Map<String, Value>> {
     let mut refs = Map::new();
     refs.insert(".zgroup".to_owned(), json!(json!({"zarr_format": 2}).to_string()));
+    if !attributes.is_empty() {
+        refs.insert(".zattrs".to_owned(), json!(json!(json::attributes(attributes)).to_string()));
+    }
     for variable in variables {
         let row = variable.lengths.iter().skip(1).product::<u64>() * variable.element.size();
         let count = variable.lengths.first().copied().unwrap_or(1);
@@ -98,14 +108,18 @@ fn build_references(variables: &[Described], path: &Path, start: u64) -> Result<
             "chunks": chunks,
             "dtype": numpy_type(&variable.element)?,
             "compressor": null,
-            "fill_value": null,
+            "fill_value": missing(variable),
             "filters": null,
             "order": "C",
         });
         refs.insert(format!("{}/.zarray", variable.name), json!(metadata.to_string()));
+        let mut attributes = json::attributes(&variable.attributes);
+        attributes.remove(MISSING_ATTRIBUTE);
         if are_names(&variable.dimensions, variable.lengths.len()) {
-            let attributes = json!({"_ARRAY_DIMENSIONS": variable.dimensions});
-            refs.insert(format!("{}/.zattrs", variable.name), json!(attributes.to_string()));
+            attributes.insert("_ARRAY_DIMENSIONS".to_owned(), json!(variable.dimensions));
+        }
+        if !attributes.is_empty() {
+            refs.insert(format!("{}/.zattrs", variable.name), json!(json!(attributes).to_string()));
         }
         let rest = ".0".repeat(variable.lengths.len().saturating_sub(1));
         for chunk in 0..count.div_ceil(rows) {
@@ -114,6 +128,15 @@ fn build_references(variables: &[Described], path: &Path, start: u64) -> Result<
         }
     }
     Ok(refs)
+}
+
+/// Returns the fill value for Zarr 2, which xarray takes for that of missing elements. No chunk is missing, so it has no other use.
+fn missing(variable: &Described) -> Value {
+    let attribute = variable.attributes.iter().find(|one| one.name == MISSING_ATTRIBUTE);
+    match (attribute.map(|one| one.value.scalars()).as_deref(), &variable.element) {
+        (Some(&[scalar]), Element::Primitive(..)) => json::scalar(scalar),
+        _ => Value::Null,
+    }
 }
 
 /// Returns the NumPy type of an element.

@@ -1,4 +1,4 @@
-//! Zarr 3 stores: a folder for each array and a file for each chunk. Chunks of zeros are left out.
+//! Zarr 3 stores: a folder for each array and a file for each chunk. Chunks of zeros, or of fill values, are left out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use terrace::NewFolder;
 use terrace_views::layout::Placed;
-use terrace_views::model::Primitive;
+use terrace_views::model::{self, Attribute, Items, Primitive};
 
-use super::{EXPORT_STEP_BYTES, are_names, export_error};
+use super::{EXPORT_STEP_BYTES, are_names, export_error, json};
 use crate::Result;
 use crate::loaded::Projection;
 use crate::view::View;
@@ -28,25 +28,38 @@ impl View {
                 to.display()
             );
         }
-        write_group(made.path())?;
+        let dataset = &loaded.declared.model.dataset;
+        write_group(made.path(), &dataset.attributes)?;
         for (leaf, placed) in layout.leaves.iter().enumerate() {
             let mut folder = made.path().to_owned();
+            let variable = variables.get(placed.variable);
+            // The attributes of a variable are those of its own group, if it has structs.
+            let mut attributes = variable.map_or(&[][..], |variable| dataset.attributes_of(&variable.path));
             let mut names = placed.path.split('.').peekable();
             while let Some(name) = names.next() {
                 folder.push(name);
-                if names.peek().is_some() && !folder.exists() {
-                    fs::create_dir(&folder).map_err(|error| export_error(&folder, error))?;
-                    write_group(&folder)?;
+                if names.peek().is_some() {
+                    if !folder.exists() {
+                        fs::create_dir(&folder).map_err(|error| export_error(&folder, error))?;
+                        write_group(&folder, attributes)?;
+                    }
+                    attributes = &[];
                 }
             }
             fs::create_dir(&folder).map_err(|error| export_error(&folder, error))?;
-            let dimensions = variables.get(placed.variable).map(|variable| placed.index_names(variable).collect());
-            self.write_array(leaf, placed, dimensions.unwrap_or_default(), &folder)?;
+            let dimensions = variable.map(|variable| placed.index_names(variable).collect());
+            let declared = dataset.leaves.get(placed.leaf);
+            let array = Array {
+                dimensions: dimensions.unwrap_or_default(),
+                attributes: declared.map_or(&[][..], |leaf| dataset.attributes_of(&leaf.path)),
+                fill: declared.and_then(|leaf| leaf.fill.as_deref()),
+            };
+            self.write_array(leaf, placed, array, &folder)?;
         }
         made.finish().map_err(|error| export_error(to, error))
     }
 
-    fn write_array(&self, leaf: usize, placed: &Placed, dimensions: Vec<String>, folder: &Path) -> Result<()> {
+    fn write_array(&self, leaf: usize, placed: &Placed, array: Array<'_>, folder: &Path) -> Result<()> {
         let (kind, inner) = data_type(placed.primitive);
         let mut shape: Vec<u64> = placed.loops.iter().map(|walk| walk.length).collect();
         shape.extend(inner);
@@ -58,6 +71,10 @@ impl View {
             Primitive::Float16 | Primitive::Float32 | Primitive::Float64 => json!(0.0),
             _ => json!(0),
         };
+        let fill = |bytes: &[u8]| {
+            let value = Items::Numbers(placed.primitive, bytes.to_vec());
+            json::value(&model::Value { lengths: Vec::new(), items: value })
+        };
         let mut metadata = json!({
             "zarr_format": 3,
             "node_type": "array",
@@ -66,11 +83,11 @@ impl View {
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
-            "fill_value": zeros,
-            "attributes": {},
+            "fill_value": array.fill.map_or(zeros, fill),
+            "attributes": json::attributes_of_array(array.attributes, placed.primitive),
         });
-        if let Some(metadata) = metadata.as_object_mut().filter(|_| are_names(&dimensions, shape.len())) {
-            metadata.insert("dimension_names".to_owned(), json!(dimensions));
+        if let Some(metadata) = metadata.as_object_mut().filter(|_| are_names(&array.dimensions, shape.len())) {
+            metadata.insert("dimension_names".to_owned(), json!(array.dimensions));
         }
         write_json(&folder.join("zarr.json"), &metadata)?;
         if shape.contains(&0) {
@@ -85,7 +102,11 @@ impl View {
             let mut bytes = vec![0; (step * row) as usize];
             let part = bytes.get_mut(..(step.min(length - first) * row) as usize).unwrap_or_default();
             self.read_projection(|view| Projection::Leaf(view, leaf), (outer * length + first) * row, part)?;
-            if bytes.iter().any(|byte| *byte != 0) {
+            let is_written = match array.fill {
+                Some(fill) => part_differs(&bytes, fill, (step.min(length - first) * row) as usize),
+                None => bytes.iter().any(|byte| *byte != 0),
+            };
+            if is_written {
                 let path = chunk_path(folder, &shape, cut, outer, first / step);
                 let parent = path.parent().unwrap_or(folder);
                 fs::create_dir_all(parent).map_err(|error| export_error(parent, error))?;
@@ -94,6 +115,19 @@ impl View {
         }
         Ok(())
     }
+}
+
+/// The metadata of an array besides its type and shape.
+struct Array<'a> {
+    dimensions: Vec<String>,
+    attributes: &'a [Attribute],
+    /// The value of elements that were never written, if it is not zero.
+    fill: Option<&'a [u8]>,
+}
+
+/// Returns whether the first bytes of a chunk, this number, are not only fill values.
+fn part_differs(chunk: &[u8], fill: &[u8], length: usize) -> bool {
+    chunk.get(..length).unwrap_or_default().chunks(fill.len()).any(|element| element != fill)
 }
 
 /// Returns the length of an array in bytes.
@@ -135,8 +169,9 @@ fn chunk_path(folder: &Path, shape: &[u64], cut: usize, row: u64, number: u64) -
     path
 }
 
-fn write_group(folder: &Path) -> Result<()> {
-    write_json(&folder.join("zarr.json"), &json!({"zarr_format": 3, "node_type": "group", "attributes": {}}))
+fn write_group(folder: &Path, attributes: &[Attribute]) -> Result<()> {
+    let attributes = json::attributes(attributes);
+    write_json(&folder.join("zarr.json"), &json!({"zarr_format": 3, "node_type": "group", "attributes": attributes}))
 }
 
 fn write_json(path: &Path, value: &Value) -> Result<()> {

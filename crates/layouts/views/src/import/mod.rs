@@ -13,8 +13,8 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::language::{self, Diagnostics, Severity};
-use crate::model::Model;
+use crate::language::{self, Diagnostics, Severity, attribute_name};
+use crate::model::{Model, Value};
 
 /// A format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,9 +105,9 @@ pub fn import(path: &Path, format: Option<Format>, count: u64) -> Result<Importe
     let imported = match format {
         Format::Numpy if bytes.starts_with(npy::NPY_MAGIC) => npy::file(&bytes, &name).map(whole),
         Format::Numpy => npy::dtype(text()?, &name, count).map(whole),
-        Format::Zarr => zarr::metadata(text()?, zarr::attributes(path), &name).map(whole),
+        Format::Zarr => zarr::metadata(text()?, zarr::attributes(path), &name),
         Format::C => c::header(text()?, count).map(whole),
-        Format::Netcdf => netcdf::header(&bytes).map(whole),
+        Format::Netcdf => netcdf::header(&bytes),
         Format::Hdf5 => hdf5::file(path),
     }?;
     Ok(Imported { declaration: formatted(&imported.declaration)?, ..imported })
@@ -177,6 +177,18 @@ pub(crate) fn shown(variable: &str, dimensions: &[String]) -> String {
     }
     let indices = dimensions.join(", ");
     format!("var {variable} [{indices}] = {variable}[{indices}]")
+}
+
+/// Returns the line of a variable's attribute; without a variable, of the dataset's.
+pub(crate) fn attribute_line(variable: &str, name: &str, value: &Value) -> String {
+    let gap = if variable.is_empty() { "" } else { " " };
+    format!("attribute {variable}{gap}{} = {value}", attribute_name(name))
+}
+
+/// Returns the line of a variable's fill value.
+pub(crate) fn fill_line(variable: &str, value: &Value) -> String {
+    let literal = language::ast::Literal { kind: None, ..value.literal() };
+    format!("fill {variable} = {}", language::literal(&literal))
 }
 
 /// Returns a declaration: a comment, the lines of the dataset, and one view with lines that show its variables.

@@ -1,6 +1,7 @@
 //! Classic NetCDF files: CDF-1, CDF-2 and CDF-5. The view is the file byte for byte, header and padding included.
 
-use super::{Error, bad, declaration, identifier, shown, unsupported};
+use super::{Error, Imported, attribute_line, bad, declaration, fill_line, identifier, shown, unsupported};
+use crate::model::{Items, Primitive, Value};
 
 struct Reader<'a> {
     rest: &'a [u8],
@@ -18,23 +19,53 @@ struct Variable {
     size: u64,
     begin: u64,
     record: bool,
+    attributes: Vec<Attribute>,
 }
+
+/// A name, and a value or the reason why the language has none for it.
+type Attribute = (String, Result<Value, String>);
 
 /// Maximum length of lists and names. No real file reaches it, and it bounds memory for damaged files.
 const MAX_LIST_LENGTH: u64 = 65_536;
 
 /// Returns the declaration of a file that begins with these bytes.
-pub(super) fn header(bytes: &[u8]) -> Result<String, Error> {
+pub(super) fn header(bytes: &[u8]) -> Result<Imported, Error> {
     let Some((&[b'C', b'D', b'F', version @ (1 | 2 | 5)], rest)) = bytes.split_first_chunk() else {
         return bad("it is no classic NetCDF file");
     };
     let mut reader = Reader { rest, wide: version == 5 };
     let records = reader.count()?;
     let dimensions = reader.list(10, |r| Ok((r.name()?, r.count()?)))?;
-    reader.list(12, Reader::attribute)?;
+    let attributes = reader.list(12, Reader::attribute)?;
     let mut variables = reader.list(11, |r| variable(r, &dimensions, version))?;
     variables.sort_by_key(|v| v.begin);
-    lay(&variables, records)
+    let mut left_out = Vec::new();
+    let mut described = lines("", &attributes, None, &mut left_out);
+    for v in variables.iter().filter(|v| !v.record || records > 0) {
+        let path = if v.record { format!("record.{}", v.name) } else { v.name.clone() };
+        described.extend(lines(&path, &v.attributes, Some(v.kind), &mut left_out));
+    }
+    Ok(Imported { declaration: lay(&variables, records, described)?, left_out })
+}
+
+/// Returns the lines of attributes of a variable of this type; without a variable, of the dataset.
+fn lines(variable: &str, attributes: &[Attribute], kind: Option<&str>, left_out: &mut Vec<String>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, value) in attributes {
+        match value {
+            Ok(value) => {
+                let is_element = |primitive: &Primitive| kind == Some(&primitive.to_string());
+                let is_fill = matches!(&value.items, Items::Numbers(primitive, _) if is_element(primitive));
+                if name == "_FillValue" && is_fill && value.lengths.is_empty() {
+                    lines.push(fill_line(variable, value));
+                }
+                lines.push(attribute_line(variable, name, value));
+            }
+            Err(why) if variable.is_empty() => left_out.push(format!("the attribute {name}: {why}")),
+            Err(why) => left_out.push(format!("the attribute {name} of {variable}: {why}")),
+        }
+    }
+    lines
 }
 
 fn variable(reader: &mut Reader, dimensions: &[(String, u64)], version: u8) -> Result<Variable, Error> {
@@ -51,13 +82,16 @@ fn variable(reader: &mut Reader, dimensions: &[(String, u64)], version: u8) -> R
         shape.push(*length);
         names.push(name.clone());
     }
-    reader.list(12, Reader::attribute)?;
+    let attributes = reader.list(12, Reader::attribute)?;
     let (kind, size) = kind(reader.number(4)?)?;
     reader.count()?;
     let begin = reader.number(if version == 1 { 4 } else { 8 })?;
     let record = shape.first() == Some(&0);
-    Ok(Variable { name: identifier(&name), shape, dimensions: names, kind, size, begin, record })
+    Ok(Variable { name: identifier(&name), shape, dimensions: names, kind, size, begin, record, attributes })
 }
+
+/// The number of the type of characters.
+const CHARACTER_TYPE_CODE: u64 = 2;
 
 fn kind(code: u64) -> Result<(&'static str, u64), Error> {
     Ok(match code {
@@ -76,8 +110,8 @@ fn kind(code: u64) -> Result<(&'static str, u64), Error> {
     })
 }
 
-/// Writes variables at their offsets; records are structs.
-fn lay(variables: &[Variable], records: u64) -> Result<String, Error> {
+/// Writes variables at their offsets; records are structs. The lines that describe them follow.
+fn lay(variables: &[Variable], records: u64, described: Vec<String>) -> Result<String, Error> {
     let (mut lines, mut names, mut at) = (Vec::new(), Vec::new(), 0u64);
     let mut gap = |lines: &mut Vec<String>, at: u64, to: u64| -> Result<(), Error> {
         if to < at {
@@ -115,6 +149,7 @@ fn lay(variables: &[Variable], records: u64) -> Result<String, Error> {
         lines.push(format!("var record [{records}]struct {{ {} }}", fields.join("; ")));
         all.push((first.begin, shown("record", first.dimensions.get(..1).unwrap_or_default())));
     }
+    lines.extend(described);
     let place = |name: &String| name.strip_prefix("_padding").and_then(|at| at.parse().ok()).unwrap_or(0);
     let mut all: Vec<_> = names.iter().map(|name| (place(name), shown(name, &[]))).chain(all).collect();
     all.sort_by_key(|(at, _)| *at);
@@ -161,10 +196,29 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| item(self)).collect()
     }
 
-    fn attribute(&mut self) -> Result<(), Error> {
-        self.name()?;
-        let (_, size) = kind(self.number(4)?)?;
-        let length = self.count()?.saturating_mul(size).min(1 << 62);
-        self.take(length.next_multiple_of(4)).map(|_| ())
+    fn attribute(&mut self) -> Result<Attribute, Error> {
+        let name = self.name()?;
+        let code = self.number(4)?;
+        let (kind, size) = kind(code)?;
+        let count = self.count()?;
+        let length = count.saturating_mul(size).min(1 << 62);
+        let bytes = self.take(length.next_multiple_of(4))?.get(..length as usize).unwrap_or_default();
+        let lengths = if count == 1 { Vec::new() } else { vec![count] };
+        let value = match kind.parse::<Primitive>() {
+            _ if code == CHARACTER_TYPE_CODE => match String::from_utf8(bytes.to_vec()) {
+                Ok(text) => {
+                    let items = Items::Char(vec![text.trim_end_matches('\0').to_owned()]);
+                    Ok(Value { lengths: Vec::new(), items })
+                }
+                Err(_) => Err("its text is not UTF-8".to_owned()),
+            },
+            Ok(primitive) => {
+                let mut bytes = bytes.to_vec();
+                bytes.chunks_mut(size as usize).for_each(<[u8]>::reverse);
+                Ok(Value { lengths, items: Items::Numbers(primitive, bytes) })
+            }
+            Err(()) => Err(format!("its items have the type {kind}")),
+        };
+        Ok((name, value))
     }
 }

@@ -61,6 +61,30 @@ pub enum Declaration {
     Type(Name, Type),
     /// `var a, b [N]Point`
     Variables(Vec<Name>, Type),
+    /// `attribute t units = "K"`; without a path, an attribute of the dataset. The name may be any text.
+    Attribute(Option<Vec<Name>>, Name, At<Literal>),
+    /// `fill data.t = -999.0`
+    Fill(Vec<Name>, At<Literal>),
+}
+
+/// The value of an attribute, or a fill value: `float32 [1.5, nan]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Literal {
+    /// The type, if it does not follow from the items.
+    pub kind: Option<Name>,
+    /// The items.
+    pub item: Item,
+}
+
+/// A part of a value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// A text.
+    Text(String),
+    /// A number with its sign, `nan`, `inf`, `true` or `false`, as written.
+    Word(String),
+    /// `[1, 2, 3]`
+    List(Vec<Item>),
 }
 
 /// A type.

@@ -12,7 +12,7 @@ pub(crate) use diagnostic::suggest;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity, nearest};
 pub use files::{Source, Sources, read};
 pub use parser::parse;
-pub use print::print;
+pub use print::{attribute_name, literal, print};
 pub use span::Span;
 pub use token::Trivia;
 

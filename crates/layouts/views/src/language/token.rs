@@ -13,11 +13,14 @@ pub enum Kind {
     #[token("read-only", priority = 50)]
     #[token("on-close", priority = 50)]
     Word,
-    /// A number with an optional unit: `12`, `0x1f`, `1_000`, `2s`.
+    /// A number with an optional unit: `12`, `0x1f`, `1_000`, `2s`. Only values have fractions and signed exponents.
     #[regex(r"[0-9][0-9A-Za-z_]*")]
+    #[regex(r"[0-9]+\.[0-9]+([eE][+-]?[0-9]+)?")]
+    #[regex(r"[0-9]+[eE][+-][0-9]+")]
     Number,
-    /// A quoted text.
-    #[regex(r#""[^"\n]*""#)]
+    /// A quoted text. Declarations of before texts had escapes may end one with a backslash, so that is one as well, unless the
+    /// line has another quote.
+    #[regex(r#""[^"\n]*"|"([^"\\\n]|\\[^\n])*""#)]
     Text,
     /// A punctuation mark.
     #[regex(r"[{}\[\](),;=+\-*/%.<]")]

@@ -1,8 +1,8 @@
 //! Descriptions of layouts for other formats: arrays of elements at offsets, with the lengths and types of NumPy and
 //! HDF5.
 
-use super::{Layout, Placed};
-use crate::model::{Arrangement, Node, Primitive, View};
+use super::{Layout, Placed, Walk};
+use crate::model::{Arrangement, Attribute, Dataset, Node, Primitive, View};
 
 /// A variable of a view as a contiguous array, with the last index fastest.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,12 @@ pub struct Described {
     pub dimensions: Vec<String>,
     /// The type of the elements.
     pub element: Element,
+    /// The bytes of an element that was never written, if they are not zero.
+    pub fill: Option<Vec<u8>>,
+    /// The attributes of what it shows.
+    pub attributes: Vec<Attribute>,
+    /// The attributes of members, by their paths within the element.
+    pub members: Vec<(String, Vec<Attribute>)>,
 }
 
 /// The type of an element.
@@ -46,7 +52,7 @@ impl Element {
 impl Layout {
     /// Describes a view's variables, from this layout's variable `first` on. Returns `None` if other formats cannot
     /// express the layout: in tiles, in blocks, or along a curve.
-    pub fn describe(&self, view: &View, first: usize) -> Option<Vec<Described>> {
+    pub fn describe(&self, view: &View, first: usize, dataset: &Dataset) -> Option<Vec<Described>> {
         if view.style.arrangement != Arrangement::Plain {
             return None;
         }
@@ -60,10 +66,36 @@ impl Layout {
             };
             let (name, offset, size) = (variable.name.clone(), extent.offset, extent.size);
             let dimensions = own.first()?.index_names(variable).take(lengths.len()).collect();
-            Some(Described { name, offset, size, lengths, dimensions, element })
+            let fill = self.fill_of_element(&own, dataset, offset, &element);
+            let attributes = dataset.attributes_of(&variable.path).to_vec();
+            let members = own.iter().filter_map(|placed| of_member(placed, dataset)).collect();
+            Some(Described { name, offset, size, lengths, dimensions, element, fill, attributes, members })
         };
         variables.map(one).collect()
     }
+
+    /// Returns the bytes of a variable's element that was never written, if they are not zero.
+    fn fill_of_element(&self, own: &[&Placed], dataset: &Dataset, offset: u64, element: &Element) -> Option<Vec<u8>> {
+        let is_filled = |placed: &&Placed| dataset.leaves.get(placed.leaf).is_some_and(|leaf| leaf.fill.is_some());
+        if !own.iter().any(is_filled) {
+            return None;
+        }
+        let leaves = own.iter().map(|placed| {
+            // Of an array of no elements as well, the first one is described.
+            let longer = |walk: &Walk| Walk { length: walk.length.max(1), ..walk.clone() };
+            Placed { loops: placed.loops.iter().map(longer).collect(), ..(*placed).clone() }
+        });
+        let mut fill = vec![0; usize::try_from(element.size()).ok()?];
+        Layout { leaves: leaves.collect(), ..Layout::default() }.fill(dataset, offset, &mut fill);
+        Some(fill)
+    }
+}
+
+/// Returns the path of a member within the elements of its variable, and its attributes, if it has any.
+fn of_member(placed: &Placed, dataset: &Dataset) -> Option<(String, Vec<Attribute>)> {
+    let (_, path) = placed.path.split_once('.')?;
+    let attributes = dataset.attributes_of(&dataset.leaves.get(placed.leaf)?.path);
+    (!attributes.is_empty()).then(|| (path.to_owned(), attributes.to_vec()))
 }
 
 /// Describes a node as an element. `leaves` are the remaining leaves, `depth` is the number of loops around the node,

@@ -2,6 +2,7 @@
 
 mod arrange;
 mod describe;
+mod fill;
 mod fit;
 pub mod hdf5;
 mod place;

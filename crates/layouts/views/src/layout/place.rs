@@ -31,7 +31,7 @@ pub fn of_replica(replica: &Replica, views: &[View], dataset: &Dataset, sizes: &
     }
     match replica.backend {
         Backend::Raw => Ok(placer.layout),
-        Backend::Hdf5 => behind_head(placer.layout, &views),
+        Backend::Hdf5 => behind_head(placer.layout, &views, dataset),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::affine::{Affine, Names};
-use super::{Length, Member, Primitive, Shape};
+use super::{Attribute, Length, Member, Primitive, Shape};
 use crate::language::ast::{At, Declaration, Expression, Field, Name, Term, Type};
 use crate::language::{Diagnostic, Diagnostics, Span, suggest};
 
@@ -15,6 +15,10 @@ pub struct Dataset {
     pub variables: Vec<Variable>,
     /// The primitive parts of the variables, in order.
     pub leaves: Vec<Leaf>,
+    /// The attributes of the dataset.
+    pub attributes: Vec<Attribute>,
+    /// The attributes of variables and of members, by path.
+    pub(crate) own_attributes: HashMap<String, Vec<Attribute>>,
     pub(crate) constants: HashMap<String, i64>,
     pub(crate) types: HashMap<String, Shape>,
 }
@@ -41,6 +45,8 @@ pub struct Leaf {
     pub primitive: Primitive,
     /// Its lengths, outermost first.
     pub lengths: Vec<Length>,
+    /// The value of elements that were never written, little-endian, if it is not zero.
+    pub fill: Option<Vec<u8>>,
 }
 
 /// Limits that no real declaration reaches and that bound memory and recursion.
@@ -52,6 +58,11 @@ impl Dataset {
     /// Returns the index of the variable with this name.
     pub fn variable(&self, name: &str) -> Option<usize> {
         self.variables.iter().position(|variable| variable.name == name)
+    }
+
+    /// Returns the attributes of a variable, or of a member as in `data.position`.
+    pub fn attributes_of(&self, path: &str) -> &[Attribute] {
+        self.own_attributes.get(path).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -78,6 +89,8 @@ pub(crate) fn dataset(declarations: &[&At<Declaration>], diagnostics: &mut Diagn
                 resolver.named(&name.text, name.span);
                 continue;
             }
+            // They may precede their variables.
+            Declaration::Attribute(..) | Declaration::Fill(..) => continue,
         };
         for name in names {
             if let Some(first) = seen.insert(&name.text, name.span) {
@@ -88,7 +101,7 @@ pub(crate) fn dataset(declarations: &[&At<Declaration>], diagnostics: &mut Diagn
         match what {
             Declaration::Constant(name, value) => resolver.constant(name, value),
             Declaration::Variables(names, shape) => resolver.variables(names, shape),
-            Declaration::Type(..) => {}
+            Declaration::Type(..) | Declaration::Attribute(..) | Declaration::Fill(..) => {}
         }
     }
     resolver.dataset
@@ -137,7 +150,7 @@ impl<'a> Resolver<'a, '_> {
             }
             let leaves = &mut self.dataset.leaves;
             shape.visit(&name.text, &[], &mut |path, primitive, lengths| {
-                leaves.push(Leaf { path: path.to_owned(), primitive, lengths: lengths.to_vec() });
+                leaves.push(Leaf { path: path.to_owned(), primitive, lengths: lengths.to_vec(), fill: None });
             });
             if self.dataset.leaves.iter().skip(leaf).any(|leaf| leaf.lengths.len() > MAX_DIMENSIONS) {
                 let error = format!("`{}` has more than {MAX_DIMENSIONS} dimensions", name.text);

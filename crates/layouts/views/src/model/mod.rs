@@ -1,8 +1,10 @@
 //! Resolves a declaration: looks up names, determines types and checks slices.
 
 mod affine;
+mod attribute;
 pub(crate) mod check;
 mod dataset;
+mod described;
 mod primitive;
 mod replica;
 mod see;
@@ -12,6 +14,8 @@ mod style;
 mod view;
 
 pub use affine::Affine;
+pub(crate) use attribute::is_number;
+pub use attribute::{Attribute, Items, Scalar, Value};
 pub use dataset::{Dataset, Leaf, Variable};
 pub use primitive::{Part, Primitive};
 pub use replica::{Backend, Replica};
@@ -44,6 +48,7 @@ impl Model {
         });
         let declarations: Vec<_> = datasets.flatten().collect();
         model.dataset = dataset::dataset(&declarations, diagnostics);
+        described::describe(&mut model.dataset, &declarations, diagnostics);
         if !file.sections.iter().any(|s| matches!(s.what, Section::Dataset(_))) && !diagnostics.failed() {
             let start = Span::default();
             diagnostics.push(

@@ -24,6 +24,8 @@ pub struct ViewVariable {
     pub name: String,
     /// The position of the declaration.
     pub span: Span,
+    /// The path of the variable of the dataset, or of its member, that it shows.
+    pub path: String,
     /// Its structure.
     pub node: Node,
     /// The indices of its arrays.
@@ -211,7 +213,8 @@ impl View {
             let inner = Node::Leaf(Seen { leaf, index });
             let node = if count == 0 { inner } else { Node::Array((0..count).collect(), Box::new(inner)) };
             let loops = (0..count).map(|_| Loop { name: String::new(), bound: None }).collect();
-            Some(ViewVariable { name: declared.path.clone(), span: Span::default(), node, loops })
+            let (name, path, span) = (declared.path.clone(), declared.path.clone(), Span::default());
+            Some(ViewVariable { name, span, path, node, loops })
         };
         let variables = leaves.iter().filter_map(variable).collect();
         let style = Style { align: 1, ..Style::default() };

@@ -38,6 +38,25 @@ fn shape(r: &mut Random, depth: u32) -> Type {
     }
 }
 
+fn text(r: &mut Random) -> String {
+    r.of(&["units", "a b", "", "//", "\\", "é\u{1f600}", "new\nline\t", "_FillValue", "{}", "3d", "a;b"]).to_owned()
+}
+
+fn literal(r: &mut Random) -> Literal {
+    let kind = r.chance(50).then(|| name(r));
+    Literal { kind, item: item(r, 3) }
+}
+
+fn item(r: &mut Random, depth: u32) -> Item {
+    match r.below(if depth == 0 { 2 } else { 3 }) {
+        0 => Item::Text(text(r)),
+        1 => Item::Word(
+            r.of(&["1", "-1.5", "0x1f", "1e300", "-2.5e-7", "3e-9", "nan", "-inf", "true", "false"]).to_owned(),
+        ),
+        _ => Item::List(r.list(0, 3, |r| item(r, depth - 1))),
+    }
+}
+
 fn fields(r: &mut Random, depth: u32) -> Vec<At<ViewField>> {
     r.list(0, 3, |r| {
         let source = r.chance(20).then(|| reference(r));
@@ -84,9 +103,15 @@ fn flag(r: &mut Random) -> At<Flag> {
 fn section(r: &mut Random) -> Section {
     match r.below(4) {
         0 => Section::Dataset(r.list(0, 4, |r| {
-            at(match r.below(3) {
+            at(match r.below(5) {
                 0 => Declaration::Constant(name(r), expression(r, 3)),
                 1 => Declaration::Type(name(r), shape(r, 3)),
+                2 => {
+                    let path = r.chance(70).then(|| r.list(1, 3, name));
+                    let own = Name { text: text(r), span: Span::default() };
+                    Declaration::Attribute(path, own, at(literal(r)))
+                }
+                3 => Declaration::Fill(r.list(1, 3, name), at(literal(r))),
                 _ => Declaration::Variables(r.list(1, 3, name), shape(r, 3)),
             })
         })),

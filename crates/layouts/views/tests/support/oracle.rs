@@ -9,37 +9,40 @@ pub type Origin = (usize, u64, u64);
 /// The meaning of each byte of a file; `None` for padding.
 pub type Image = Vec<Option<Origin>>;
 
-/// A dataset's values: the bytes of each leaf, with its elements in row-major order.
-pub struct Memory(Vec<(u64, Vec<u8>)>);
+/// A dataset's values: of each leaf what an element is that was never written, and the bytes of its elements in row-major
+/// order.
+pub struct Memory(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Memory {
     /// Makes random values.
     pub fn random(r: &mut super::Random, model: &Model, sizes: &Sizes) -> Memory {
         let leaf = |leaf: &Leaf| {
             let count: u64 = leaf.lengths.iter().map(|length| length.at(sizes)).product();
-            (leaf.primitive.size(), (0..count * leaf.primitive.size()).map(|_| r.next() as u8).collect())
+            (unwritten(leaf), (0..count * leaf.primitive.size()).map(|_| r.next() as u8).collect())
         };
         Memory(model.dataset.leaves.iter().map(leaf).collect())
     }
 
-    /// Makes zeros.
-    pub fn zero(model: &Model, sizes: &Sizes) -> Memory {
-        let mut memory = Memory(model.dataset.leaves.iter().map(|leaf| (leaf.primitive.size(), Vec::new())).collect());
+    /// Makes the values of a dataset before anything is written.
+    pub fn unwritten(model: &Model, sizes: &Sizes) -> Memory {
+        let mut memory = Memory(model.dataset.leaves.iter().map(|leaf| (unwritten(leaf), Vec::new())).collect());
         memory.resize(model, sizes);
         memory
     }
 
-    /// Resizes arrays; new elements are zero. Only the outermost length may change.
+    /// Resizes arrays. Only the outermost length may change.
     pub fn resize(&mut self, model: &Model, sizes: &Sizes) {
-        for ((size, bytes), leaf) in self.0.iter_mut().zip(&model.dataset.leaves) {
+        for ((unwritten, bytes), leaf) in self.0.iter_mut().zip(&model.dataset.leaves) {
             let count: u64 = leaf.lengths.iter().map(|length| length.at(sizes)).product();
-            bytes.resize((count * *size) as usize, 0);
+            let known = bytes.len() / unwritten.len();
+            bytes.truncate(count as usize * unwritten.len());
+            (known..count as usize).for_each(|_| bytes.extend(&*unwritten));
         }
     }
 
     fn byte(&mut self, (leaf, element, byte): Origin) -> &mut u8 {
-        let (size, bytes) = &mut self.0[leaf];
-        &mut bytes[(element * *size + byte) as usize]
+        let (unwritten, bytes) = &mut self.0[leaf];
+        &mut bytes[element as usize * unwritten.len() + byte as usize]
     }
 
     /// Returns a file's bytes.
@@ -55,6 +58,10 @@ impl Memory {
             }
         }
     }
+}
+
+fn unwritten(leaf: &Leaf) -> Vec<u8> {
+    leaf.fill.clone().unwrap_or(vec![0; leaf.primitive.size() as usize])
 }
 
 /// Returns the image of a view's file.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use hdf5_reader::{ByteOrder, CompoundField, Datatype, StringSize};
+use hdf5_reader::{ByteOrder, CompoundField, Datatype, EnumMember, StringSize};
 
 use crate::import::identifier;
 
@@ -47,13 +47,8 @@ pub fn kind(datatype: &Datatype, order: &mut Order) -> Result<String, String> {
             order.also((*size).into(), *byte_order)?;
             format!("uint{}", u32::from(*size) * 8)
         }
-        // Booleans are written like this by h5py and PyTables.
-        Datatype::Enum { base, members } => match (&**base, &members[..]) {
-            (Datatype::FixedPoint { size: 1, .. }, [a, b]) if a.name == "FALSE" && b.name == "TRUE" => {
-                "bool".to_owned()
-            }
-            _ => kind(base, order)?,
-        },
+        Datatype::Enum { base, members } if is_truth(base, members) => "bool".to_owned(),
+        Datatype::Enum { base, .. } => kind(base, order)?,
         Datatype::Array { base, dims } => format!("{}{}", lengths(dims), kind(base, order)?),
         Datatype::String { size: StringSize::Fixed(size), .. } | Datatype::Opaque { size, .. } => {
             format!("[{size}]uint8")
@@ -75,8 +70,14 @@ pub fn kind(datatype: &Datatype, order: &mut Order) -> Result<String, String> {
     })
 }
 
+/// Returns whether an enumeration is that of booleans as h5py and PyTables write them.
+pub fn is_truth(base: &Datatype, members: &[EnumMember]) -> bool {
+    let is_byte = matches!(base, Datatype::FixedPoint { size: 1, .. });
+    is_byte && matches!(members, [a, b] if a.name == "FALSE" && b.name == "TRUE")
+}
+
 /// Returns the byte order of a complex number as h5py and others write it; `None` if this is not one.
-fn complex(size: u32, fields: &[CompoundField]) -> Option<ByteOrder> {
+pub fn complex(size: u32, fields: &[CompoundField]) -> Option<ByteOrder> {
     let [real, imaginary] = fields else { return None };
     let names = [("r", "i"), ("re", "im"), ("real", "imag"), ("real", "imaginary")];
     let named = names.contains(&(real.name.as_str(), imaginary.name.as_str()));
@@ -112,7 +113,7 @@ fn compound(size: u64, fields: &[CompoundField], order: &mut Order) -> Result<St
 }
 
 /// Returns the size of an element.
-fn bytes(datatype: &Datatype) -> u64 {
+pub fn bytes(datatype: &Datatype) -> u64 {
     match datatype {
         Datatype::FixedPoint { size, .. }
         | Datatype::FloatingPoint { size, .. }

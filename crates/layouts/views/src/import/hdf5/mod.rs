@@ -5,16 +5,17 @@
 
 mod kinds;
 mod scales;
+mod values;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use hdf5_reader::group::Group;
-use hdf5_reader::{Dataset, Hdf5File, OpenOptions};
+use hdf5_reader::{Attribute, Dataset, Hdf5File, OpenOptions};
 
 use kinds::{Order, kind, lengths};
 
-use super::{Error, Imported, Names, bad, shown, unsupported};
+use super::{Error, Imported, Names, attribute_line, bad, fill_line, shown, unsupported};
 
 /// Limits on the number of datasets and the depth of groups. No real file reaches them, and they end the traversal of
 /// damaged files with cycles.
@@ -31,7 +32,7 @@ pub(super) fn file(path: &Path) -> Result<Imported, Error> {
     let file = Hdf5File::open_with_options(path, options).map_err(damaged)?;
     let mut found = Found::default();
     found.group(&file.root_group().map_err(damaged)?, &mut Vec::new())?;
-    let Found { mut variables, scales, left_out, .. } = found;
+    let Found { mut variables, scales, left_out, attributes, .. } = found;
     for variable in &mut variables {
         let names: Option<_> = variable.scales.iter().map(|scale| scales.get(scale).cloned()).collect();
         variable.dimensions = names.unwrap_or_default();
@@ -40,7 +41,7 @@ pub(super) fn file(path: &Path) -> Result<Imported, Error> {
         let why = left_out.first().map_or_else(String::new, |first| format!(": {first}"));
         return unsupported(format!("it holds no dataset that can be a variable{why}"));
     }
-    Ok(Imported { declaration: declaration(&variables), left_out })
+    Ok(Imported { declaration: declaration(&attributes, &variables), left_out })
 }
 
 fn damaged(error: hdf5_reader::error::Error) -> Error {
@@ -57,6 +58,8 @@ struct Variable {
     scales: Vec<u64>,
     /// The names of these scales.
     dimensions: Vec<String>,
+    /// The lines with its fill values and attributes.
+    described: Vec<String>,
 }
 
 /// The findings so far.
@@ -66,6 +69,8 @@ struct Found {
     names: Names,
     /// The names of the datasets that may be scales, by their addresses.
     scales: HashMap<u64, String>,
+    /// The lines with the attributes of groups.
+    attributes: Vec<String>,
     left_out: Vec<String>,
     /// The visited addresses: a group or dataset may have several names, and contain itself.
     seen: HashSet<u64>,
@@ -79,6 +84,10 @@ impl Found {
         }
         if path.len() > MAX_GROUP_DEPTH {
             return bad("its groups are nested deeper than 64");
+        }
+        match group.attributes() {
+            Ok(attributes) => self.attributes_of_group(&attributes, path),
+            Err(error) => self.left_out.push(format!("the attributes of {}: {error}", show_path(path))),
         }
         let (mut groups, mut datasets) = group.member_names().map_err(damaged)?;
         // Newer files store them in another order.
@@ -108,6 +117,43 @@ impl Found {
         Ok(())
     }
 
+    /// Adds attributes of a group. The language has no groups, so all but the root's begin with the path.
+    fn attributes_of_group(&mut self, attributes: &[Attribute], path: &[String]) {
+        for attribute in attributes.iter().filter(|attribute| !scales::is_hidden(&attribute.name, false)) {
+            let name = [path, std::slice::from_ref(&attribute.name)].concat().join("/");
+            match values::value(attribute) {
+                Ok(value) => self.attributes.push(attribute_line("", &name, &value)),
+                Err(why) => self.left_out.push(left_out(&attribute.name, path, &why)),
+            }
+        }
+    }
+
+    /// Returns the lines that describe a variable: its fill values and attributes.
+    fn described(&mut self, dataset: &Dataset, name: &str, path: &[String]) -> Vec<String> {
+        let (mut lines, mut fills) = (Vec::new(), Vec::new());
+        if let Some(bytes) = dataset.fill_value().and_then(|fill| fill.value.as_ref()) {
+            values::fills(dataset.dtype(), bytes, name, &mut fills);
+        }
+        for (member, value) in fills {
+            match value {
+                Ok(value) => lines.push(fill_line(&member, &value)),
+                Err(why) => self.left_out.push(format!("the fill value of {}: {why}", show_path(path))),
+            }
+        }
+        let is_scale = scales::is_scale(dataset);
+        for attribute in dataset.attributes().iter().filter(|attribute| !scales::is_hidden(&attribute.name, is_scale)) {
+            let (of, own) = match values::member(dataset.dtype(), &attribute.name) {
+                Some((member, own)) => (format!("{name}.{member}"), own),
+                None => (name.to_owned(), attribute.name.as_str()),
+            };
+            match values::value(attribute) {
+                Ok(value) => lines.push(attribute_line(&of, own, &value)),
+                Err(why) => self.left_out.push(left_out(&attribute.name, path, &why)),
+            }
+        }
+        lines
+    }
+
     /// Adds a dataset, or notes why it is left out.
     fn dataset(&mut self, dataset: &Dataset, path: &[String]) -> Result<(), String> {
         if let Some(name) = path.last().filter(|_| scales::is_scale(dataset)) {
@@ -127,7 +173,8 @@ impl Found {
         let kind = kind(dataset.dtype(), &mut order)?;
         let name = self.names.of(path);
         let (kind, scales) = (format!("{}{kind}", lengths(dataset.shape())), scales::of_dimensions(dataset));
-        self.variables.push(Variable { name, kind, big: order.0, scales, dimensions: Vec::new() });
+        let described = self.described(dataset, &name, path);
+        self.variables.push(Variable { name, kind, big: order.0, scales, dimensions: Vec::new(), described });
         Ok(())
     }
 }
@@ -136,10 +183,16 @@ fn show_path(path: &[String]) -> String {
     format!("/{}", path.join("/"))
 }
 
-fn declaration(variables: &[Variable]) -> String {
+fn left_out(attribute: &str, path: &[String], why: &str) -> String {
+    format!("the attribute {attribute} of {}: {why}", show_path(path))
+}
+
+fn declaration(attributes: &[String], variables: &[Variable]) -> String {
     let mut text = "// The datasets of an HDF5 file; a / in a path is a _ here.\ndataset {\n".to_owned();
-    for Variable { name, kind, .. } in variables {
+    attributes.iter().for_each(|line| text.push_str(&format!("    {line}\n")));
+    for Variable { name, kind, described, .. } in variables {
         text.push_str(&format!("    var {name} {kind}\n"));
+        described.iter().for_each(|line| text.push_str(&format!("    {line}\n")));
     }
     text.push_str("}\n");
     let both = [false, true].map(|big| variables.iter().any(|variable| variable.big == Some(big)));

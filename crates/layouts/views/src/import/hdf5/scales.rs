@@ -2,6 +2,15 @@
 
 use hdf5_reader::Dataset;
 
+/// The attributes that tell libraries of HDF5 and NetCDF how dimensions and files are made.
+const HIDDEN_ATTRIBUTES: [&str; 6] =
+    ["DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_NCProperties", "_nc3_strict"];
+
+/// Returns whether an attribute is none of the data.
+pub fn is_hidden(name: &str, is_scale: bool) -> bool {
+    HIDDEN_ATTRIBUTES.contains(&name) || is_scale && matches!(name, "CLASS" | "NAME")
+}
+
 /// Returns whether a dataset describes a dimension.
 pub fn is_scale(dataset: &Dataset) -> bool {
     let class = dataset.attribute("CLASS").and_then(|class| class.read_string());

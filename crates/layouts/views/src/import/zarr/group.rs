@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::super::{Error, Imported, MAX_METADATA_BYTES, Names, bad, shown, unsupported};
-use super::{ARRAY_FILE_NAMES, Array, array, attributes, parsed};
+use super::{ARRAY_FILE_NAMES, Array, array, attributes, describe, own_attributes, parsed};
 
 /// A folder with this file is a group of version 2.
 const GROUP_FILE_NAME: &str = ".zgroup";
@@ -31,13 +31,14 @@ pub(super) fn text(path: &Path) -> Option<String> {
 pub(in crate::import) fn group(folder: &Path) -> Result<Imported, Error> {
     let mut found = Arrays::default();
     found.group(folder, &mut Vec::new())?;
-    let Arrays { arrays, left_out, .. } = found;
+    let Arrays { arrays, attributes, mut left_out, .. } = found;
     if arrays.is_empty() {
         let why = left_out.first().map_or_else(String::new, |first| format!(": {first}"));
         return unsupported(format!("it holds no array that can be a variable{why}"));
     }
     let mut text = "// The arrays of a Zarr group; a / in a path is a _ here.\ndataset {\n".to_owned();
-    arrays.iter().for_each(|(name, array)| text.push_str(&format!("    var {name} {}\n", array.kind)));
+    let of_arrays = arrays.iter().flat_map(|(name, array)| array.lines(name, &mut left_out));
+    attributes.into_iter().chain(of_arrays).for_each(|line| text.push_str(&format!("    {line}\n")));
     text.push_str("}\n");
     for (name, array) in &arrays {
         text.push_str(&format!("\nview {name}{} {{\n    {}\n}}\n", array.flags, shown(name, &array.dimensions)));
@@ -49,14 +50,26 @@ pub(in crate::import) fn group(folder: &Path) -> Result<Imported, Error> {
 struct Arrays {
     arrays: Vec<(String, Array)>,
     names: Names,
+    /// The lines with the attributes of groups.
+    attributes: Vec<String>,
     left_out: Vec<String>,
 }
 
 impl Arrays {
+    /// Adds the attributes of a group. The language has no groups, so all but the root's begin with the path.
+    fn attributes_of(&mut self, folder: &Path, path: &[String]) {
+        let metadata = text(&folder.join(ARRAY_FILE_NAMES[0])).and_then(|text| parsed(&text).ok()).unwrap_or_default();
+        let own = own_attributes(&metadata, attributes(folder), &mut self.left_out);
+        let prefix = path.iter().map(|name| format!("{name}/")).collect::<String>();
+        let all = own.into_iter().map(|(key, value)| (format!("{prefix}{key}"), value)).collect();
+        describe("", &all, None, |_| false, &mut self.attributes, &mut self.left_out);
+    }
+
     fn group(&mut self, folder: &Path, path: &mut Vec<String>) -> Result<(), Error> {
         if path.len() > MAX_GROUP_DEPTH {
             return bad("its groups are nested deeper than 64");
         }
+        self.attributes_of(folder, path);
         let mut inner: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
         inner.sort_by_key(fs::DirEntry::file_name);
         // A symbolic link may lead back to a parent folder.
@@ -66,7 +79,7 @@ impl Arrays {
             if is_group(&folder) {
                 self.group(&folder, path)?;
             } else if let Some(text) = ARRAY_FILE_NAMES.iter().find_map(|name| text(&folder.join(name))) {
-                match parsed(&text).and_then(|json| array(&json, attributes(&folder))) {
+                match parsed(&text).and_then(|json| array(&json, attributes(&folder), &mut self.left_out)) {
                     Ok(array) => self.arrays.push((self.names.of(path), array)),
                     Err(why) => self.left_out.push(format!("/{}: {why}", path.join("/"))),
                 }

@@ -1,6 +1,7 @@
 //! Zarr arrays, and groups of them: `.zarray` of version 2, `zarr.json` of version 3.
 
 mod group;
+mod values;
 
 use std::path::Path;
 
@@ -9,7 +10,8 @@ use serde_json::Value as Json;
 
 use super::npy::{Order, kind, lengths};
 use super::python::Value;
-use super::{Error, bad, declaration, shown, unsupported};
+use super::{Error, Imported, attribute_line, bad, declaration, fill_line, shown, unsupported};
+use crate::model::{Items, Primitive};
 
 /// A folder with one of these files is an array.
 pub(super) const ARRAY_FILE_NAMES: [&str; 2] = ["zarr.json", ".zarray"];
@@ -25,14 +27,16 @@ pub(super) fn attributes(folder: &Path) -> Option<String> {
 }
 
 /// Returns the declaration of an array. Its chunks are tiles.
-pub(super) fn metadata(text: &str, attributes: Option<String>, name: &str) -> Result<String, Error> {
+pub(super) fn metadata(text: &str, attributes: Option<String>, name: &str) -> Result<Imported, Error> {
     let name = match name.trim_matches('_') {
         "" | "zarr" | "zarray" => "data",
         _ => name,
     };
-    let Array { kind, flags, dimensions } = array(&parsed(text)?, attributes)?;
-    let (lines, shown) = ([format!("var {name} {kind}")], [shown(name, &dimensions)]);
-    Ok(declaration("A Zarr array: its chunks, decoded, one after the other.", &lines, &flags, &shown))
+    let mut left_out = Vec::new();
+    let array = array(&parsed(text)?, attributes, &mut left_out)?;
+    let (lines, shown) = (array.lines(name, &mut left_out), [shown(name, &array.dimensions)]);
+    let text = declaration("A Zarr array: its chunks, decoded, one after the other.", &lines, &array.flags, &shown);
+    Ok(Imported { declaration: text, left_out })
 }
 
 /// An array in the language: its type, the flags of a view with its layout, and the names of its dimensions, if all have one.
@@ -40,13 +44,81 @@ struct Array {
     kind: String,
     flags: String,
     dimensions: Vec<String>,
+    /// The type of elements that are numbers.
+    primitive: Option<Primitive>,
+    /// The fill value; null without one.
+    fill: Json,
+    attributes: serde_json::Map<String, Json>,
+    /// Whether its fill value stands for missing elements, too: xarray wrote it, in version 2.
+    fill_is_missing: bool,
+}
+
+impl Array {
+    /// Returns the lines that declare and describe a variable of this name.
+    fn lines(&self, name: &str, left_out: &mut Vec<String>) -> Vec<String> {
+        let mut lines = vec![format!("var {name} {}", self.kind)];
+        let is_zero = matches!(&self.fill, Json::String(text) if text.chars().all(|c| matches!(c, 'A' | '=')));
+        match self.primitive.map(|primitive| values::element(&self.fill, primitive)) {
+            _ if self.fill.is_null() => {}
+            Some(Ok(value)) => {
+                if matches!(&value.items, Items::Numbers(_, bytes) if bytes.iter().any(|byte| *byte != 0)) {
+                    lines.push(fill_line(name, &value));
+                }
+                if self.fill_is_missing {
+                    lines.push(attribute_line(name, "_FillValue", &value));
+                }
+            }
+            Some(Err(why)) => left_out.push(format!("the fill value of {name}: {why}")),
+            // Elements of these types have none but zero, which is base64 in version 2.
+            None if is_zero
+                || self.fill == 0
+                || matches!(&self.fill, Json::Array(all) if all.iter().all(|one| *one == 0.0)) => {}
+            None => left_out.push(format!("the fill value of {name}: its elements are no numbers")),
+        }
+        let hidden = |key: &str| key == DIMENSIONS_ATTRIBUTE || self.fill_is_missing && key == "_FillValue";
+        describe(name, &self.attributes, self.primitive, hidden, &mut lines, left_out);
+        lines
+    }
+}
+
+/// Adds the lines of attributes; without a variable, of the dataset.
+fn describe(
+    variable: &str,
+    attributes: &serde_json::Map<String, Json>,
+    primitive: Option<Primitive>,
+    is_hidden: impl Fn(&str) -> bool,
+    lines: &mut Vec<String>,
+    left_out: &mut Vec<String>,
+) {
+    for (key, json) in attributes.iter().filter(|(key, _)| !is_hidden(key)) {
+        match values::attribute(key.rsplit('/').next().unwrap_or(key), json, primitive) {
+            Ok(value) => lines.push(attribute_line(variable, key, &value)),
+            Err(why) => {
+                let of = if variable.is_empty() { String::new() } else { format!(" of {variable}") };
+                left_out.push(format!("the attribute {key}{of}: {why}"));
+            }
+        }
+    }
+}
+
+/// Returns the attributes of an array or a group: those of a file of version 2, else those in the metadata.
+fn own_attributes(metadata: &Json, file: Option<String>, left_out: &mut Vec<String>) -> serde_json::Map<String, Json> {
+    let own = match file.map(|text| parsed(&text)) {
+        Some(Ok(json)) => json,
+        Some(Err(why)) => {
+            left_out.push(format!("the attributes of {ATTRIBUTES_FILE_NAME}: {why}"));
+            Json::Null
+        }
+        None => metadata.get("attributes").cloned().unwrap_or_default(),
+    };
+    own.as_object().cloned().unwrap_or_default()
 }
 
 fn parsed(text: &str) -> Result<Json, Error> {
-    serde_json::from_str(text).map_err(|error| Error::Bad(format!("it is no JSON: {error}")))
+    values::parsed(text).map_err(|error| Error::Bad(format!("it is no JSON: {error}")))
 }
 
-fn array(json: &Json, attributes: Option<String>) -> Result<Array, Error> {
+fn array(json: &Json, attributes: Option<String>, left_out: &mut Vec<String>) -> Result<Array, Error> {
     let numbers = |json: &Json| json.as_array()?.iter().map(Json::as_i64).collect::<Option<Vec<i64>>>();
     let Some(shape) = json.get("shape").and_then(numbers) else {
         return bad("it has no shape, so it is no Zarr array");
@@ -57,13 +129,16 @@ fn array(json: &Json, attributes: Option<String>) -> Result<Array, Error> {
     let tiled =
         if chunks == shape { String::new() } else { format!(" tiled({})", lengths(&chunks).trim_matches(['[', ']'])) };
     let flags = format!(" packed{order}{}{tiled}", if minor { " rowminor" } else { "" });
-    let attributes = attributes.and_then(|text| parsed(&text).ok());
-    let said = attributes.as_ref().and_then(|json| json.get(DIMENSIONS_ATTRIBUTE)).or(json.get("dimension_names"));
+    let attributes = own_attributes(json, attributes, left_out);
+    let said = attributes.get(DIMENSIONS_ATTRIBUTE).or(json.get("dimension_names"));
     let names = said.and_then(|names| names.as_array()?.iter().map(|name| name.as_str().map(str::to_owned)).collect());
     // An index needs a value.
     let fits = |names: &Vec<String>| names.len() == shape.len() && !shape.contains(&0);
     let dimensions = names.filter(fits).unwrap_or_default();
-    Ok(Array { kind: format!("{}{kind}", lengths(&shape)), flags, dimensions })
+    let primitive = kind.parse().ok().filter(|primitive| crate::model::is_number(*primitive));
+    let fill_is_missing = !three && attributes.contains_key(DIMENSIONS_ATTRIBUTE);
+    let (kind, fill) = (format!("{}{kind}", lengths(&shape)), json.get("fill_value").cloned().unwrap_or_default());
+    Ok(Array { kind, flags, dimensions, primitive, fill, attributes, fill_is_missing })
 }
 
 /// The type, its byte order, the chunks, and whether the first index is the fastest.

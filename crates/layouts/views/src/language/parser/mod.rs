@@ -126,6 +126,15 @@ impl<'a> Parser<'a, '_> {
         Ok(Name { text: word.text.to_owned(), span: word.span })
     }
 
+    /// Returns a text with its escapes replaced. File names, which are older than escapes, have none.
+    fn unescaped(&mut self, word: Token<'_>) -> Result<String> {
+        serde_json::from_str(word.text).map_err(|_| {
+            let error = Diagnostic::error(word.span, "this text is not written as in JSON");
+            self.diagnostics.push(error.help("write \\\\ for a backslash, \\\" for a quote, \\n for a new line"));
+            Wrong
+        })
+    }
+
     fn mark(&mut self, mark: &str, what: &str) -> Result<Span> {
         let word = self.next_word(what)?;
         if word.kind != Kind::Mark || word.text != mark {

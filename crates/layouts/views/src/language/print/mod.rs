@@ -1,6 +1,7 @@
 //! Formats a syntax tree in the only style of the language. Comments stay, and so does one of several blank lines.
 
 mod expression;
+mod literal;
 mod replica;
 mod view;
 
@@ -8,6 +9,7 @@ use super::ast::{At, Declaration, Name, Section, Type};
 use super::{Parsed, Trivia};
 
 pub use expression::expression;
+pub use literal::{attribute_name, literal};
 
 /// Returns the formatted text of a file.
 pub fn print(parsed: &Parsed) -> String {
@@ -53,6 +55,14 @@ impl Printer<'_> {
             }
             Declaration::Type(name, shape) => self.shaped(start, end, &format!("type {}", name.text), shape),
             Declaration::Variables(list, shape) => self.shaped(start, end, &format!("var {}", names(list)), shape),
+            Declaration::Attribute(path, name, value) => {
+                let path = path.as_ref().map(|path| format!(" {}", dotted(path))).unwrap_or_default();
+                let text = format!("attribute{path} {} = {}", attribute_name(&name.text), literal(&value.what));
+                self.line(start, &text);
+            }
+            Declaration::Fill(path, value) => {
+                self.line(start, &format!("fill {} = {}", dotted(path), literal(&value.what)))
+            }
         }
     }
 
@@ -143,4 +153,8 @@ impl Printer<'_> {
 
 pub(super) fn names(list: &[Name]) -> String {
     list.iter().map(|name| name.text.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn dotted(path: &[Name]) -> String {
+    path.iter().map(|name| name.text.as_str()).collect::<Vec<_>>().join(".")
 }

@@ -35,10 +35,20 @@ pub(crate) fn view(ast: &ast::View, dataset: &Dataset, budget: &mut usize, diagn
         (see.loops, see.scope) = (Vec::new(), Vec::new());
         if let Some(node) = see.variable(selection, source) {
             let loops = std::mem::take(&mut see.loops);
-            view.variables.push(ViewVariable { name: name.text.clone(), span: *span, node, loops });
+            let (name, path) = (name.text.clone(), path_of(source));
+            view.variables.push(ViewVariable { name, span: *span, path, node, loops });
         }
     }
     view
+}
+
+/// Returns the path of what a reference leads to.
+fn path_of(reference: &Reference) -> String {
+    let fields = reference.steps.iter().filter_map(|step| match step {
+        Step::Field(name) => Some(name.text.as_str()),
+        Step::Index(_) => None,
+    });
+    std::iter::once(reference.base.text.as_str()).chain(fields).collect::<Vec<_>>().join(".")
 }
 
 struct See<'a, 'd> {
