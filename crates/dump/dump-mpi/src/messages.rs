@@ -1,5 +1,5 @@
-//! Windows made of messages, for programs in which several threads may call MPI: OpenMPI 4 has no one-sided communication over
-//! TCP for them.
+//! Windows made of messages, where MPI makes none: OpenMPI 4 has no one-sided communication over TCP for programs in which several threads
+//! may call MPI, and none between processes that may not copy each other's memory.
 
 use std::collections::BTreeMap;
 

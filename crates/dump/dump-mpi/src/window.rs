@@ -5,9 +5,10 @@
 
 use std::ffi::c_int;
 
+use mpi::collective::SystemOperation;
 use mpi::ffi;
 use mpi::topology::SimpleCommunicator;
-use mpi::traits::{AsRaw, Equivalence};
+use mpi::traits::{AsRaw, CommunicatorCollectives, Equivalence};
 use terrace_dump::transport::Window;
 use terrace_dump::{Error, Result};
 
@@ -35,6 +36,24 @@ impl<'b> MpiWindow<'b> {
         let mut window = MpiWindow { window, memory, _world: world };
         window.fence()?;
         Ok(window)
+    }
+}
+
+/// Tries whether MPI makes windows: without a copy between processes, as in many containers, OpenMPI 4 does not. Collective.
+pub fn can_open(world: &SimpleCommunicator) -> bool {
+    // SAFETY: the communicator is this library's own, and nobody else uses it meanwhile. The window has no memory.
+    unsafe {
+        ffi::MPI_Comm_set_errhandler(world.as_raw(), ffi::RSMPI_ERRORS_RETURN);
+        let (mut window, info) = (ffi::RSMPI_WIN_NULL, ffi::RSMPI_INFO_NULL);
+        let made = ffi::MPI_Win_create(std::ptr::null_mut(), 0, 1, info, world.as_raw(), &mut window);
+        ffi::MPI_Comm_set_errhandler(world.as_raw(), ffi::RSMPI_ERRORS_ARE_FATAL);
+        let (is_made, mut are_made) = (made as u32 == ffi::MPI_SUCCESS, false);
+        world.all_reduce_into(&is_made, &mut are_made, SystemOperation::logical_and());
+        // All ranks together free a window. One that others lack stays.
+        if are_made {
+            ffi::MPI_Win_free(&mut window);
+        }
+        are_made
     }
 }
 

@@ -14,7 +14,7 @@ use terrace_dump::transport::{Window, World, agree};
 use terrace_dump::{Error, Result};
 
 use crate::messages::MessageWindow;
-use crate::window::MpiWindow;
+use crate::window::{MpiWindow, can_open};
 
 /// Duplicates a communicator of the program, whose messages must not mix with those of a dump. Collective.
 #[allow(unsafe_code)]
@@ -45,6 +45,7 @@ pub struct MpiWorld {
     communicator: SimpleCommunicator,
     nodes: Vec<u32>,
     has_threads: bool,
+    has_windows: bool,
 }
 
 impl MpiWorld {
@@ -54,7 +55,7 @@ impl MpiWorld {
         let shared = communicator.split_shared(communicator.rank());
         let mut first = [communicator.rank()];
         mpi::traits::Root::broadcast_into(&shared.process_at_rank(0), &mut first[..]);
-        let mut world = MpiWorld { communicator, nodes: Vec::new(), has_threads: false };
+        let mut world = MpiWorld { communicator, nodes: Vec::new(), has_threads: false, has_windows: false };
         let name = std::env::var("TERRACE_NODE").unwrap_or_else(|_| format!("\0{}", first[0]));
         let mut numbers: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
         for name in world.all_gather(name.as_bytes())? {
@@ -63,6 +64,7 @@ impl MpiWorld {
         }
         let lacks_threads = mpi::environment::threading_support() != Threading::Multiple;
         world.has_threads = world.most(u64::from(lacks_threads))? == 0;
+        world.has_windows = !world.has_threads && can_open(&world.communicator);
         Ok(world)
     }
 
@@ -145,9 +147,9 @@ impl World for MpiWorld {
     }
 
     fn window<'b>(&'b self, bytes: usize) -> Result<Box<dyn Window<'b> + 'b>> {
-        Ok(match self.has_threads {
-            true => Box::new(MessageWindow::open(&self.communicator, bytes)),
-            false => Box::new(MpiWindow::open(&self.communicator, bytes)?),
+        Ok(match self.has_windows {
+            true => Box::new(MpiWindow::open(&self.communicator, bytes)?),
+            false => Box::new(MessageWindow::open(&self.communicator, bytes)),
         })
     }
 }

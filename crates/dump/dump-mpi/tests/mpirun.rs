@@ -330,6 +330,21 @@ fn a_cpp_program_continues_while_it_is_dumped_over_tcp() {
     assert_eq!(run(3, "4"), "goes on after step 3\nversion 3, ended: 1\ninvalid: 1\n");
 }
 
+/// As in containers whose processes may not copy each other's memory: MPI makes no windows there, which ended the dump.
+#[test]
+fn ranks_dump_where_mpi_makes_no_windows() {
+    let nodes = Nodes::new(2);
+    (0..4).for_each(|rank| fs::write(nodes.file(&format!("in.{rank}")), bytes(rank, 0)).unwrap());
+    let run = |arguments: &[&str]| {
+        let program = [env!("CARGO_BIN_EXE_terrace-dump"), "--store", &nodes.file("{node}/store")];
+        let all: Vec<String> = program.iter().chain(arguments).map(|text| (*text).to_owned()).collect();
+        said(&nodes.mpirun_over(4, &all, &[("btl_vader_single_copy_mechanism", "none")]))
+    };
+    run(&["dump", "state", &nodes.file("in.{rank}"), "--replicas", "2"]);
+    run(&["restore", "state", &nodes.file("out.{rank}")]);
+    assert!((0..4).all(|rank| fs::read(nodes.file(&format!("out.{rank}"))).unwrap() == bytes(rank, 0)));
+}
+
 #[test]
 fn cpp_and_fortran_have_every_function_of_the_header() {
     let read = |file: &str| fs::read_to_string(here(file)).unwrap();
