@@ -1,7 +1,7 @@
 //! The heap of what MPI allocates while the program makes a communicator or the like. It belongs to MPI, and no checkpoint has it.
 //!
-//! The blocks of each size have places of their own, in the order of their allocation. So a communicator or type has the same address in each
-//! process, whatever else MPI allocates meanwhile, such as buffers for messages that arrive.
+//! The blocks of each size have places of their own, and a new one takes the first that is free. So a communicator or type has the same address in
+//! each process, whatever else MPI allocates meanwhile, such as buffers for messages that arrive; also if it was freed and made again.
 
 use std::ptr;
 
@@ -12,7 +12,7 @@ use crate::heap;
 use crate::ranges::Addresses;
 
 /// The heap for handles.
-pub static HANDLE_HEAP: HandleHeap = HandleHeap(Mutex::new([Blocks { next: 0, free: None }; SIZE_COUNT]));
+pub static HANDLE_HEAP: HandleHeap = HandleHeap(Mutex::new([[0; PLACE_WORDS]; SIZE_COUNT]));
 
 /// Far from all that the kernel places itself, and from the program's heap.
 const HEAP_START: usize = 0x3000_0000_0000;
@@ -24,23 +24,18 @@ const SIZE_COUNT: usize = 256;
 /// The addresses for the blocks of one size.
 const BYTES_PER_SIZE: usize = 4 << 20;
 const HEAP_ADDRESSES: Addresses = HEAP_START..HEAP_START + SIZE_COUNT * BYTES_PER_SIZE;
+/// The words of a bit for each place of one size.
+const PLACE_WORDS: usize = 16;
 
-/// The lock is held for a change of the lists, in which nothing is allocated.
-pub struct HandleHeap(Mutex<[Blocks; SIZE_COUNT]>);
-
-/// The blocks of one size.
-#[derive(Clone, Copy)]
-struct Blocks {
-    /// The offset of the first place that was never used.
-    next: usize,
-    /// The block that was freed last. It contains the address of the one that was freed before, or 0.
-    free: Option<usize>,
-}
+/// A bit for each place that is in use, by size. The lock is held for a change, in which nothing is allocated.
+pub struct HandleHeap(Mutex<[[u64; PLACE_WORDS]; SIZE_COUNT]>);
 
 /// Returns the number of a size.
 fn size_number(size: usize) -> usize {
     size.max(1).div_ceil(SIZE_STEP_BYTES) - 1
 }
+
+const _: () = assert!(PLACE_WORDS * u64::BITS as usize * MAX_BLOCK_BYTES <= BYTES_PER_SIZE);
 
 impl HandleHeap {
     /// Makes the heap, which is empty. Returns whether its addresses are free.
@@ -54,20 +49,11 @@ impl HandleHeap {
             return None;
         }
         let number = size_number(size);
-        let length = (number + 1) * SIZE_STEP_BYTES;
         let mut sizes = self.0.lock();
-        let blocks = &mut sizes[number];
-        if let Some(block) = blocks.free {
-            // SAFETY: a freed block belongs to the heap, which has written the address.
-            let before = unsafe { ptr::with_exposed_provenance::<usize>(block).read() };
-            blocks.free = Some(before).filter(|before| *before != 0);
-            return Some(ptr::with_exposed_provenance_mut(block));
-        }
-        let offset = blocks.next;
-        if offset + length > BYTES_PER_SIZE {
-            return None;
-        }
-        blocks.next += length;
+        let (at, word) = sizes[number].iter_mut().enumerate().find(|(_, word)| **word != u64::MAX)?;
+        let bit = word.trailing_ones() as usize;
+        *word |= 1 << bit;
+        let offset = (at * u64::BITS as usize + bit) * (number + 1) * SIZE_STEP_BYTES;
         Some(ptr::with_exposed_provenance_mut(HEAP_START + number * BYTES_PER_SIZE + offset))
     }
 
@@ -77,16 +63,12 @@ impl HandleHeap {
         HEAP_ADDRESSES.contains(&address).then(|| ((address - HEAP_START) / BYTES_PER_SIZE + 1) * SIZE_STEP_BYTES)
     }
 
-    /// Frees a block.
-    ///
-    /// # Safety
-    /// It is one of this heap's, and in use.
-    pub unsafe fn free(&self, block: *mut c_void) {
-        let mut sizes = self.0.lock();
-        let blocks = &mut sizes[(block.addr() - HEAP_START) / BYTES_PER_SIZE];
-        // SAFETY: nobody uses the block any more, and it has room for an address.
-        unsafe { block.cast::<usize>().write(blocks.free.unwrap_or(0)) };
-        blocks.free = Some(block.expose_provenance());
+    /// Frees a block, which is one of this heap's.
+    pub fn free(&self, block: *const c_void) {
+        let number = (block.addr() - HEAP_START) / BYTES_PER_SIZE;
+        let place = (block.addr() - HEAP_START) % BYTES_PER_SIZE / ((number + 1) * SIZE_STEP_BYTES);
+        let bits = u64::BITS as usize;
+        self.0.lock()[number][place / bits] &= !(1 << (place % bits));
     }
 
     /// Keeps other threads from the heap until [`unlock_after_fork`](HandleHeap::unlock_after_fork).

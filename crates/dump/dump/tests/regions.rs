@@ -59,6 +59,26 @@ fn restored_regions_equal_dumped_regions() {
 const ARRAY_BYTES: usize = 100_003;
 
 /// Makes the array that all ranks share.
+/// The checkpoint was made, and a restart gave some ranks the bytes of others.
+#[test]
+fn ranks_that_share_a_region_in_different_ways_are_told() {
+    let mut place = Place::new();
+    let stores = place.stores(1);
+    let done = Threads::on(&[0, 0, 0]).run(|world| {
+        let split = if world.rank() == 1 { Split::Part { start: 100 } } else { Split::Same };
+        let bytes = [world.rank() as u8; 100];
+        let mut regions = BTreeMap::from([(4, Protected { split, bytes: &bytes[..] })]);
+        // A region that others do not have may be shared in any way.
+        regions.insert(10 + world.rank(), own(&b"own"[..]));
+        checkpoint(world, &stores[0], "state", &regions, &Options::default())
+    });
+    for refused in done {
+        let refused = refused.unwrap_err().to_string();
+        let words = "region 4 is the same on all ranks on rank 0, and parts of an array on rank 1; protect it alike";
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
 fn array() -> Vec<u8> {
     (0..ARRAY_BYTES).map(|at| (at / 251 + at % 251) as u8).collect()
 }

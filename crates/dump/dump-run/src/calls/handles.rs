@@ -36,6 +36,25 @@ macro_rules! makers {
     )* };
 }
 
+/// Gives the program a copy of the group: that of the communicator is older than the program, and has another address in each process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPI_Comm_group(comm: MPI_Comm, made: *mut MPI_Group) -> c_int {
+    // SAFETY: MPI's functions get what this one got, and the group that the first one has made.
+    unsafe {
+        let code = ffi::PMPI_Comm_group(comm, made);
+        if code as u32 != ffi::MPI_SUCCESS {
+            return code;
+        }
+        let mut own = *made;
+        let code = handles::make(|| ffi::PMPI_Group_union(own, ffi::RSMPI_GROUP_EMPTY, made));
+        ffi::PMPI_Group_free(&mut own);
+        if code as u32 == ffi::MPI_SUCCESS {
+            handles::add(address_of(made));
+        }
+        code
+    }
+}
+
 /// Exports functions that note that a handle is freed.
 macro_rules! removers {
     ($($name:ident = $inner:ident($handle:ty);)*) => { $(
@@ -63,7 +82,6 @@ makers! {
     MPI_Dist_graph_create = PMPI_Dist_graph_create(comm: MPI_Comm, count: c_int, nodes: *const c_int, degrees: *const c_int, targets: *const c_int, weights: *const c_int, info: MPI_Info, may_reorder: c_int) -> MPI_Comm;
     MPI_Intercomm_create = PMPI_Intercomm_create(comm: MPI_Comm, leader: c_int, bridge: MPI_Comm, remote: c_int, tag: c_int) -> MPI_Comm;
     MPI_Intercomm_merge = PMPI_Intercomm_merge(comm: MPI_Comm, is_high: c_int) -> MPI_Comm;
-    MPI_Comm_group = PMPI_Comm_group(comm: MPI_Comm) -> MPI_Group;
     MPI_Group_incl = PMPI_Group_incl(group: MPI_Group, count: c_int, ranks: *const c_int) -> MPI_Group;
     MPI_Group_excl = PMPI_Group_excl(group: MPI_Group, count: c_int, ranks: *const c_int) -> MPI_Group;
     MPI_Group_union = PMPI_Group_union(one: MPI_Group, other: MPI_Group) -> MPI_Group;

@@ -10,6 +10,7 @@ use terrace::Store;
 
 use crate::archive::Archive;
 use crate::exchange::{Letter, exchange};
+use crate::manifest;
 use crate::transport::{World, agree};
 use crate::{Dumped, Error, Options, Result, Wanted, dump, restore_whole};
 use census::{Census, Transfer};
@@ -41,9 +42,29 @@ pub fn checkpoint(
     regions: &BTreeMap<u32, Protected<&[u8]>>,
     options: &Options,
 ) -> Result<Dumped> {
+    // Before regions are compared: ranks that call something else would take them for something else.
+    options.terms().with("dump", name).agree(world)?;
+    check_splits(world, regions)?;
     let head = encode_head(regions.iter().map(|(number, region)| (*number, region.split)))?;
     let bytes = regions.values().map(|region| region.bytes);
     dump(world, store, name, &std::iter::once(&head[..]).chain(bytes).collect::<Vec<_>>(), options)
+}
+
+/// Checks that the ranks share each region in one way. Collective.
+fn check_splits(world: &dyn World, regions: &BTreeMap<u32, Protected<&[u8]>>) -> Result<()> {
+    let mine: Vec<(u32, String)> = regions.iter().map(|(number, region)| (*number, region.split.to_string())).collect();
+    let mut known: BTreeMap<u32, (String, usize)> = BTreeMap::new();
+    for (rank, said) in world.all_gather(&manifest::encode(&mine)?)?.iter().enumerate() {
+        for (number, split) in manifest::decode::<Vec<(u32, String)>>("the regions of a rank", said)? {
+            let (first, by) = known.entry(number).or_insert_with(|| (split.clone(), rank));
+            if *first != split {
+                return Err(Error::Refused(format!(
+                    "region {number} is {first} on rank {by}, and {split} on rank {rank}; protect it alike on all ranks"
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Copies regions, so that the program may change them while the copy is dumped.
