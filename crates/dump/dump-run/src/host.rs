@@ -30,6 +30,7 @@ impl DumpHost {
         match catch_unwind(AssertUnwindSafe(|| self.work(settings, paused))).unwrap_or_else(bug) {
             Ok(next) => {
                 handles::note_host(false);
+                handles::note_first_call();
                 next
             }
             Err(error) => {

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use terrace_dump::{Error, Result};
 
+use crate::handles;
+
 /// A kind of such state.
 #[derive(Clone, Copy)]
 pub enum RestartObstacle {
@@ -46,10 +48,13 @@ pub fn note(obstacle: RestartObstacle) {
 /// [`Error::Refused`] if the program could not be restarted.
 pub fn check() -> Result<()> {
     let met = MET_OBSTACLES.load(Ordering::Relaxed);
+    let late = handles::are_late()
+        .then_some("it has made communicators, types or the like after its first call here, and still has them");
     let words: Vec<&str> = ALL_OBSTACLES
         .iter()
         .filter(|(obstacle, _)| met >> *obstacle as u32 & 1 != 0)
         .map(|(_, words)| *words)
+        .chain(late)
         .collect();
     match words.is_empty() {
         true => Ok(()),

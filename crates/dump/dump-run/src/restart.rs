@@ -105,7 +105,8 @@ fn check(image: &MemoryImage, here: &ProcessDescription) -> Result<()> {
     {
         return refuse("other libraries are loaded; use the same LD_PRELOAD and LD_LIBRARY_PATH".into());
     }
-    if there.handles != here.handles {
+    // The program may have freed some of those that it makes before its first call.
+    if !there.handles.iter().all(|handle| here.handles.contains(handle)) {
         return refuse(format!(
             "the program had made {} communicators, types or other things of MPI, and has made {} at its first call here, or MPI has placed \
              them elsewhere; make all before that call, keep them, and run it again",
