@@ -1,16 +1,22 @@
 //! Datasets: bytes that are stored in several layouts, and read and written in any of them.
 
+use std::path::PathBuf;
+
 use datasets::{Datasets, Declared};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use serde_json::json;
+use terrace_views::import::{self, Format};
 
 use crate::attribute;
-use crate::failure::raised_by_dataset;
+use crate::failure::{raised_by_dataset, raised_by_import};
 use crate::forked::OfStore;
 use crate::object::python;
 use crate::store::Store;
 use crate::waiting::waited;
+
+/// A file's format, a declaration with a replica, the variables with their paths in the file, and what is left out.
+type Described = (&'static str, String, Vec<(String, String)>, Vec<String>);
 
 /// An open dataset.
 #[pyclass(frozen, subclass, module = "terrace")]
@@ -59,6 +65,23 @@ impl Dataset {
     #[staticmethod]
     fn add(py: Python<'_>, store: &Store, name: &str, declaration: &str) -> PyResult<()> {
         of_all(py, store, |datasets| datasets.add(name, declaration).map(drop))
+    }
+
+    /// Describes a file in another format, for `import_dataset` in Python.
+    #[staticmethod]
+    fn describe_file(py: Python<'_>, path: PathBuf) -> PyResult<Described> {
+        let described = || {
+            let imported = import::import(&path, None, 1)?;
+            let format = match imported.format {
+                Format::Numpy => "numpy",
+                Format::Zarr => "zarr",
+                Format::C => "c",
+                Format::Netcdf => "netcdf",
+                Format::Hdf5 => "hdf5",
+            };
+            Ok((format, imported.stored()?, imported.sources, imported.left_out))
+        };
+        py.detach(described).map_err(|error| raised_by_import(&path, error))
     }
 
     /// Returns the names of all datasets.

@@ -1,12 +1,14 @@
 //! Converts the engine's errors to Python exceptions; `_errors.py` has their classes.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use engine::Error;
 use engine::files::FileError;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
+use terrace_views::import;
 
 use crate::object::python;
 
@@ -21,6 +23,14 @@ pub fn raised(error: Error) -> PyErr {
 /// Returns the exception for an error of a dataset.
 pub fn raised_by_dataset(error: datasets::Error) -> PyErr {
     made(of_dataset(&error), &error)
+}
+
+/// Returns the exception for an error of importing a file.
+pub fn raised_by_import(path: &Path, error: import::Error) -> PyErr {
+    match error {
+        import::Error::Io(cause) => PyOSError::new_err((cause.raw_os_error(), cause.to_string(), path.to_owned())),
+        other => made(("RefusedError", json!({})), &format!("importing {}: {other}", path.display())),
+    }
 }
 
 /// Returns the exception for an error of a stream.

@@ -5,7 +5,7 @@ from typing import Any, assert_type
 import numpy
 from numpy.typing import NDArray
 
-from terrace import Explanation, NotFoundError, Object, Receipt, Store, Variable
+from terrace import Dataset, Explanation, NotFoundError, Object, Receipt, Store, Variable
 from terrace.aio import AsyncStore
 
 
@@ -20,6 +20,7 @@ def right(store: Store) -> None:
     assert_type(store.stat("a"), Object)
     assert_type(store.explain("a"), Explanation)
     assert_type(store.dataset("a")["view"].variables["x"], Variable)
+    assert_type(store.import_dataset("a", "a.nc"), Dataset)
     assert_type(store.stream("a", ack="durable").producer("b").send("c", b"bytes", offset=3), int)
     assert_type(store.dumps.restore("a"), tuple[int, dict[int, list[bytes]]])
     with Store("directory", replicas=2) as opened:

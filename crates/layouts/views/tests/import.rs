@@ -69,6 +69,22 @@ fn numpy_files_are_views_byte_for_byte() {
 }
 
 #[test]
+fn values_of_numpy_files_are_stored_as_plain_arrays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.npy");
+    let header = "{'descr': '>f4', 'fortran_order': True, 'shape': (3, 5), }";
+    fs::write(&path, [&b"\x93NUMPY\x01\x00"[..], &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat())
+        .unwrap();
+    let imported = import(&path, None, 1).unwrap();
+    assert_eq!((imported.format, &*imported.sources), (Format::Numpy, &[("a".to_owned(), String::new())][..]));
+    let stored = imported.stored().unwrap();
+    assert!(stored.contains("view file packed big {") && stored.contains("replica main {"), "{stored}");
+    assert_eq!(layout(&stored).files, [3 * 5 * 4]);
+    fs::write(&path, "dtype('f4')").unwrap();
+    assert_eq!(import(&path, Some(Format::Numpy), 1).unwrap().sources, []);
+}
+
+#[test]
 fn zarr() {
     let two = r#"{"zarr_format": 2, "shape": [100, 70], "chunks": [10, 20], "dtype": ">i2", "order": "F", "compressor": null}"#;
     let text = imported("m.zarray", two, None).unwrap();
@@ -121,6 +137,12 @@ fn a_zarr_group_has_a_view_for_each_array() {
     assert!(alone.contains("var y [time_of_day] = y[time_of_day]"), "{alone}");
     assert_eq!(found.left_out.len(), 1);
     assert!(found.left_out[0].starts_with("/text: "), "{:?}", found.left_out);
+    let paths = [("E_x", "E/x"), ("E_x_2", "E_x"), ("old_y", "old/y")];
+    assert_eq!(found.sources, paths.map(|(variable, path)| (variable.to_owned(), path.to_owned())));
+    let stored = found.stored().unwrap();
+    for part in ["view little_endian packed {", "view big_endian packed big {", "    view big_endian\n}"] {
+        assert!(stored.contains(part), "{part} in {stored}");
+    }
     write("only/zarr.json", r#"{"zarr_format": 3, "node_type": "group"}"#);
     assert!(matches!(import(&folder.path().join("only"), None, 0), Err(Error::Unsupported(_))));
 }
@@ -199,6 +221,9 @@ fn hdf5_files_are_imported_by_content() {
         ] {
             assert!(imported.declaration.contains(line), "{line} of {name}:\n{}", imported.declaration);
         }
+        for (variable, path) in [("fields_E_x", "/fields/E/x"), ("scalar", "/scalar")] {
+            assert!(imported.sources.contains(&(variable.to_owned(), path.to_owned())), "{:?}", imported.sources);
+        }
         let mut diagnostics = Diagnostics::default();
         let parsed = parse(&imported.declaration, 0, &mut diagnostics);
         let model = Model::of(&parsed.file, &mut diagnostics);
@@ -256,7 +281,10 @@ fn damaged_hdf5_files_never_panic() {
             }
             fs::write(&path, &bytes).unwrap();
             match import(&path, Some(Format::Hdf5), 1) {
-                Ok(_) => good += 1,
+                Ok(imported) => {
+                    imported.stored().unwrap();
+                    good += 1;
+                }
                 Err(_) => refused += 1,
             }
         }

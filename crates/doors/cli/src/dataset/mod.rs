@@ -61,6 +61,7 @@ pub enum DeclarationCommand {
     /// Create a declaration from a NumPy, NetCDF or HDF5 file, Zarr metadata, or a C struct.
     ///
     /// Attributes and fill values are taken along. Parts that no declaration can express are left out and reported.
+    /// `Store.import_dataset` in Python adds the dataset with its values.
     Import {
         /// The file, or the folder of a Zarr store.
         #[arg(value_name = "FILE")]

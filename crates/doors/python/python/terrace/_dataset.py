@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -203,9 +203,11 @@ class Variable:
 
         _arrays.refuse_masked(value)
         ranges, single = self._ranges(index)
+        # Elements that are arrays are further dimensions of the values.
+        base, inner = self.dtype.base, self.dtype.shape
         shape = [len(one) for axis, one in enumerate(ranges) if axis not in single]
-        given = numpy.broadcast_to(numpy.asarray(value, self.dtype), shape)
-        self._write(given.reshape([len(one) for one in ranges]), self.offset, ranges, 0)
+        given = numpy.broadcast_to(numpy.asarray(value, base), [*shape, *inner])
+        self.write_elements(given.reshape([*map(len, ranges), *inner]), ranges)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         import numpy
@@ -281,6 +283,10 @@ class Variable:
     def _fill(self, out: NDArray[Any], offset: int) -> None:
         if out.nbytes and self.view.read_into(offset, _arrays.room(out)) < out.nbytes:
             raise ConflictError(f"the view {self.view.name!r} has become shorter; look the variable up again")
+
+    def write_elements(self, given: NDArray[Any], ranges: Sequence[range]) -> None:
+        """Writes elements, which have this variable's type, at these indices of the first dimensions."""
+        self._write(given, self.offset, [*ranges, *map(range, self.shape[len(ranges) :])], 0)
 
     def _write(self, given: NDArray[Any], offset: int, ranges: list[range], axis: int) -> None:
         """Writes elements at these indices, from dimension `axis` on. What lies between them is not written, because

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from terrace import _arrays, _terrace
 from terrace._dataset import Dataset
 from terrace._explain import Explanation
+from terrace._import import import_dataset
 from terrace._stream import Stream
 
 if TYPE_CHECKING:
@@ -122,6 +123,15 @@ class Store(_terrace.Store):
         """Adds a dataset. `declaration` is a text in the language of datasets. Elements are fill values, or zero."""
         Dataset.add(self, name, declaration)
         return Dataset(self, name)
+
+    def import_dataset(self, name: str, path: str | os.PathLike[str]) -> Dataset:
+        """Adds a dataset with the variables, values, attributes, dimension names and fill values of an HDF5, NetCDF or
+        NumPy file, or of the folder of a Zarr array or group.
+
+        Values are copied as they are stored, without masks and scales, in pieces of about 8 MiB. What a dataset cannot
+        express is left out with a warning. If the import fails, there is no such dataset.
+        """
+        return import_dataset(self, name, path)
 
     def remove_dataset(self, name: str) -> None:
         """Removes a dataset with all its replicas."""

@@ -228,6 +228,12 @@ class Dataset:
     @staticmethod
     def add(store: Store, name: str, declaration: str) -> None: ...
     @staticmethod
+    def describe_file(
+        path: str | PathLike[str],
+    ) -> tuple[str, str, builtins.list[tuple[str, str]], builtins.list[str]]:
+        """Describes a file in another format: the format, a declaration with a replica, the variables with their
+        paths in the file, and what is left out."""
+    @staticmethod
     def list(store: Store) -> builtins.list[str]: ...
     @staticmethod
     def remove(store: Store, name: str) -> None: ...

@@ -5,6 +5,7 @@ mod hdf5;
 mod netcdf;
 mod npy;
 mod python;
+mod stored;
 mod zarr;
 
 use std::collections::HashSet;
@@ -82,6 +83,11 @@ pub struct Imported {
     pub declaration: String,
     /// The parts of the file that it leaves out, and why.
     pub left_out: Vec<String>,
+    /// The format of the file.
+    pub format: Format,
+    /// The variables whose elements the file has, with their paths in it. Empty for classic NetCDF, where the view is the
+    /// file, and for formats without elements.
+    pub sources: Vec<(String, String)>,
 }
 
 /// Returns a declaration of a file's content: a dataset, and a view with the file's layout. `count` is the number of
@@ -101,9 +107,10 @@ pub fn import(path: &Path, format: Option<Format>, count: u64) -> Result<Importe
     let name = identifier(&path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default());
     let format = format.or_else(|| guess(inner.as_deref().unwrap_or(path), &bytes)).ok_or(Error::Unknown)?;
     let text = || std::str::from_utf8(&bytes).map_err(|_| Error::Bad("it is no text".to_owned()));
-    let whole = |declaration| Imported { declaration, left_out: Vec::new() };
+    let whole = |declaration| Imported { declaration, left_out: Vec::new(), format, sources: Vec::new() };
     let imported = match format {
-        Format::Numpy if bytes.starts_with(npy::NPY_MAGIC) => npy::file(&bytes, &name).map(whole),
+        Format::Numpy if bytes.starts_with(npy::NPY_MAGIC) => npy::file(&bytes, &name)
+            .map(|declaration| Imported { sources: vec![(name, String::new())], ..whole(declaration) }),
         Format::Numpy => npy::dtype(text()?, &name, count).map(whole),
         Format::Zarr => zarr::metadata(text()?, zarr::attributes(path), &name),
         Format::C => c::header(text()?, count).map(whole),

@@ -1,6 +1,6 @@
 //! Classic NetCDF files: CDF-1, CDF-2 and CDF-5. The view is the file byte for byte, header and padding included.
 
-use super::{Error, Imported, attribute_line, bad, declaration, fill_line, identifier, shown, unsupported};
+use super::{Error, Format, Imported, attribute_line, bad, declaration, fill_line, identifier, shown, unsupported};
 use crate::model::{Items, Primitive, Value};
 
 struct Reader<'a> {
@@ -41,11 +41,15 @@ pub(super) fn header(bytes: &[u8]) -> Result<Imported, Error> {
     variables.sort_by_key(|v| v.begin);
     let mut left_out = Vec::new();
     let mut described = lines("", &attributes, None, &mut left_out);
+    for v in variables.iter().filter(|v| v.record && records == 0) {
+        left_out.push(format!("/{}: it has no elements", v.name));
+    }
     for v in variables.iter().filter(|v| !v.record || records > 0) {
         let path = if v.record { format!("record.{}", v.name) } else { v.name.clone() };
         described.extend(lines(&path, &v.attributes, Some(v.kind), &mut left_out));
     }
-    Ok(Imported { declaration: lay(&variables, records, described)?, left_out })
+    let declaration = lay(&variables, records, described)?;
+    Ok(Imported { declaration, left_out, format: Format::Netcdf, sources: Vec::new() })
 }
 
 /// Returns the lines of attributes of a variable of this type; without a variable, of the dataset.

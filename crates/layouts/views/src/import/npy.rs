@@ -28,7 +28,7 @@ pub(super) fn file(bytes: &[u8], name: &str) -> Result<String, Error> {
     let minor = header.get("fortran_order") == Some(&Value::Word("True".to_owned()));
     let lines = [format!("var header [{}]uint8", start + length), format!("var {name} {}{kind}", lengths(&shape))];
     let flags = format!(" packed{}{}", order.flag(), if minor { " rowminor" } else { "" });
-    Ok(declaration("A NumPy file, header included.", &lines, &flags, &[shown("header", &[]), shown(name, &[])]))
+    Ok(declaration("A NumPy file.", &lines, &flags, &[shown("header", &[]), shown(name, &[])]))
 }
 
 /// Returns the declaration of `count` elements of a dtype.

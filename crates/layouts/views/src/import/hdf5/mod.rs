@@ -15,7 +15,7 @@ use hdf5_reader::{Attribute, Dataset, Hdf5File, OpenOptions};
 
 use kinds::{Order, kind, lengths};
 
-use super::{Error, Imported, Names, attribute_line, bad, fill_line, shown, unsupported};
+use super::{Error, Format, Imported, Names, attribute_line, bad, fill_line, shown, unsupported};
 
 /// Limits on the number of datasets and the depth of groups. No real file reaches them, and they end the traversal of
 /// damaged files with cycles.
@@ -41,7 +41,8 @@ pub(super) fn file(path: &Path) -> Result<Imported, Error> {
         let why = left_out.first().map_or_else(String::new, |first| format!(": {first}"));
         return unsupported(format!("it holds no dataset that can be a variable{why}"));
     }
-    Ok(Imported { declaration: declaration(&attributes, &variables), left_out })
+    let sources = variables.iter().map(|variable| (variable.name.clone(), variable.path.clone())).collect();
+    Ok(Imported { declaration: declaration(&attributes, &variables), left_out, format: Format::Hdf5, sources })
 }
 
 fn damaged(error: hdf5_reader::error::Error) -> Error {
@@ -51,6 +52,8 @@ fn damaged(error: hdf5_reader::error::Error) -> Error {
 /// A dataset in the language.
 struct Variable {
     name: String,
+    /// The path in the file.
+    path: String,
     kind: String,
     /// Whether its numbers are big-endian; `None` if it has only single bytes.
     big: Option<bool>,
@@ -174,7 +177,8 @@ impl Found {
         let name = self.names.of(path);
         let (kind, scales) = (format!("{}{kind}", lengths(dataset.shape())), scales::of_dimensions(dataset));
         let described = self.described(dataset, &name, path);
-        self.variables.push(Variable { name, kind, big: order.0, scales, dimensions: Vec::new(), described });
+        let (path, dimensions) = (show_path(path), Vec::new());
+        self.variables.push(Variable { name, path, kind, big: order.0, scales, dimensions, described });
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-use super::super::{Error, Imported, MAX_METADATA_BYTES, Names, bad, shown, unsupported};
+use super::super::{Error, Format, Imported, MAX_METADATA_BYTES, Names, bad, shown, unsupported};
 use super::{ARRAY_FILE_NAMES, Array, array, attributes, describe, own_attributes, parsed};
 
 /// A folder with this file is a group of version 2.
@@ -31,7 +31,7 @@ pub(super) fn text(path: &Path) -> Option<String> {
 pub(in crate::import) fn group(folder: &Path) -> Result<Imported, Error> {
     let mut found = Arrays::default();
     found.group(folder, &mut Vec::new())?;
-    let Arrays { arrays, attributes, mut left_out, .. } = found;
+    let Arrays { arrays, attributes, sources, mut left_out, .. } = found;
     if arrays.is_empty() {
         let why = left_out.first().map_or_else(String::new, |first| format!(": {first}"));
         return unsupported(format!("it holds no array that can be a variable{why}"));
@@ -43,12 +43,14 @@ pub(in crate::import) fn group(folder: &Path) -> Result<Imported, Error> {
     for (name, array) in &arrays {
         text.push_str(&format!("\nview {name}{} {{\n    {}\n}}\n", array.flags, shown(name, &array.dimensions)));
     }
-    Ok(Imported { declaration: text, left_out })
+    Ok(Imported { declaration: text, left_out, format: Format::Zarr, sources })
 }
 
 #[derive(Default)]
 struct Arrays {
     arrays: Vec<(String, Array)>,
+    /// The names of the arrays, and their paths in the group.
+    sources: Vec<(String, String)>,
     names: Names,
     /// The lines with the attributes of groups.
     attributes: Vec<String>,
@@ -80,7 +82,11 @@ impl Arrays {
                 self.group(&folder, path)?;
             } else if let Some(text) = ARRAY_FILE_NAMES.iter().find_map(|name| text(&folder.join(name))) {
                 match parsed(&text).and_then(|json| array(&json, attributes(&folder), &mut self.left_out)) {
-                    Ok(array) => self.arrays.push((self.names.of(path), array)),
+                    Ok(array) => {
+                        let name = self.names.of(path);
+                        self.sources.push((name.clone(), path.join("/")));
+                        self.arrays.push((name, array));
+                    }
                     Err(why) => self.left_out.push(format!("/{}: {why}", path.join("/"))),
                 }
             }

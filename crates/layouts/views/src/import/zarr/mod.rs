@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use super::npy::{Order, kind, lengths};
 use super::python::Value;
-use super::{Error, Imported, attribute_line, bad, declaration, fill_line, shown, unsupported};
+use super::{Error, Format, Imported, attribute_line, bad, declaration, fill_line, shown, unsupported};
 use crate::model::{Items, Primitive};
 
 /// A folder with one of these files is an array.
@@ -35,8 +35,9 @@ pub(super) fn metadata(text: &str, attributes: Option<String>, name: &str) -> Re
     let mut left_out = Vec::new();
     let array = array(&parsed(text)?, attributes, &mut left_out)?;
     let (lines, shown) = (array.lines(name, &mut left_out), [shown(name, &array.dimensions)]);
-    let text = declaration("A Zarr array: its chunks, decoded, one after the other.", &lines, &array.flags, &shown);
-    Ok(Imported { declaration: text, left_out })
+    let text = declaration("A Zarr array.", &lines, &array.flags, &shown);
+    let sources = vec![(name.to_owned(), String::new())];
+    Ok(Imported { declaration: text, left_out, format: Format::Zarr, sources })
 }
 
 /// An array in the language: its type, the flags of a view with its layout, and the names of its dimensions, if all have one.
@@ -123,6 +124,9 @@ fn array(json: &Json, attributes: Option<String>, left_out: &mut Vec<String>) ->
     let Some(shape) = json.get("shape").and_then(numbers) else {
         return bad("it has no shape, so it is no Zarr array");
     };
+    if shape.contains(&0) {
+        return unsupported("it has no elements");
+    }
     let three = json.get("zarr_format").and_then(Json::as_i64) == Some(3);
     let (kind, order, chunks, minor) = if three { third(json)? } else { second(json)? };
     let chunks = numbers(&chunks).unwrap_or_else(|| shape.clone());
@@ -132,9 +136,7 @@ fn array(json: &Json, attributes: Option<String>, left_out: &mut Vec<String>) ->
     let attributes = own_attributes(json, attributes, left_out);
     let said = attributes.get(DIMENSIONS_ATTRIBUTE).or(json.get("dimension_names"));
     let names = said.and_then(|names| names.as_array()?.iter().map(|name| name.as_str().map(str::to_owned)).collect());
-    // An index needs a value.
-    let fits = |names: &Vec<String>| names.len() == shape.len() && !shape.contains(&0);
-    let dimensions = names.filter(fits).unwrap_or_default();
+    let dimensions = names.filter(|names: &Vec<String>| names.len() == shape.len()).unwrap_or_default();
     let primitive = kind.parse().ok().filter(|primitive| crate::model::is_number(*primitive));
     let fill_is_missing = !three && attributes.contains_key(DIMENSIONS_ATTRIBUTE);
     let (kind, fill) = (format!("{}{kind}", lengths(&shape)), json.get("fill_value").cloned().unwrap_or_default());

@@ -49,7 +49,7 @@ pub fn of_variable(scales: &[Scale], variable: &Described) -> Option<Vec<usize>>
 pub fn attributes(scale: &Scale, number: usize, heap: &mut Heap) -> Result<Vec<Message>, Misfit> {
     let name = match scale.variable {
         Some(_) => scale.name.clone(),
-        None => format!("This is a netCDF dimension but not a netCDF variable{:>10}", scale.length),
+        None => format!("This is a netCDF dimension but not a netCDF variable.{:>10}", scale.length),
     };
     let number = Items::Numbers(Primitive::Int32, (number as i32).to_le_bytes().to_vec());
     let id = attribute("_Netcdf4Dimid", &Value { lengths: Vec::new(), items: number }, heap)?;
