@@ -149,6 +149,8 @@ def copy(variable: Variable, source: Source) -> None:
 
 def pieces(source: Source) -> Iterator[tuple[range, ...]]:
     """Cuts an array into pieces of whole chunks."""
+    if 0 in source.shape:
+        return
     lengths = piece_lengths(source, PIECE_BYTES)
     if row_bytes(source, lengths) < GAP_BYTES:
         lengths = piece_lengths(source, MAX_PIECE_BYTES)
