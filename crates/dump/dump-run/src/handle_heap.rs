@@ -63,12 +63,13 @@ impl HandleHeap {
         HEAP_ADDRESSES.contains(&address).then(|| ((address - HEAP_START) / BYTES_PER_SIZE + 1) * SIZE_STEP_BYTES)
     }
 
-    /// Frees a block, which is one of this heap's.
-    pub fn free(&self, block: *const c_void) {
-        let number = (block.addr() - HEAP_START) / BYTES_PER_SIZE;
-        let place = (block.addr() - HEAP_START) % BYTES_PER_SIZE / ((number + 1) * SIZE_STEP_BYTES);
+    /// Frees a block. Returns false if it is not of this heap.
+    pub fn free(&self, block: *const c_void) -> bool {
+        let Some(length) = self.size_of(block) else { return false };
+        let place = (block.addr() - HEAP_START) % BYTES_PER_SIZE / length;
         let bits = u64::BITS as usize;
-        self.0.lock()[number][place / bits] &= !(1 << (place % bits));
+        self.0.lock()[size_number(length)][place / bits] &= !(1 << (place % bits));
+        true
     }
 
     /// Keeps other threads from the heap until [`unlock_after_fork`](HandleHeap::unlock_after_fork).

@@ -159,9 +159,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
     unsafe {
         if PROGRAM_HEAP.has(block) {
             PROGRAM_HEAP.free(block);
-        } else if HANDLE_HEAP.size_of(block).is_some() {
-            HANDLE_HEAP.free(block);
-        } else {
+        } else if !HANDLE_HEAP.free(block) {
             __libc_free(block);
         }
     }
