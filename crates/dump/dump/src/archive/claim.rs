@@ -105,6 +105,7 @@ impl Claim {
         }
     }
 
+    /// Returns the archive that this job may change.
     pub fn archive(&self) -> &Archive {
         &self.renewed.archive
     }
@@ -171,6 +172,7 @@ impl Renewed {
 
     fn may_be_taken(&self) -> bool {
         let most = Duration::from_millis(fail::limit("TERRACE_FLOW_RENEWAL_MS", MAX_RENEWAL_AGE_MS));
+        // Relaxed: it says no more than the time does, and a thread that does not see it yet is as late as one that has just checked.
         self.is_lost.load(Ordering::Relaxed) || self.last.lock().elapsed() > most
     }
 }
