@@ -13,7 +13,7 @@ use terrace_dump::flags::{DumpFlags, FlowFlags, RunFlags};
 use terrace_dump::gc;
 
 use crate::globals::Globals;
-use crate::output::{Show, count};
+use crate::output::{self, Show, count};
 
 /// The program that dumps with MPI.
 const DUMP_PROGRAM: &str = "terrace-dump";
@@ -90,8 +90,10 @@ fn collect(store: &Store, name: Option<&str>, keep: usize, show: Show) -> Result
         let dropped = gc::collect(store, &name, keep)?;
         let versions = count(dropped.versions.len() as u64, "version");
         let words = format!(
-            "{name}: {versions} with {} bytes of chunks deleted; {} bytes of the tiers are free again",
-            dropped.bytes, dropped.freed
+            "{}: {versions} with {} bytes of chunks deleted; {} bytes of the tiers are free again",
+            escape(&name),
+            dropped.bytes,
+            dropped.freed
         );
         let value = json!({"dump": name, "dropped": dropped.versions, "bytes": dropped.bytes, "freed": dropped.freed});
         show.result(&value, &words)?;
@@ -99,11 +101,16 @@ fn collect(store: &Store, name: Option<&str>, keep: usize, show: Show) -> Result
     Ok(true)
 }
 
+/// Returns a dump's name on one line.
+fn escape(name: &str) -> String {
+    output::name(name.as_bytes())
+}
+
 fn list(store: &Store, show: Show) -> Result<bool> {
     for name in gc::dumps(store)? {
         let versions = gc::versions(store, &name)?;
         let words: Vec<String> = versions.iter().map(u32::to_string).collect();
-        show.result(&json!({"dump": name, "versions": versions}), &format!("{name}: {}", words.join(" ")))?;
+        show.result(&json!({"dump": name, "versions": versions}), &format!("{}: {}", escape(&name), words.join(" ")))?;
     }
     Ok(true)
 }

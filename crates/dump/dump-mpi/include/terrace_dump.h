@@ -137,7 +137,7 @@ enum terrace_dump_status terrace_dump_begin(struct terrace_checkpoints *checkpoi
                                             int64_t version);
 
 // Waits until all checkpoints that have begun have ended. `made` gets the newest version that was made, or -1; it may be
-// null. If one failed, the call returns its failure, and a second wait tells of the others. Collective.
+// null. If one failed, the call returns its failure, `made` gets -1, and a second wait tells of the others. Collective.
 enum terrace_dump_status terrace_dump_wait(struct terrace_checkpoints *checkpoints,
                                            int64_t *made);
 

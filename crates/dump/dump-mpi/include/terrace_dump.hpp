@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -60,19 +61,19 @@ public:
     // Protects a rank's own elements. They stay where they are as long as they are protected.
     template <class Value>
     void protect(std::uint32_t region, Value *first, std::size_t count = 1) {
-        check(terrace_dump_protect(get(), region, memory(first), count * sizeof(Value)));
+        check(terrace_dump_protect(get(), region, memory(first), bytes<Value>(count)));
     }
 
     // Protects elements that are the same on all ranks.
     template <class Value>
     void protect_same(std::uint32_t region, Value *first, std::size_t count = 1) {
-        check(terrace_dump_protect_same(get(), region, memory(first), count * sizeof(Value)));
+        check(terrace_dump_protect_same(get(), region, memory(first), bytes<Value>(count)));
     }
 
     // Protects a part of an array that all ranks share: its elements from number `start` on.
     template <class Value>
     void protect_part(std::uint32_t region, Value *first, std::size_t count, std::uint64_t start) {
-        check(terrace_dump_protect_part(get(), region, memory(first), count * sizeof(Value), start * sizeof(Value)));
+        check(terrace_dump_protect_part(get(), region, memory(first), bytes<Value>(count), bytes<Value>(start)));
     }
 
     void unprotect(std::uint32_t region) { check(terrace_dump_unprotect(get(), region)); }
@@ -124,6 +125,13 @@ private:
     static void *memory(Value *first) {
         static_assert(std::is_trivially_copyable_v<Value>, "elements with pointers or constructors cannot be restored");
         return first;
+    }
+
+    // Returns the length of elements in bytes. One that does not fit becomes the longest, which C refuses.
+    template <class Value>
+    static std::uint64_t bytes(std::uint64_t count) noexcept {
+        const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+        return count > most / sizeof(Value) ? most : count * sizeof(Value);
     }
 
     static std::optional<std::uint32_t> version(std::int64_t made) {

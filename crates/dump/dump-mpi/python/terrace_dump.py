@@ -15,6 +15,7 @@
 """
 
 import ctypes
+import operator
 import os
 
 from mpi4py import MPI
@@ -31,25 +32,40 @@ class Error(Exception):
         self.status = status
 
 
+def _checked(kind):
+    """Returns an integer type of C that refuses what is out of its range. ctypes would cut it off."""
+
+    class Checked(kind):
+        @classmethod
+        def from_param(cls, value):
+            value = operator.index(value)
+            if kind(value).value != value:
+                raise ValueError(f"{value} is out of the range of {kind.__name__}")
+            return kind(value)
+
+    return Checked
+
+
 def _library():
     library = ctypes.CDLL(os.environ.get("TERRACE_DUMP_LIBRARY", "libterrace_dump.so"))
     # An MPI_Comm is a pointer or an int, which depends on the MPI library.
     comm = ctypes.c_void_p if MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p) else ctypes.c_int
     handle, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint32)
+    u32, u64, i64 = _checked(ctypes.c_uint32), _checked(ctypes.c_uint64), _checked(ctypes.c_int64)
     arguments = {
         "open": [comm, text, ctypes.POINTER(handle)],
-        "set_replicas": [handle, ctypes.c_uint32],
-        "set_keep": [handle, ctypes.c_uint32],
-        "set_flow": [handle, text, ctypes.c_uint32],
-        "set_chunks": [handle, ctypes.c_uint32, ctypes.c_bool],
-        "protect": [handle, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t],
-        "protect_same": [handle, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t],
-        "protect_part": [handle, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64],
-        "unprotect": [handle, ctypes.c_uint32],
-        "checkpoint": [handle, text, ctypes.c_int64, number],
-        "restart": [handle, text, ctypes.c_int64, number],
-        "set_limit": [handle, ctypes.c_uint32],
-        "begin": [handle, text, ctypes.c_int64],
+        "set_replicas": [handle, u32],
+        "set_keep": [handle, u32],
+        "set_flow": [handle, text, u32],
+        "set_chunks": [handle, u32, ctypes.c_bool],
+        "protect": [handle, u32, ctypes.c_void_p, ctypes.c_size_t],
+        "protect_same": [handle, u32, ctypes.c_void_p, ctypes.c_size_t],
+        "protect_part": [handle, u32, ctypes.c_void_p, ctypes.c_size_t, u64],
+        "unprotect": [handle, u32],
+        "checkpoint": [handle, text, i64, number],
+        "restart": [handle, text, i64, number],
+        "set_limit": [handle, u32],
+        "begin": [handle, text, i64],
         "wait": [handle, ctypes.POINTER(ctypes.c_int64)],
         "test": [handle, ctypes.POINTER(ctypes.c_bool), ctypes.POINTER(ctypes.c_int64)],
     }
@@ -79,7 +95,10 @@ class Checkpoints:
 
     def _call(self, name, *arguments, handle=True):
         given = (self._handle, *arguments) if handle else arguments
-        status = getattr(self._library, "terrace_dump_" + name)(*given)
+        try:
+            status = getattr(self._library, "terrace_dump_" + name)(*given)
+        except ctypes.ArgumentError as error:
+            raise ValueError(f"{name}: {error}") from None
         if status != _OK:
             raise Error(status, self._library.terrace_dump_last_error().decode())
 
@@ -94,6 +113,8 @@ class Checkpoints:
         if hasattr(array, "mask") and hasattr(array, "filled"):
             # Its buffer contains only its data: a restart would not restore the mask.
             raise TypeError("a masked array has two buffers; protect its .data and its .mask, each under a number of its own")
+        if getattr(getattr(array, "dtype", None), "hasobject", False):
+            raise TypeError("an array of Python objects has only their addresses, which mean nothing later; protect arrays of numbers")
         view = memoryview(array).cast("B")
         address = ctypes.addressof(ctypes.c_char.from_buffer(view)) if len(view) else None
         if start is not None:

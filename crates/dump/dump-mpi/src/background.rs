@@ -69,7 +69,7 @@ pub extern "C" fn terrace_dump_begin(checkpoints: *mut Checkpoints, name: *const
 }
 
 /// Waits until all checkpoints that have begun have ended. `made` gets the newest version that was made, or -1; it may be
-/// null. If one failed, the call returns its failure, and a second wait tells of the others. Collective.
+/// null. If one failed, the call returns its failure, `made` gets -1, and a second wait tells of the others. Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_wait(checkpoints: *mut Checkpoints, made: *mut i64) -> DumpStatus {
     guard(|| there(checkpoints)?.tell_newest(made))
@@ -91,11 +91,10 @@ pub extern "C" fn terrace_dump_test(checkpoints: *mut Checkpoints, ended: *mut b
 impl Checkpoints {
     /// Waits for all checkpoints, and gives the caller the newest version, or -1.
     fn tell_newest(&self, made: *mut i64) -> Result<()> {
-        let newest = match &self.helper {
-            Some(helper) => helper.wait()?,
-            None => None,
-        };
-        give(made, newest.map_or(-1, i64::from));
+        give(made, -1);
+        if let Some(version) = self.helper.as_ref().map_or(Ok(None), |helper| helper.wait())? {
+            give(made, i64::from(version));
+        }
         Ok(())
     }
 }

@@ -33,10 +33,15 @@ use crate::{Error, Result};
 /// Only if the failure is in the last step may the dump exist nevertheless. If older versions cannot be dropped, all stay, or some
 /// of them in some stores: the dump exists then, a warning says why, and the next one with `keep` drops them.
 pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], options: &Options) -> Result<Dumped> {
-    let session = Session::begin(world, store, name, Work::Dump, options.terms())?;
+    dump_in(&Session::begin(world, store, name, Work::Dump, options.terms())?, buffers, options)
+}
+
+/// Dumps in a session that has begun, whose ranks agree on the options. See [`dump`].
+pub(crate) fn dump_in(session: &Session<'_>, buffers: &[&[u8]], options: &Options) -> Result<Dumped> {
+    let Session { world, store, name, .. } = *session;
     options.check()?;
-    let version = agree(world, next_version(&session, options))?;
-    session.each_node(|| remove_incomplete_versions(&session))?;
+    let version = agree(world, next_version(session, options))?;
+    session.each_node(|| remove_incomplete_versions(session))?;
     let copies = options.replicas.min(session.stores.len() as u32);
     if copies < options.replicas && world.rank() == 0 {
         tracing::warn!(
@@ -52,7 +57,7 @@ pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], opt
     };
     let confirmed = match options.duplicates {
         Duplicates::Kept => Confirmed::none(&chunks.distinct),
-        _ => confirm(&session, &chunks.distinct, session.version(None).ok(), options.window)?,
+        _ => confirm(session, &chunks.distinct, session.version(None).ok(), options.window)?,
     };
     let holdings = plan_dump(world, &chunks.distinct, &confirmed.nodes, copies as usize, options)?;
 
@@ -67,18 +72,18 @@ pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], opt
     });
     let (moved, stored) = agree(world, indexed)?;
 
-    let complete = gather_complete_record(&session, buffers, copies)?;
+    let complete = gather_complete_record(session, buffers, copies)?;
     let lengths = complete.buffers[world.rank() as usize].clone();
     let held = list_held_chunks(&chunks.distinct, &holdings);
     let manifest = Manifest { attempt: complete.attempt, buffers: lengths, chunks: held, sequence: chunks.sequence };
     let mut records = confirmed.moved;
-    records += replicate_manifest(&session, version, &manifest, &holdings.partners, options.window)?;
+    records += replicate_manifest(session, version, &manifest, &holdings.partners, options.window)?;
     session.each_node(|| Ok(store.sync()?))?;
     session.each_node(|| {
         manifest::put(store, &names::version_prefix(name, Part::Complete, version), &complete)?;
         Ok(store.sync()?)
     })?;
-    let (dropped, freed) = drop_older_versions(&session, version, options)?;
+    let (dropped, freed) = drop_older_versions(session, version, options)?;
     Ok(Dumped {
         version,
         copies,

@@ -56,9 +56,6 @@ fn restored_regions_equal_dumped_regions() {
     done.into_iter().for_each(|done| done.unwrap());
 }
 
-const ARRAY_BYTES: usize = 100_003;
-
-/// Makes the array that all ranks share.
 /// The checkpoint was made, and a restart gave some ranks the bytes of others.
 #[test]
 fn ranks_that_share_a_region_in_different_ways_are_told() {
@@ -79,6 +76,27 @@ fn ranks_that_share_a_region_in_different_ways_are_told() {
     }
 }
 
+/// A restart gave new ranks the bytes of any rank.
+#[test]
+fn regions_that_are_said_to_be_the_same_and_are_not_are_refused() {
+    let mut place = Place::new();
+    let stores = place.stores(1);
+    let checkpoints = Threads::on(&[0, 0, 0]).run(|world| {
+        let differing = [u8::from(world.rank() == 2); 8];
+        let same = |bytes| BTreeMap::from([(4, Protected { split: Split::Same, bytes })]);
+        let refused = checkpoint(world, &stores[0], "state", &same(&differing[..]), &Options::default());
+        (refused.unwrap_err().to_string(), checkpoint(world, &stores[0], "state", &same(&[7; 8]), &Options::default()))
+    });
+    for (refused, made) in checkpoints {
+        let words = "region 4 is the same on all ranks, and has other bytes on rank 2 than on rank 0";
+        assert!(refused.contains(words), "{refused}");
+        assert_eq!(made.unwrap().version, 0);
+    }
+}
+
+const ARRAY_BYTES: usize = 100_003;
+
+/// Makes the array that all ranks share.
 fn array() -> Vec<u8> {
     (0..ARRAY_BYTES).map(|at| (at / 251 + at % 251) as u8).collect()
 }

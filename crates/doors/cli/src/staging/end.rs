@@ -13,6 +13,7 @@ use super::clock::Clock;
 use super::list::read_list;
 use super::record::InputRecord;
 use super::report::{EndReport, SavedAs};
+use super::report_file::ReportFile;
 use super::results::{ResultPlace, open_results};
 use crate::errors::{describe, io_kind};
 use crate::job_arguments::JobEnd;
@@ -33,6 +34,10 @@ struct WantedResults {
 
 /// Copies the objects that are wanted, until `stops` is set. Returns false if one is not at the destination.
 pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Result<bool> {
+    let file = asked.report.as_deref().map(|path| ReportFile::at(store, path)).transpose()?;
+    if let (Some(file), Some(list)) = (&file, &asked.save) {
+        file.check_apart(list, "which names the objects")?;
+    }
     let clock = Clock { until: asked.deadline.map(|time| Instant::now() + time.0), stops };
     let mut wanted = match &asked.save {
         Some(list) => find_listed(store, &read_list(list)?)?,
@@ -41,11 +46,17 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
     let mut place = open_results(store, &asked.to, &asked.options)?;
     // What was copied before is read again last: the time is for what is missing.
     wanted.objects.sort_by_cached_key(|(key, object)| place.seems_there(key, object));
+    if let Some(file) = &file {
+        let places = wanted.objects.iter().filter_map(|(key, _)| place.file(key));
+        for path in places.filter(|path| file.has_name_of(path)) {
+            file.check_apart(&path, "the place of an object")?;
+        }
+    }
     let lengths = wanted.objects.iter().map(|(key, object)| (key.as_slice(), object.length));
     let mut report = EndReport::begin(Path::new(&asked.to), wanted.inputs, lengths);
     wanted.missing.iter().for_each(|name| report.note_missing(name));
-    if let Some(file) = &asked.report {
-        report.write(file)?;
+    if let Some(file) = &file {
+        file.write(&report)?;
     }
     let bar = show.bar(wanted.objects.iter().map(|(_, object)| object.length).sum());
     for (number, (key, object)) in wanted.objects.iter().enumerate() {
@@ -69,8 +80,8 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
     }
     // Before the file, for which there may be no room.
     show.result(&report, &report.describe())?;
-    if let Some(file) = &asked.report {
-        report.write(file)?;
+    if let Some(file) = &file {
+        file.write(&report)?;
     }
     Ok(report.is_safe())
 }

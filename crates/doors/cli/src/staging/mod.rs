@@ -6,6 +6,7 @@ mod inputs;
 mod list;
 mod record;
 mod report;
+mod report_file;
 mod results;
 mod start;
 

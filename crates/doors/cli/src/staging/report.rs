@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
 use serde::Serialize;
-use terrace::{key, replace_durably};
+use terrace::key;
 
-use crate::output::{count, path_name, size};
+use crate::output::{count, size};
 
 /// The outcome of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -104,13 +103,5 @@ impl EndReport {
         let EndReport { to, copied, present, failed, left, bytes, .. } = self;
         let copied = count(*copied, "object");
         format!("{copied} copied to {to} ({}), {present} there before, {failed} failed, {left} left", size(*bytes))
-    }
-
-    /// Writes it to a file, whole and durably.
-    pub fn write(&self, file: &Path) -> Result<()> {
-        let text = serde_json::to_vec_pretty(self)?;
-        // A bare name has an empty parent, which cannot be synced.
-        let file = std::path::absolute(file).context("the working directory")?;
-        replace_durably(&file, text).with_context(|| format!("writing {}", path_name(&file)))
     }
 }

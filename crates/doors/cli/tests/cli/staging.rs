@@ -249,6 +249,36 @@ fn objects_that_cannot_be_copied_are_named_with_the_reason() {
     assert_eq!((&report["copied"], &report["failed"], &report["safe"]), (&json!(1), &json!(1), &json!(false)));
 }
 
+/// A report replaced the object that had just been compared, devices, and the store's configuration.
+#[test]
+fn a_report_replaces_nothing_but_reports() {
+    let place = Place::new();
+    place.write("made/end.json", "a result");
+    place.good(["put", "made", ""]);
+    fs::create_dir(place.path("results")).unwrap();
+    symlink(place.path("results"), place.path("link")).unwrap();
+    place.write("list", "end.json\n");
+    symlink(place.path("list"), place.path("same-list")).unwrap();
+    assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    let refused = [
+        ("results/end.json", "the report would replace"),
+        ("link/end.json", "the place of an object"),
+        ("list", "which names the objects"),
+        ("same-list", "which names the objects"),
+        ("pipe", "it is no regular file"),
+        ("results", "it is no regular file"),
+        ("store/terrace.toml", "the store keeps its own files in"),
+        ("tiers/disk/report", "the store keeps its own files in"),
+    ];
+    for (report, words) in refused {
+        place.bad(["job", "end", "--to", "results", "--save", "list", "--report", report], &[words]);
+    }
+    assert_eq!(place.read("list"), b"end.json\n");
+    place.good(["job", "end", "--to", "results", "--report", "results/report.json"]);
+    place.good(["job", "end", "--to", "results", "--report", "link/report.json"]);
+    assert_eq!(place.read("results/end.json"), b"a result");
+}
+
 #[test]
 fn a_full_destination_takes_what_fits() {
     let place = Place::new();

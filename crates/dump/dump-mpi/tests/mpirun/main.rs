@@ -4,6 +4,7 @@
 
 mod flow;
 mod nodes;
+mod refusals;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -309,12 +310,4 @@ fn a_python_program_continues_from_its_checkpoint() {
         let store = Store::open(Path::new(&nodes.file(&format!("{node}/store")))).unwrap();
         assert_eq!(gc::versions(&store, "python").unwrap(), [1, 2], "the program keeps two");
     }
-    // A masked array was dumped without its mask and without an error. The check needs only the attribute that
-    // distinguishes one.
-    let masked = "import sys\nfrom mpi4py import MPI\nfrom terrace_dump import Checkpoints\n\
-        class Masked(bytearray):\n    mask = filled = None\n\
-        with Checkpoints(MPI.COMM_WORLD, sys.argv[1]) as checkpoints:\n    \
-        try:\n        checkpoints.protect(0, Masked(9))\n    except TypeError as error:\n        print(error)\n";
-    let refused = said(&nodes.mpirun(4, &[python.clone(), "-c".into(), masked.into(), nodes.file("{node}/store")]));
-    assert_eq!(refused.matches("protect its .data and its .mask").count(), 4, "{refused}");
 }

@@ -9,10 +9,13 @@ use std::collections::BTreeMap;
 use terrace::Store;
 
 use crate::archive::Archive;
+use crate::chunk::Hash;
+use crate::dump::dump_in;
 use crate::exchange::{Letter, exchange};
 use crate::manifest;
+use crate::session::{Session, Work};
 use crate::transport::{World, agree};
-use crate::{Dumped, Error, Options, Result, Wanted, dump, restore_whole};
+use crate::{Dumped, Error, Options, Result, Wanted, restore_whole};
 use census::{Census, Transfer};
 use shape::{RegionShape, decode_head, encode_head};
 
@@ -42,30 +45,41 @@ pub fn checkpoint(
     regions: &BTreeMap<u32, Protected<&[u8]>>,
     options: &Options,
 ) -> Result<Dumped> {
-    // Before regions are compared: ranks that call something else would take them for something else.
-    options.terms().with("dump", name).agree(world)?;
-    check_splits(world, regions)?;
+    let session = Session::begin(world, store, name, Work::Dump, options.terms())?;
+    check_regions(world, regions)?;
     let head = encode_head(regions.iter().map(|(number, region)| (*number, region.split)))?;
     let bytes = regions.values().map(|region| region.bytes);
-    dump(world, store, name, &std::iter::once(&head[..]).chain(bytes).collect::<Vec<_>>(), options)
+    dump_in(&session, &std::iter::once(&head[..]).chain(bytes).collect::<Vec<_>>(), options)
 }
 
-/// Checks that the ranks share each region in one way. Collective.
-fn check_splits(world: &dyn World, regions: &BTreeMap<u32, Protected<&[u8]>>) -> Result<()> {
-    let mine: Vec<(u32, String)> = regions.iter().map(|(number, region)| (*number, region.split.to_string())).collect();
-    let mut known: BTreeMap<u32, (String, usize)> = BTreeMap::new();
+/// Checks that the ranks share each region in one way, and that regions that are the same on all ranks have the same bytes. Collective.
+fn check_regions(world: &dyn World, regions: &BTreeMap<u32, Protected<&[u8]>>) -> Result<()> {
+    let claim = |(number, region): (&u32, &Protected<&[u8]>)| {
+        let bytes = (region.split == Split::Same).then(|| Hash::of(region.bytes));
+        (*number, region.split.to_string(), bytes)
+    };
+    let mine: Vec<RegionClaim> = regions.iter().map(claim).collect();
+    let mut known: BTreeMap<u32, (String, Option<Hash>, usize)> = BTreeMap::new();
     for (rank, said) in world.all_gather(&manifest::encode(&mine)?)?.iter().enumerate() {
-        for (number, split) in manifest::decode::<Vec<(u32, String)>>("the regions of a rank", said)? {
-            let (first, by) = known.entry(number).or_insert_with(|| (split.clone(), rank));
+        for (number, split, bytes) in manifest::decode::<Vec<RegionClaim>>("the regions of a rank", said)? {
+            let (first, same, by) = known.entry(number).or_insert_with(|| (split.clone(), bytes, rank));
             if *first != split {
                 return Err(Error::Refused(format!(
                     "region {number} is {first} on rank {by}, and {split} on rank {rank}; protect it alike on all ranks"
+                )));
+            }
+            if *same != bytes {
+                return Err(Error::Refused(format!(
+                    "region {number} is {split}, and has other bytes on rank {rank} than on rank {by}; protect it as each rank's own"
                 )));
             }
         }
     }
     Ok(())
 }
+
+/// The number of a region, how its ranks share it, and the hash of its bytes if they are the same on all ranks.
+type RegionClaim = (u32, String, Option<Hash>);
 
 /// Copies regions, so that the program may change them while the copy is dumped.
 ///

@@ -5,6 +5,7 @@ mod bucket;
 mod folder;
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use terrace::tier::ServiceAddress;
@@ -14,6 +15,9 @@ use super::clock::Clock;
 
 /// A place of results, each under its key.
 pub trait ResultPlace {
+    /// Returns the path of an object's file. None if the place has no files.
+    fn file(&self, key: &[u8]) -> Option<PathBuf>;
+
     /// Returns whether something of this length is there.
     fn seems_there(&self, key: &[u8], object: &Object) -> bool;
 
