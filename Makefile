@@ -136,7 +136,8 @@ peers: ## what the bench puts beside Terrace: rclone, restic, rsync; in target/p
 	  echo "skipped: versitygw cannot be built here; it needs Go"
 
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev python3-mpi4py
-MPI = -p terrace-dump-mpi -p terrace-dump-run --features terrace-dump-mpi/mpi,terrace-dump-run/mpi
+MPI_FEATURES := terrace-dump-mpi/mpi,terrace-dump-run/mpi
+MPI = -p terrace-dump-mpi -p terrace-dump-run --features $(MPI_FEATURES)
 
 mpi-installed: ## OpenMPI with what its bindings are made with, and mpi4py
 	@command -v mpirun mpicc > /dev/null && /usr/bin/python3 -c "import mpi4py" 2> /dev/null \
@@ -153,27 +154,26 @@ slurm-installed: ## Slurm, in which a test runs jobs on this machine
 mpi: mpi-installed ## what dumps under mpirun: target/debug/terrace-dump, the library for C, and the one for programs without code for checkpoints
 	$(CARGO) build $(MPI) --lib --bins --examples
 
-mpi-test: mpi ## dumps of real MPI ranks; clippy for what needs MPI
-	$(CARGO) clippy $(MPI) --all-targets -- -D warnings
-	$(CARGO) test --no-run $(MPI)
-	timeout 600 $(CARGO) test $(MPI)
+mpi-test: mpi-installed ## dumps of real MPI ranks
+	$(CARGO) build --bins --lib --examples $(ALL_FEATURES)
+	$(CARGO) test --workspace $(ALL_FEATURES) --test mpirun
 
 # Tests that wait for servers and leases most of the time, so that more of them run at once than the machine has cores.
 WAITING := --test cluster --test services -- --test-threads=4
 
-IN_ETCD = --features terrace-cli/cluster,terrace-order/etcd,terrace-member/etcd,terrace-bench/cluster
+ETCD_FEATURES := terrace-cli/cluster,terrace-order/etcd,terrace-member/etcd,terrace-bench/cluster
+IN_ETCD := --features $(ETCD_FEATURES)
 etcd-test: packages etcd ## stores that nodes share, whose log three members of etcd keep
 	timeout 600 $(CARGO) test --workspace $(IN_ETCD) --test etcd --test cluster --test cluster_access
 
 # The same features for all builds, so that things compile once.
-test: export FEATURES = $(IN_ETCD)
+ALL_FEATURES := --features $(ETCD_FEATURES),$(MPI_FEATURES)
+test: export FEATURES = $(ALL_FEATURES)
 test: needed-by-tests servers tools etcd mpi-installed target/python/installed ## every test, the long ones at a tenth of their counts; the demo
-	$(CARGO) build --bins --examples $(FEATURES)
+	$(CARGO) build --bins --lib --examples $(FEATURES)
 	$(CARGO) test --workspace $(FEATURES)
 	$(CARGO) test --workspace $(FEATURES) $(WAITING)
-	$(CARGO) clippy --workspace --all-targets $(FEATURES) -- -D warnings
 	$(MAKE) python-test
-	$(MAKE) mpi-test
 	demo/run > /dev/null
 
 GOLDEN := TERRACE_WRITE_GOLDEN=1 TERRACE_LOG_FILE=1024 TERRACE_STAGE_BYTES=65536
@@ -181,10 +181,10 @@ golden: ## golden stores and records that are not there yet; those that are ther
 	$(GOLDEN) $(CARGO) test -p terrace --test golden --test format
 	$(GOLDEN) $(CARGO) test -p terrace-datasets -p terrace-dump -p terrace-stream --test golden
 
-lint: needed target/tools/bin/typos ## formatting, clippy and docs, warnings denied; what crates may use; spelling and language
+lint: needed-by-tests packages mpi-installed target/tools/bin/typos ## formatting, clippy and docs, warnings denied; what crates may use; spelling and language
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(CARGO) clippy --workspace --all-targets $(ALL_FEATURES) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet $(ALL_FEATURES)
 	$(CARGO) test --quiet -p terrace-testkit --test layers --test circles --test language
 	target/tools/bin/typos
 
@@ -233,6 +233,7 @@ memcheck: servers ## the unsafe code of the kernels, under valgrind
 	timeout 300 $(CARGO) test -p terrace-kernels --tests
 
 soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/spark/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace-cli --test power -- --nocapture
