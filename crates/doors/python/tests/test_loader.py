@@ -10,7 +10,8 @@ import numpy
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from conftest import required
+import terrace
+from conftest import CONFIG, required
 
 required("torch")
 
@@ -57,6 +58,15 @@ class Samples(Dataset[torch.Tensor]):
         return torch.frombuffer(bytearray(data), dtype=torch.float32)
 
 
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A store with a tier in memory."""
+    config = tmp_path / "terrace.toml"
+    config.write_text(CONFIG.format(tmp_path).replace('name = "fast"', 'name = "fast"\npersistent = false'))
+    terrace.Store.create(tmp_path / "store", config).close()
+    return tmp_path / "store"
+
+
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_workers_and_epochs_fetch_no_byte_twice(place: Path, tmp_path: Path, start: str) -> None:
     folder, log = tmp_path / "data", tmp_path / "log"
@@ -64,7 +74,10 @@ def test_workers_and_epochs_fetch_no_byte_twice(place: Path, tmp_path: Path, sta
     data = numpy.random.default_rng(1).random((SHARDS, SAMPLES, VALUES), "f4")
     for number, shard in enumerate(data):
         (folder / f"{number}.f32").write_bytes(shard.tobytes())
-    options = {"terrace": {"store": str(place), "block_size": BLOCK}, "counted": {"log": str(log)}}
+    options = {
+        "terrace": {"store": str(place), "block_size": BLOCK, "options": {"replicas": 2}},
+        "counted": {"log": str(log)},
+    }
     samples = Samples(f"terrace::counted://{folder}", options)
     loader = DataLoader(samples, batch_size=16, shuffle=True, num_workers=2, multiprocessing_context=start)
     expected = numpy.sort(data.reshape(-1, VALUES), axis=0)
@@ -77,9 +90,11 @@ def test_workers_and_epochs_fetch_no_byte_twice(place: Path, tmp_path: Path, sta
         fetched.update((path, byte) for byte in range(int(at), int(at) + int(length)))
         readers.add(reader)
     assert fetched.total() == len(fetched) == data.nbytes
-    # Several workers fetched, and the first tier has it all.
     assert len(readers) > 1 and str(os.getpid()) not in readers
+    # The second epoch reads what is in memory, and a reboot leaves the other copy.
     store = samples.files.store
-    blocks = [found.key for found in store.ls("cache") if found.length > 1000]
-    tiers = {one["tier"] for key in blocks for extent in store.locate(key)["extents"] for one in extent["replicas"]}
-    assert tiers == {"fast"}
+    store.sync()
+    blocks = [found.key for found in store.ls("cache") if found.key.count("/") == 3]
+    extents = [extent for key in blocks for extent in store.locate(key)["extents"]]
+    assert {tuple(one["tier"] for one in extent["replicas"]) for extent in extents} == {("fast", "slow")}
+    assert sum(extent["length"] for extent in extents) == data.nbytes

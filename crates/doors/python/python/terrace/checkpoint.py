@@ -66,7 +66,7 @@ class Checkpoints:
         A warning names each newer one, and why it was not taken. If none can be read, `state_dict` may have bytes of
         several. `keywords` are those of `dcp.load`, such as `planner` and `process_group`.
         """
-        for step, fault in self._agreed(keywords.get("process_group")):
+        for step, fault in self._agreed(**keywords):
             if fault is None:
                 try:
                     dcp.load(state_dict, storage_reader=self.reader(step), **keywords)
@@ -78,7 +78,9 @@ class Checkpoints:
                 else:
                     return step
             logger.warning("the checkpoint of step %d in %r %s; the one before is taken", step, self.name, fault)
-        raise NotFoundError(f"no checkpoint in {self.name!r} of {self.files.store} can be read")
+        missing = NotFoundError(f"no checkpoint in {self.name!r} of {self.files.store} can be read")
+        missing.key = self.name
+        raise missing
 
     def remove(self, step: int) -> None:
         """Removes the checkpoint of a step. If this is interrupted, the rest does not count as a checkpoint."""
@@ -101,13 +103,13 @@ class Checkpoints:
         if not self.files.isdir(self.name):
             return []
         names = (path.rpartition("/")[2] for path in self.files.ls(self.name, detail=False))
-        return sorted(int(name) for name in names if name.isdecimal())
+        return sorted(int(name) for name in names if name.isdecimal() and name == str(int(name)))
 
-    def _agreed(self, group: Any) -> list[tuple[int, str | None]]:
+    def _agreed(self, process_group: Any = None, no_dist: bool = False, **_: Any) -> list[tuple[int, str | None]]:
         """Returns all steps, newest first, each with what keeps it from being loaded; the same ones on all ranks."""
         found = [[(step, self._fault(step)) for step in reversed(self._begun())]]
-        if dist.is_available() and dist.is_initialized():
-            dist.broadcast_object_list(found, group=group, group_src=0)
+        if dist.is_available() and dist.is_initialized() and not no_dist:
+            dist.broadcast_object_list(found, group=process_group, group_src=0)
         return found[0]
 
     def _fault(self, step: int) -> str | None:
