@@ -61,7 +61,7 @@ class Checkpoints:
         return [step for step in self._begun() if self.files.exists(f"{self.name}/{step}/{METADATA}")]
 
     def load(self, state_dict: dict[str, Any], **keywords: Any) -> int:
-        """Loads the newest checkpoint of which all bytes that `state_dict` needs are good, and returns its step.
+        """Loads the newest checkpoint whose bytes for `state_dict` are all good, and returns its step.
 
         A warning names each newer one, and why it was not taken. If none can be read, `state_dict` may have bytes of
         several. `keywords` are those of `dcp.load`, such as `planner` and `process_group`.
