@@ -267,7 +267,7 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 	export TERRACE_KILLS=50; $(PYTEST) tests/test_hdf5_driver.py -k kill
 	export TERRACE_KILLS=10 TERRACE_TEST_REQUIRE=torch PYTHONPATH=$(CURDIR)/target/servers/torch; $(PYTEST) tests/test_checkpoint.py
 	export TERRACE_TEST_REQUIRE=s3,torch PYTHONPATH=$(CURDIR)/target/servers/torch; $(PYTEST) tests/test_loader.py tests/test_guide.py
-	export TERRACE_TEST_REQUIRE=orbax PYTHONPATH=$(CURDIR)/target/servers/orbax; $(PYTEST) tests/test_orbax.py
+	export TERRACE_TEST_REQUIRE=orbax PYTHONPATH=$(CURDIR)/target/servers/orbax; $(PYTEST) -o faulthandler_timeout=550 tests/test_orbax.py
 	CASES=250000 $(CARGO) test -p terrace-codec --test hostile -- --nocapture
 	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture
 	CASES=50000 $(CARGO) test -p terrace-views --test import -- --nocapture
