@@ -66,7 +66,7 @@ def test_orbax_saves_and_restores(run: Run, place: Path, tmp_path: Path) -> None
         assert all([replica["state"] for replica in extent["replicas"]] == ["present"] * 2 for extent in extents)
 
 
-# By the library, 2 of the 51 fail: TensorStore opens a folder there, and gets EISDIR.
+# By the library, 2 of the 51 failed: TensorStore got EISDIR where it opened a folder.
 @pytest.mark.parametrize("run", ["mount"], indirect=True)
 def test_orbax_passes_its_own_tests(run: Run, tmp_path: Path) -> None:
     run("mkdir", str(tmp_path / "prefix/tests"))
