@@ -82,6 +82,14 @@ TOOL_pjdfstest := pjdfstest@0.2.2
 TOOL_typos := typos-cli@1.52.0
 TOOL_cargo-deny := cargo-deny@0.20.2
 
+# PyTorch, and JAX with Orbax, for tests of `make soak`: 5.3 and 0.7 GB.
+target/servers/torch/installed target/servers/orbax/installed: | target/python/installed
+	rm -rf $(@D)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --target $(@D) $(MODULES_$(notdir $(@D)))
+	touch $@
+MODULES_torch := torch==2.15.0
+MODULES_orbax := orbax-checkpoint==0.12.8 jax==0.10.2
+
 PYTHON := target/python/bin/python
 MATURIN = $(PYTHON) -m maturin build --manifest-path crates/doors/python/Cargo.toml
 WHEEL = $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall
@@ -232,7 +240,7 @@ memcheck: servers ## the unsafe code of the kernels, under valgrind
 	$(CARGO) test -p terrace-kernels --tests --no-run
 	timeout 300 $(CARGO) test -p terrace-kernels --tests
 
-soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/spark/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
+soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/spark/installed target/servers/torch/installed target/servers/orbax/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace --test power -- --nocapture
@@ -257,6 +265,9 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 	$(PYTEST) -s tests/test_zarr_types.py
 	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py
 	export TERRACE_KILLS=50; $(PYTEST) tests/test_hdf5_driver.py -k kill
+	export TERRACE_KILLS=10 TERRACE_TEST_REQUIRE=torch PYTHONPATH=$(CURDIR)/target/servers/torch; $(PYTEST) tests/test_checkpoint.py
+	export TERRACE_TEST_REQUIRE=s3,torch PYTHONPATH=$(CURDIR)/target/servers/torch; $(PYTEST) tests/test_loader.py tests/test_guide.py
+	export TERRACE_TEST_REQUIRE=orbax PYTHONPATH=$(CURDIR)/target/servers/orbax; $(PYTEST) -o faulthandler_timeout=550 tests/test_orbax.py
 	CASES=250000 $(CARGO) test -p terrace-codec --test hostile -- --nocapture
 	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture
 	CASES=50000 $(CARGO) test -p terrace-views --test import -- --nocapture

@@ -1,5 +1,6 @@
 """Stores for the tests: two tiers in a temporary directory, and the real files of TERRACE_DATA."""
 
+import importlib.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,13 @@ def created(place: Path) -> Path:
     config.write_text(CONFIG.format(place))
     terrace.Store.create(place / "store", config).close()
     return place / "store"
+
+
+def required(package: str) -> None:
+    """Skips the tests of a module, or the test that calls, if a package is not there that only `make soak` installs."""
+    if importlib.util.find_spec(package) is None:
+        assert package not in os.environ.get("TERRACE_TEST_REQUIRE", ""), f"`make soak` installs {package}"
+        pytest.skip(f"there is no {package}; `make soak` installs it", allow_module_level=True)
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
 """`terrace::s3://`, with a real server."""
 
+import multiprocessing
+import sys
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy
@@ -65,3 +68,21 @@ def test_a_stopped_server_is_not_needed_for_what_is_cached(server: Server, place
     upload()
     server.fs.pipe_file("bucket/b", b"after")
     assert fs.cat("bucket/b") == b"after" and means() == again
+
+
+def test_a_child_of_fork_fetches_by_itself(server: Server, place: Path) -> None:
+    """s3fs refused to work there: "This class is not fork-safe"."""
+    server.fs.pipe({"bucket/a": b"before", "bucket/b": b"bytes"})
+    options = server.options | {"terrace": {"store": str(place), "check_after": 0}}
+    fs, _ = fsspec.url_to_fs("terrace::s3://bucket", **options)
+    assert fs.cat("bucket/a") == b"before"
+    child = multiprocessing.get_context("fork").Process(target=exit_if_equal, args=(fs, "bucket/b", b"bytes"))
+    child.start()
+    child.join()
+    assert child.exitcode == 7
+    asked = server.gets()
+    assert fs.cat("bucket/b") == b"bytes" and server.gets() == asked
+
+
+def exit_if_equal(fs: Any, path: str, expected: bytes) -> None:
+    sys.exit(7 if fs.cat(path) == expected else 1)

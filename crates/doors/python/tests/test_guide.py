@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conftest import required
 from moto_server import Server
 
 GUIDES = Path(__file__).parents[4] / "docs/guide"
@@ -40,5 +41,14 @@ def test_the_tour_of_xarray_runs(server: Server, data: Path, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     shutil.copy(data / "nc/ostia_monthly.nc", "sst.nc")
     known = run("xarray.md", server.endpoint)
+    known["store"].close()
+    clear(tmp_path / "store")
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_the_guide_to_machine_learning_runs(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    required("torch")
+    monkeypatch.chdir(tmp_path)
+    known = run("machine-learning.md", server.endpoint)
     known["store"].close()
     clear(tmp_path / "store")

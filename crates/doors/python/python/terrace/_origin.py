@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
+
+from fsspec.asyn import AsyncFileSystem
 
 from terrace._errors import FailedError, NoSpaceError, NotFoundError, UnreadableError
 
@@ -65,11 +68,18 @@ class Origin:
     def __init__(
         self, fs: AbstractFileSystem, place: str, blocks: Blocks, check_after: float, keep_seconds: float | None
     ) -> None:
-        self.fs, self.place, self.blocks = fs, place, blocks
+        self._fs, self._process, self.place, self.blocks = fs, os.getpid(), place, blocks
         self.check_after, self.keep_seconds = check_after, keep_seconds
         self._is_away = False
         self._away_until = 0.0
         self._written: set[str] = set()
+
+    @property
+    def fs(self) -> AbstractFileSystem:
+        """The file system. A child of `fork` gets one of its own, because asynchronous ones refuse to work there."""
+        if isinstance(self._fs, AsyncFileSystem) and self._process != os.getpid():
+            self._fs, self._process = type(self._fs)(*self._fs.storage_args, **self._fs.storage_options), os.getpid()
+        return self._fs
 
     def file(self, path: str) -> str:
         """Returns the hash of a file's place and path."""

@@ -79,14 +79,19 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.fs = filesystem(target_protocol, **(target_options or {})) if fs is None else fs
+        fs = filesystem(target_protocol, **(target_options or {})) if fs is None else fs
         self.store = Store(store, **(CACHE_OPTIONS | (options or {})))
-        self.block_size, self.root_marker = block_size, self.fs.root_marker
-        names = self.fs.protocol
-        place = describe_place(names if isinstance(names, str) else names[0], self.fs.storage_options)
+        self.block_size, self.root_marker = block_size, fs.root_marker
+        names = fs.protocol
+        place = describe_place(names if isinstance(names, str) else names[0], fs.storage_options)
         self.blocks = Blocks(self.store, folder, expiry_time, limit)
-        self.origin = Origin(self.fs, place, self.blocks, check_after, expiry_time)
+        self.origin = Origin(fs, place, self.blocks, check_after, expiry_time)
         self._strip_protocol = self._strip
+
+    @property
+    def fs(self) -> AbstractFileSystem:
+        """The file system that is cached."""
+        return self.origin.fs
 
     @property
     def fsid(self) -> str:
