@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory};
 use crate::arguments::Arguments;
 
 const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
-    ("Daily use", &["init", "put", "get", "cat", "ls", "rm", "mv", "cp", "check", "sync"]),
+    ("Daily use", &["init", "put", "adopt", "get", "cat", "ls", "rm", "mv", "cp", "check", "sync"]),
     (
         "Where data is, and why",
         &["status", "top", "health", "stat", "locate", "explain", "hot", "predictor", "simulate"],

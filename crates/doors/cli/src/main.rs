@@ -161,6 +161,7 @@ fn exit_code(is_good: bool) -> ExitCode {
 fn with_store(store: &Store, command: &StoreCommand, show: Show) -> Result<bool> {
     match command {
         StoreCommand::Put(put) => copy::put(store, put, show),
+        StoreCommand::Adopt(put) => copy::adopt(store, put, show),
         StoreCommand::Get(get) => copy::get(store, get, show),
         StoreCommand::Cat { key, range } => copy::cat(store, key, range.as_ref()),
         StoreCommand::Ls { prefix, long } => look::ls(store, prefix.as_deref(), *long, show),

@@ -187,6 +187,9 @@ pub struct Scrubbed {
     /// The number of replicas that were not read, because their targets are away.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub away: u64,
+    /// The number of replicas in adopted files whose owners have changed them. They are not damaged, but hold other bytes now.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub changed: u64,
     /// Number of extents with one replica that should have more, and have none pending.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub one_copy: u64,

@@ -21,7 +21,8 @@ use super::plain::{BYTES_FOLDER, FILES_FOLDER, Plain};
 use super::segment::{self, Segment};
 use super::used::Taken;
 use super::{
-    EmptiedNote, FRAME_ALIGNMENT, FileStore, Ids, PLAIN_SEGMENT_BIT, Place, Space, Target, TargetOwner, Used, Whole,
+    Adoption, EmptiedNote, FRAME_ALIGNMENT, FileStore, Ids, PLAIN_SEGMENT_BIT, Place, Space, Target, TargetOwner, Used,
+    Whole,
 };
 
 /// The marker: the file that makes a directory a target.
@@ -646,7 +647,7 @@ impl Target for DirectoryTarget {
     }
 
     fn file(&self, segment: u64) -> Option<PathBuf> {
-        Some(if segment & PLAIN_SEGMENT_BIT != 0 { self.plain.bytes(segment) } else { self.path(segment) })
+        Some(if segment & PLAIN_SEGMENT_BIT != 0 { self.plain.read_path(segment) } else { self.path(segment) })
     }
 }
 
@@ -658,6 +659,24 @@ impl FileStore for DirectoryTarget {
         self.plain.write(file, frame).inspect_err(|_| self.used.make_stale())
     }
 
+    fn adopt(&self, file: u64, source: &File) -> io::Result<Option<Adoption>> {
+        // As for `write_frame`.
+        self.ready()?;
+        if self.plain.clone_file(file, source, |bytes| self.take_room(bytes))? {
+            return Ok(Some(Adoption::Cloned));
+        }
+        Ok(self.plain.link_file(file, source)?.then_some(Adoption::Linked))
+    }
+
+    fn describe_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        self.ready()?;
+        self.plain.describe(file, frame).inspect_err(|_| self.used.make_stale())
+    }
+
+    fn is_linked(&self, file: u64) -> bool {
+        self.plain.is_linked(file)
+    }
+
     fn set_name(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         // As for `write_frame`.
         self.ready()?;
@@ -666,6 +685,9 @@ impl FileStore for DirectoryTarget {
 
     fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
         self.seen()?;
+        if self.plain.is_linked(whole.file) {
+            return Ok(true);
+        }
         Ok(self.plain.is_named(key, whole.file)? && self.plain.length(whole.file)? <= whole.length)
     }
 

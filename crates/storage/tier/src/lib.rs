@@ -38,7 +38,7 @@ pub use blobs::{BlobReader, Blobs, Upload};
 pub use capabilities::Capabilities;
 pub use directory::{DirectoryTarget, MARKER_FILE, Making, read_marker};
 pub use emptied::EmptiedNote;
-pub use files::{FileStore, Whole};
+pub use files::{Adoption, FileStore, Whole};
 pub use kind::{
     OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings, made_note, marker_text, read_marker_text,
 };

@@ -3,13 +3,16 @@
 //!
 //! `plain/ID` has the bytes, and `plain/ID.headers` the headers of the frames. `files/KEY` is a second name (hard link) of the
 //! bytes. Users see a replacement, a rename or a deletion at once, and the bytes stay for those who still read them.
+//!
+//! `plain/ID.link`, in the place of `plain/ID`, is a hard link to another program's file. What writes, names, measures or syncs bytes uses the
+//! path `plain/ID`, which does not exist then, so that nothing here can change that file. It is read, and its link is removed.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -28,6 +31,8 @@ use super::{FRAME_ALIGNMENT, Place, Whole};
 pub const FILES_FOLDER: &str = "files";
 /// The folder of their bytes and headers, by number.
 pub(super) const BYTES_FOLDER: &str = "plain";
+/// Ends the name of another program's file, instead of the number alone.
+pub(super) const LINK_SUFFIX: &str = ".link";
 /// The longest file name that file systems accept.
 const LONGEST_NAME: usize = 255;
 
@@ -52,6 +57,22 @@ impl Plain {
         self.root.join(BYTES_FOLDER).join(format!("{file:016x}"))
     }
 
+    fn link(&self, file: u64) -> PathBuf {
+        let mut path = self.bytes(file).into_os_string();
+        path.push(LINK_SUFFIX);
+        path.into()
+    }
+
+    /// Returns whether a file is a hard link to another program's.
+    pub fn is_linked(&self, file: u64) -> bool {
+        fs::symlink_metadata(self.link(file)).is_ok()
+    }
+
+    /// The path from which a file's bytes are read, and by which nothing is written.
+    pub fn read_path(&self, file: u64) -> PathBuf {
+        if self.is_linked(file) { self.link(file) } else { self.bytes(file) }
+    }
+
     fn headers(&self, file: u64) -> PathBuf {
         self.bytes(file).with_extension("headers")
     }
@@ -63,19 +84,61 @@ impl Plain {
 
     /// Adds a raw frame to a file. The first frame creates the file.
     pub fn write(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
-        let open = |path: &Path| OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
-        let path = self.headers(file);
-        let headers = match open(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(BYTES_FOLDER))?;
-                File::open(&self.root)?.sync_all()?;
-                open(&path)?
-            }
-            opened => opened?,
+        self.make_folder()?;
+        open(&self.bytes(file))?.write_all_at(frame.payload, frame.header.identity.offset)?;
+        self.describe(file, frame)
+    }
+
+    fn make_folder(&self) -> io::Result<()> {
+        let folder = self.root.join(BYTES_FOLDER);
+        if !folder.exists() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            File::open(&self.root)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Makes a new file share the blocks of another program's file, once there is room for them. Returns false if the file system cannot.
+    pub fn clone_file<R>(
+        &self,
+        file: u64,
+        source: &File,
+        take_room: impl FnOnce(u64) -> io::Result<R>,
+    ) -> io::Result<bool> {
+        self.make_folder()?;
+        let path = self.bytes(file);
+        let new = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path)?;
+        let cloned = match rustix::fs::ioctl_ficlone(&new, source) {
+            Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOTTY | Errno::NOSYS | Errno::PERM) => Ok(false),
+            Err(error) => Err(error.into()),
+            // Counted after the clone, since only that tells whether it is possible.
+            Ok(()) => new.metadata().and_then(|metadata| take_room(metadata.len())).map(|_| true),
         };
+        if !matches!(cloned, Ok(true)) {
+            fs::remove_file(path)?;
+        }
+        cloned
+    }
+
+    /// Makes a hard link to another program's file. Returns false if the file system cannot, or the file's owner forbids it.
+    pub fn link_file(&self, file: u64, source: &File) -> io::Result<bool> {
+        // Of the opened file, whatever has its name by now.
+        let opened = format!("/proc/self/fd/{}", source.as_raw_fd());
+        let linked =
+            rustix::fs::linkat(rustix::fs::CWD, opened, rustix::fs::CWD, self.link(file), AtFlags::SYMLINK_FOLLOW);
+        match linked {
+            Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP) => Ok(false),
+            Err(error) => Err(error.into()),
+            // Here, since `sync` leaves the owner's bytes alone. A failure changes nothing about the owner's file.
+            Ok(()) => source.sync_all().map(|()| true),
+        }
+    }
+
+    /// Adds the header of a raw frame whose payload is in its file.
+    pub fn describe(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        let headers = open(&self.headers(file))?;
         let offset = headers.metadata()?.len().next_multiple_of(FRAME_ALIGNMENT);
         let place = Place { segment: file, offset, length: frame.header.frame_len() as u32 };
-        open(&self.bytes(file))?.write_all_at(frame.payload, frame.header.identity.offset)?;
         let mut header = Vec::with_capacity(MAX_HEADER);
         frame.header.write(self.store, place, &mut header);
         headers.write_all_at(&header, offset)?;
@@ -97,7 +160,20 @@ impl Plain {
         let from = (skip + of_head - head.len().min(skip + of_head)) as u64;
         match &mut out[of_head..] {
             [] => Ok(()),
-            rest => open_regular(&self.bytes(place.segment))?.read_exact_at(rest, header.identity.offset + from),
+            rest => self.open_bytes(place.segment)?.read_exact_at(rest, header.identity.offset + from),
+        }
+    }
+
+    fn open_bytes(&self, file: u64) -> io::Result<File> {
+        match open_regular(&self.bytes(file)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => match open_regular(&self.link(file)) {
+                // Its owner lets nobody read it. That is no trouble of the target.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    Err(io::Error::new(io::ErrorKind::InvalidData, e))
+                }
+                opened => opened,
+            },
+            opened => opened,
         }
     }
 
@@ -149,7 +225,7 @@ impl Plain {
 
     /// Deletes a file by its number. Its bytes are gone when its name under `files/` is removed as well.
     pub fn discard(&self, file: u64) -> io::Result<()> {
-        for path in [self.new_name(file), self.headers(file), self.bytes(file)] {
+        for path in [self.new_name(file), self.headers(file), self.bytes(file), self.link(file)] {
             match fs::remove_file(path) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
                 _ => {}
@@ -187,7 +263,7 @@ impl Plain {
 
     /// Calls `found` with each whole header.
     pub fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
-        let mut with_bytes = self.all()?.into_iter().filter(|file| self.bytes(*file).exists());
+        let mut with_bytes = self.all()?.into_iter().filter(|file| self.read_path(*file).exists());
         with_bytes.try_for_each(|file| self.scan_file(file, found))
     }
 
@@ -248,6 +324,7 @@ impl Plain {
     /// of `before`. Files of others stay.
     pub fn set_name(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         match now {
+            Some(whole) if self.is_linked(whole.file) => self.unname(key, before).map(|()| true),
             Some(whole) => self.name(key, whole),
             None => self.unname(key, before).map(|()| true),
         }
@@ -353,6 +430,10 @@ impl Plain {
         }
         Ok((folder, name))
     }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
 fn is_missing(error: &io::Error) -> bool {

@@ -11,7 +11,7 @@ use super::TargetFound;
 use super::directory::{MARKER_FILE, SEGMENTS_FOLDER, read_marker};
 use super::home_lock::HOME_FILE;
 use super::owner_mark::TARGET_OWNER_FILE;
-use super::plain::{BYTES_FOLDER, FILES_FOLDER, Plain};
+use super::plain::{BYTES_FOLDER, FILES_FOLDER, LINK_SUFFIX, Plain};
 
 /// Finds the owner of the place of a target with this marker.
 pub(crate) fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound> {
@@ -50,7 +50,7 @@ pub(crate) fn remove_directory(
     }
     remove_folder(&root.join(FILES_FOLDER), |_| false)?;
     remove_folder(&root.join(BYTES_FOLDER), |name| {
-        is_number(name.strip_suffix(".headers").or(name.strip_suffix(".name")).unwrap_or(name))
+        is_number([".headers", ".name", LINK_SUFFIX].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name))
     })?;
     remove_folder(&root.join(SEGMENTS_FOLDER), is_number)?;
     remove_logs(root)?;

@@ -32,9 +32,10 @@ pub fn scrub(
     };
     let mut found = scrub()?;
     if repair && repair_datasets(store, prefix, found.lost > 0)? {
-        let Scrubbed { bad, repaired, lost, lost_of, one_copy, away, .. } = scrub()?;
+        let Scrubbed { bad, repaired, lost, lost_of, one_copy, away, changed, .. } = scrub()?;
         found.repaired = (found.bad + repaired).saturating_sub(bad);
         (found.lost, found.lost_of, found.one_copy, found.away) = (lost, lost_of, one_copy, away);
+        found.changed = changed;
     }
     spinner.finish_and_clear();
     // Bytes that other replicas of a dataset hold are not lost until their repair has failed.
@@ -44,6 +45,7 @@ pub fn scrub(
         && found.bad == found.repaired
         && found.miscounted == 0
         && found.away == 0
+        && found.changed == 0
         && found.log_damaged == 0;
     let mut words = format!(
         "{} checked, {} bad, {} repaired, {} lost",
@@ -57,6 +59,9 @@ pub fn scrub(
     }
     if found.away > 0 {
         words.push_str(&format!(", {} not read, because their targets are away", found.away));
+    }
+    if found.changed > 0 {
+        words.push_str(&format!(", {} in adopted files that their owners have changed", found.changed));
     }
     if found.one_copy > 0 {
         words.push_str(&format!(", {} with one replica that are to have more", count(found.one_copy, "extent")));
@@ -84,6 +89,9 @@ pub fn scrub(
     }
     if found.bad > found.repaired + found.lost && !repair {
         show.line("`terrace repair` replaces bad replicas from good ones")?;
+    }
+    if found.changed > 0 {
+        show.line("`terrace adopt` takes the changed files as they are now; `terrace repair` keeps their objects as they were where another replica is left")?;
     }
     if found.away > 0 {
         show.line("`terrace status` names the targets that are away; bring them back, and repeat this")?;

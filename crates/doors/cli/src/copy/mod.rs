@@ -1,5 +1,6 @@
 //! Copies between files and the store.
 
+mod adopt;
 mod check;
 mod get;
 mod out_folder;
@@ -11,7 +12,7 @@ mod tree;
 pub use check::{check, same_bytes};
 pub use get::{cat, get};
 pub use out_folder::OutFolder;
-pub use put::put;
+pub use put::{adopt, put};
 pub use restore::{NotRestored, has_mode_and_time};
 pub use special::{write_directory, write_link};
 pub use tree::{Changes, Item, Tree};

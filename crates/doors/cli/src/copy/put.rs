@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use serde_json::json;
 use terrace::files::{Files, Owner, Setting};
@@ -13,6 +13,7 @@ use terrace::report::{ReplicaLocation, ReplicaState};
 use terrace::sparse::{Dense, ReadHoles};
 use terrace::{Attributes, Budget, Kind, PutOptions, Receipt, Store, key};
 
+use super::adopt::{AdoptedCounts, check_adoptable, open_to_adopt};
 use super::check::same;
 use super::tell_repaired;
 use super::tree::{Changes, Item, Tree};
@@ -53,24 +54,46 @@ struct Done {
     late: u64,
     /// The number of those whose acknowledgement waits for these replicas.
     unmet: u64,
+    adopted: AdoptedCounts,
     /// The number of objects that are durable when the command returns.
     durable: u64,
 }
 
+/// How the bytes of a file get into the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Copied,
+    Adopted,
+}
+
 pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
+    put_all(store, put, Way::Copied, show)
+}
+
+/// Puts files without copying their bytes.
+pub fn adopt(store: &Store, put: &Put, show: Show) -> Result<bool> {
+    check_adoptable(store, put)?;
+    put_all(store, put, Way::Adopted, show)
+}
+
+fn put_all(store: &Store, put: &Put, way: Way, show: Show) -> Result<bool> {
     put.wishes.check(store.config())?;
     let mut done = Done::default();
     if put.source.as_os_str() == "-" {
         put_stdin(store, put, &mut done)?;
     } else {
-        put_files(store, put, show, &mut done)?;
+        put_files(store, put, way, show, &mut done)?;
     }
     if done.durable > 0 && !store.is_shared() {
         // Once for all objects: each of them is durable, but `health` would not know. Nodes that share a store note it by themselves.
         store.mark_placed()?;
     }
     let (late, in_time) = (done.late, done.unmet == 0);
+    let adopted = (way == Way::Adopted && !put.dry_run).then_some(done.adopted);
     let good = done.report(put.dry_run, show)?;
+    if let Some(adopted) = adopted {
+        adopted.tell(show)?;
+    }
     if late > 0 {
         let owed = store.status()?.owed;
         let missed = if in_time { "" } else { ", but not yet as its acknowledgement asks" };
@@ -100,7 +123,9 @@ impl Done {
             late,
             unmet,
             durable,
+            adopted,
         } = other;
+        self.adopted.add(adopted);
         self.written += written;
         self.unchanged += unchanged;
         self.failed += failed;
@@ -196,11 +221,11 @@ fn write(
     store: &Store,
     put: &Put,
     key: &[u8],
-    source: impl ReadHoles,
     attributes: Option<Attributes>,
     done: &mut Done,
+    place: impl FnOnce(&PutOptions) -> terrace::Result<Receipt>,
 ) -> terrace::Result<()> {
-    let waited = match store.put_sparse(key, source, &options(put, key, attributes)) {
+    let waited = match place(&options(put, key, attributes)) {
         Ok(mut receipt) => {
             let waits = put.ack.is_none() && done.late == 0;
             let waited = if waits { store.wait(&mut receipt, terrace::Ack::Replicated) } else { Ok(()) };
@@ -235,10 +260,10 @@ fn put_stdin(store: &Store, put: &Put, done: &mut Done) -> Result<()> {
         return Ok(());
     }
     // Only this thread reads stdin.
-    Ok(write(store, put, key, Dense(io::stdin().lock()), None, done)?)
+    Ok(write(store, put, key, None, done, |options| store.put_sparse(key, Dense(io::stdin().lock()), options))?)
 }
 
-fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()> {
+fn put_files(store: &Store, put: &Put, way: Way, show: Show, done: &mut Done) -> Result<()> {
     let tree = Tree::of(store, &put.source, put.dest.as_bytes(), &put.filter)?;
     let bar = show.bar(tree.items.iter().map(|item| item.metadata.len()).sum());
     for error in &tree.failed {
@@ -248,7 +273,7 @@ fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()
         note(&format!("{}: skipped, since {why}", path_name(path)));
     }
     let threads = if store.is_shared() && !put.dry_run { SHARED_PUT_THREADS } else { 1 };
-    put_items(store, put, &tree.items, threads, &bar, done);
+    put_items(store, put, way, &tree.items, threads, &bar, done);
     bar.finish_and_clear();
     tell_repaired(store)?;
     if done.unchanged > 0 && done.late == 0 && !put.dry_run && matches!(put.ack, Some(Ack::Replicated | Ack::Durable)) {
@@ -259,7 +284,7 @@ fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()
 }
 
 /// Puts items with several threads. A directory comes after its entries, so with more than one thread it comes after all files.
-fn put_items(store: &Store, put: &Put, items: &[Item], threads: usize, bar: &ProgressBar, done: &mut Done) {
+fn put_items(store: &Store, put: &Put, way: Way, items: &[Item], threads: usize, bar: &ProgressBar, done: &mut Done) {
     let (folders, files): (Vec<&Item>, Vec<&Item>) =
         items.iter().partition(|item| threads > 1 && item.metadata.is_dir());
     let ends = AtomicBool::new(false);
@@ -272,7 +297,7 @@ fn put_items(store: &Store, put: &Put, items: &[Item], threads: usize, bar: &Pro
                 && let Some(item) = part.get(next.fetch_add(1, Ordering::Relaxed))
             {
                 bar.set_message(name(&item.key));
-                let stops = match put_file(store, put, item, bar, &mut own) {
+                let stops = match put_file(store, put, way, item, bar, &mut own) {
                     Ok(()) => own.unmet > 0,
                     Err(e) => {
                         own.add_failed(&describe(&e), bar);
@@ -300,7 +325,7 @@ fn put_items(store: &Store, put: &Put, items: &[Item], threads: usize, bar: &Pro
     }
 }
 
-fn put_file(store: &Store, put: &Put, item: &Item, bar: &ProgressBar, done: &mut Done) -> Result<()> {
+fn put_file(store: &Store, put: &Put, way: Way, item: &Item, bar: &ProgressBar, done: &mut Done) -> Result<()> {
     key::check(&item.key)?;
     if unchanged(store, item, put)? {
         done.unchanged += 1;
@@ -313,10 +338,24 @@ fn put_file(store: &Store, put: &Put, item: &Item, bar: &ProgressBar, done: &mut
             done.written += 1;
             return Ok(());
         }
+        if way == Way::Adopted && item.metadata.is_file() {
+            let mut how = None;
+            let file = open_to_adopt(item).with_context(|| path_name(&item.path))?;
+            let adopted = write(store, put, &item.key, Some(item.attributes.clone()), done, |options| {
+                let (adopted_how, receipt) = store.adopt(&item.key, &file, options)?;
+                how = Some(adopted_how);
+                Ok(receipt)
+            });
+            adopted.map_err(|e| anyhow::Error::from(e).context(path_name(&item.path)))?;
+            done.adopted.count(how.filter(|_| item.metadata.len() > 0));
+            bar.inc(item.metadata.len());
+            return Ok(());
+        }
         let changes = if put.snapshot { Changes::Allowed } else { Changes::Refused };
         let mut write = || -> Result<terrace::Result<()>> {
             let source = ProgressReader { from: item.open(changes)?, bar };
-            Ok(write(store, put, &item.key, source, Some(item.attributes.clone()), done))
+            let attributes = Some(item.attributes.clone());
+            Ok(write(store, put, &item.key, attributes, done, |options| store.put_sparse(&item.key, source, options)))
         };
         let mut written = write()?;
         for _ in 0..MAX_STALE_WRITES {

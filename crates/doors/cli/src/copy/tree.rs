@@ -137,7 +137,7 @@ impl Tree {
 }
 
 /// Returns the store's directory and its targets.
-fn own_folders(store: &Store) -> Vec<PathBuf> {
+pub(super) fn own_folders(store: &Store) -> Vec<PathBuf> {
     let tiers = store.config().tiers.iter().filter(|tier| tier.kind.capabilities().local_path);
     let targets = tiers.flat_map(|tier| &tier.targets).map(|target| target.path.as_path());
     targets.chain([store.dir()]).filter_map(|path| fs::canonicalize(path).ok()).collect()

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod adopt;
 mod copying;
 mod damage;
 mod dataset;

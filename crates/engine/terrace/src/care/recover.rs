@@ -13,7 +13,7 @@ use super::Care;
 use super::rebuild::{FrameId, frame_in, replay};
 use crate::devices::Device;
 use crate::home::boot;
-use crate::read::{bad, task_of};
+use crate::read::{bad, is_changed_by_owner, task_of};
 use crate::{Error, Result};
 
 /// The approximate number of edits in one commit.
@@ -237,6 +237,8 @@ impl Care {
         let mut raw = vec![0; extent.raw_len as usize];
         match self.reader.read_replica(device, object, extent, replica, 0, &mut raw) {
             Err(error) if !bad(&error) => Err(error),
+            // The adoption is valid. A power cut has not undone it.
+            Err(error) if is_changed_by_owner(&error) => Ok(true),
             read => Ok(read.is_ok()),
         }
     }

@@ -10,7 +10,7 @@ use super::Care;
 use super::unreplaced::{BadReplica, MAX_LISTED_REPLICAS};
 use crate::devices::Device;
 use crate::mover::Repair;
-use crate::read::{Suspect, bad, task_of};
+use crate::read::{Suspect, bad, is_changed_by_owner, task_of};
 use crate::report::{Scrubbed, TierState};
 use crate::{Error, Result};
 
@@ -26,7 +26,7 @@ struct Subset {
 enum FrameState {
     Good,
     Lost,
-    /// Its replicas are on targets that are away, or its object has changed meanwhile.
+    /// Its replicas are on targets that are away or in adopted files that their owners have changed, or its object has changed meanwhile.
     Unknown,
 }
 
@@ -164,7 +164,7 @@ impl Care {
         found: &mut Scrubbed,
         unreplaced: &mut Vec<BadReplica>,
     ) -> Result<FrameState> {
-        let mut suspects = Vec::new();
+        let (mut suspects, mut changed) = (Vec::new(), Vec::new());
         let (mut good, mut away) = (0, 0);
         for replica in &extent.replicas {
             let device = self.tiers.device(replica.target)?;
@@ -185,6 +185,13 @@ impl Care {
             found.checked += 1;
             match read {
                 Ok(()) => good += 1,
+                Err(e) if is_changed_by_owner(&e) => {
+                    let task = task_of(object.id, extent, replica);
+                    if self.still_named(key, &task, extent)? {
+                        found.changed += 1;
+                        changed.push(Suspect { key: key.to_vec(), task, replica: *replica });
+                    }
+                }
                 Err(e) => {
                     let task = task_of(object.id, extent, replica);
                     if self.still_named(key, &task, extent)? {
@@ -198,7 +205,7 @@ impl Care {
             }
         }
         found.away += away;
-        if good == 0 && away > 0 {
+        if good == 0 && (away > 0 || !changed.is_empty()) {
             return Ok(FrameState::Unknown);
         }
         if good == 0 {
@@ -214,6 +221,10 @@ impl Care {
                     found.repaired += 1;
                     unreplaced.retain(|bad| (bad.task, bad.place) != (suspect.task, suspect.replica.place));
                 }
+            }
+            // The object keeps the bytes that were adopted, in a file of the store's own.
+            for suspect in &changed {
+                found.changed -= u64::from(self.mover.repair(suspect)? != Repair::Impossible);
             }
         }
         found.one_copy += u64::from(self.has_one_copy(key, object, extent, repair)?);

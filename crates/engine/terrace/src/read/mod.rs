@@ -112,7 +112,7 @@ impl Reader {
                 Err(e) => {
                     device.failed(&e);
                     tried.push(format!("{} ({}): {e}", self.tiers.tier(device).name, device.path.display()));
-                    is_lost &= bad(&e);
+                    is_lost &= bad(&e) && !is_changed_by_owner(&e);
                     if bad(&e) {
                         self.suspects.report(Suspect {
                             key: key.to_vec(),
@@ -187,17 +187,28 @@ impl Reader {
             });
             scratch.frame = bytes;
             self.lessons.decoded(replica.encoding, std::mem::take(&mut scratch.decoded));
-            read.map_err(|error| ask_about_frame(device, place, error))
+            read.map_err(|error| ask_about_frame(device, self.store, place, head, error))
         })
     }
 }
 
 /// Asks the target about a frame that seems damaged or missing. If another target is in its place, or the frame was damaged on the way
 /// here, that is no reason to give up the replica, but the target is set aside.
-fn ask_about_frame(device: &Device, place: Place, error: io::Error) -> io::Error {
+fn ask_about_frame(device: &Device, store: u64, place: Place, head: usize, error: io::Error) -> io::Error {
     if !device.capabilities.remote && bad(&error) {
         // The file that was read may be another store's, with the same name.
-        return device.target.look().err().unwrap_or(error);
+        let is_linked =
+            || place.is_plain() && device.target.files().is_some_and(|files| files.is_linked(place.segment));
+        // The headers are the store's own. If one is bad, that is damage.
+        let has_header = || {
+            let mut bytes = vec![0; head];
+            device.target.read(place, 0, &mut bytes).is_ok() && Header::read(&bytes, store, place).is_ok()
+        };
+        return match device.target.look() {
+            Err(away) => away,
+            Ok(()) if is_linked() && has_header() => io::Error::new(error.kind(), ChangedByOwner),
+            Ok(()) => error,
+        };
     }
     // With other errors, its kind has asked already.
     if error.kind() != io::ErrorKind::InvalidData {
@@ -218,6 +229,18 @@ fn is_costly(device: &Device, replica: &Replica) -> bool {
 /// Returns whether the error means that this replica is damaged or missing, and not that its device is away.
 pub(crate) fn bad(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
+}
+
+/// The error of a replica in an adopted file that does not hold the adopted bytes any more.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the file was adopted as a hard link, and its owner has changed it since; `terrace adopt` takes it as it is now"
+)]
+struct ChangedByOwner;
+
+/// Returns whether a replica is bad because the owner of an adopted file has changed the file. That is no damage.
+pub(crate) fn is_changed_by_owner(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|reason| reason.is::<ChangedByOwner>())
 }
 
 /// Returns the task that identifies a replica of an extent's frame.

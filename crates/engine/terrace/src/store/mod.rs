@@ -1,5 +1,6 @@
 //! [`Store`]: its methods, and how it is opened.
 
+mod adopt;
 mod append;
 mod batch;
 mod change;
@@ -324,9 +325,12 @@ impl Store {
             let mut replicas = Vec::new();
             for replica in &extent.replicas {
                 let device = engine.tiers.device(replica.target)?;
-                let (file, position) = match replica.place.is_plain() {
+                let place = replica.place;
+                let is_named = place.is_plain() && device.target.files().is_some_and(|f| !f.is_linked(place.segment));
+                let (file, position) = match is_named {
                     true => (Some(device.path.join(FILES_FOLDER).join(OsStr::from_bytes(key))), extent.frame_offset()),
-                    false => (device.target.file(replica.place.segment), replica.place.offset),
+                    false if place.is_plain() => (device.target.file(place.segment), extent.frame_offset()),
+                    false => (device.target.file(place.segment), place.offset),
                 };
                 replicas.push((
                     device.tier,

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::time::Instant;
 
-use terrace_catalog::{Change, Commit, Edit, Expect, Extent, NewExtent, TargetId, Task};
+use terrace_catalog::{Change, Commit, Edit, Expect, Extent, NewExtent, Replica, TargetId, Task};
 use terrace_codec::Element;
 use terrace_format::frame::Identity;
 use terrace_format::key;
@@ -102,6 +102,15 @@ impl<'a> Draft<'a> {
 
     /// Writes all of `source`. Its holes get no extents.
     pub(crate) fn fill(&mut self, source: &mut impl ReadHoles) -> Result<()> {
+        self.fill_by(source, Draft::add)
+    }
+
+    /// Like [`Draft::fill`], but `add` writes the extents.
+    pub(crate) fn fill_by(
+        &mut self,
+        source: &mut impl ReadHoles,
+        mut add: impl FnMut(&mut Self, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         let length = self.writer.block;
         let mut block = Vec::with_capacity(length);
         loop {
@@ -115,13 +124,31 @@ impl<'a> Draft<'a> {
             if block.is_empty() {
                 return Ok(());
             }
-            self.add(&block)?;
+            add(self, &block)?;
         }
     }
 
     /// Writes one extent. If many extents are not recorded yet, records them.
     pub(crate) fn add(&mut self, block: &[u8]) -> Result<()> {
         self.write_block(block)?;
+        self.stage_if_many()
+    }
+
+    /// Adds one extent whose first replica, which `make` names, is there already. Further replicas are made as those of any extent.
+    pub(crate) fn add_made(&mut self, raw: &[u8], make: impl FnOnce(Identity) -> Result<Replica>) -> Result<()> {
+        let mut extent = self.new_extent(raw)?;
+        let identity = Identity { object: self.object, write: extent.write, offset: extent.offset, replica: 0 };
+        extent.replicas.push(make(identity)?);
+        self.complete_extent(raw, extent, ReplicaPlans::new())?;
+        self.stage_if_many()
+    }
+
+    /// Returns whether the object may have replicas on a tier.
+    pub(crate) fn allows(&self, level: usize) -> bool {
+        self.placer.allowed([level]).has(level as u8)
+    }
+
+    fn stage_if_many(&mut self) -> Result<()> {
         if self.unstaged_bytes >= self.writer.stage_bytes {
             let extents = std::mem::take(&mut self.extents);
             let stage = Edit::Stage { object: self.object, key: self.key.to_vec(), extents };
@@ -178,11 +205,20 @@ impl<'a> Draft<'a> {
     }
 
     /// Writes one extent. Returns false if its first replica could not be written. Its target is then not used for a while.
-    fn write_extent(&mut self, raw: &[u8], mut plans: ReplicaPlans) -> Result<bool> {
+    fn write_extent(&mut self, raw: &[u8], plans: ReplicaPlans) -> Result<bool> {
+        let extent = self.new_extent(raw)?;
+        self.complete_extent(raw, extent, plans)
+    }
+
+    fn new_extent(&self, raw: &[u8]) -> Result<Extent> {
         let write = self.writer.catalog.next_id()?;
         let length = raw.len() as u32;
         let (offset, replicas) = (self.offset, Default::default());
-        let mut extent = Extent { offset, length, skip: 0, raw_len: length, write, replicas, source: None };
+        Ok(Extent { offset, length, skip: 0, raw_len: length, write, replicas, source: None })
+    }
+
+    /// Adds the planned replicas to an extent, and more until it has enough, and the extent to the object.
+    fn complete_extent(&mut self, raw: &[u8], mut extent: Extent, mut plans: ReplicaPlans) -> Result<bool> {
         let mut owed: Vec<TargetId> = Vec::new();
         let want = self.placer.count(plans.len());
         loop {

@@ -50,7 +50,9 @@ impl WholeOn {
         if !writer.planning.rules.now().has_plain() {
             return;
         }
-        for target in extent.replicas.iter().map(|replica| replica.target).chain(owed.iter().copied()) {
+        // An adopted file is complete already.
+        let as_frames = extent.replicas.iter().filter(|replica| !replica.place.is_plain());
+        for target in as_frames.map(|replica| replica.target).chain(owed.iter().copied()) {
             let plain = writer
                 .planning
                 .tiers

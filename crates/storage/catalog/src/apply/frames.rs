@@ -100,6 +100,11 @@ impl Applier<'_, '_> {
                 }
                 for replica in &extent.replicas {
                     self.count(replica)?;
+                    // Of an adopted file.
+                    if replica.place.is_plain() {
+                        let task = extent.task(object.id, replica.target);
+                        self.hold_plain(&task, key, replica.place.segment)?;
+                    }
                 }
                 for &target in &new[index].owed {
                     let task = extent.task(object.id, target);

@@ -242,6 +242,8 @@ impl<'a, 'env> Applier<'a, 'env> {
         }
         if object.inline.is_none() {
             self.records.delete(self.txn, &keys::staged(object.id))?;
+            // The names of files that were adopted for staged extents had to wait for the object.
+            self.unfollow(object.id, key)?;
         }
         self.lay(key, &mut object, extents)?;
         self.put_object(key, &mut object)

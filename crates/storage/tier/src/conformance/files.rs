@@ -1,16 +1,18 @@
 //! Questions about plain files.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 
 use terrace_format::frame::{self, Identity, Scratch};
 
 use super::frames::{assert_missing, bytes, read, scan};
 use super::{Question, Trial};
 use crate::plain::BYTES_FOLDER;
-use crate::{FILES_FOLDER, PLAIN_SEGMENT_BIT, Place, Whole};
+use crate::{Adoption, FILES_FOLDER, PLAIN_SEGMENT_BIT, Place, Whole};
 
-pub(super) const FILE_QUESTIONS: [Question; 1] = [plain_files_are_frames_and_files_at_once];
+pub(super) const FILE_QUESTIONS: [Question; 2] =
+    [plain_files_are_frames_and_files_at_once, adopted_files_are_only_read];
 
 const FRAME_LENGTHS: [usize; 4] = [70_000, 1, 1 << 20, 5000];
 
@@ -71,4 +73,38 @@ fn plain_files_are_frames_and_files_at_once(trial: &Trial<'_>) {
     assert!(target.allocated(file) > 0 && target.discard(file).expect("discards"));
     assert_missing(target, places[0]);
     assert_eq!((files.numbers().expect("lists"), scan(target)), (Vec::new(), BTreeSet::new()));
+}
+
+fn adopted_files_are_only_read(trial: &Trial<'_>) {
+    let target = &*trial.open();
+    let Some(files) = target.files() else { return };
+    let owned = trial.settings.path.join("owned");
+    let seen = || {
+        let metadata = fs::metadata(&owned).expect("the owner's file");
+        let time = (metadata.mtime(), metadata.mtime_nsec());
+        (metadata.ino(), metadata.mode(), time, fs::read(&owned).expect("its bytes"))
+    };
+    fs::write(&owned, bytes(1, 70_000)).expect("writes");
+    let before = seen();
+    let file = PLAIN_SEGMENT_BIT | 9;
+    let how = files.adopt(file, &File::open(&owned).expect("opens")).expect("adopts").expect("on its own file system");
+    assert_eq!(files.is_linked(file), how == Adoption::Linked);
+    let mut scratch = Scratch::default();
+    let identity = Identity { object: 5, write: 1, offset: 0, replica: 0 };
+    let encoding = "none".parse().expect("an encoding");
+    let frame = frame::encode(identity, encoding, &before.3, &mut scratch).expect("encodes");
+    let place = files.describe_frame(file, &frame).expect("describes");
+    assert!(read(target, place, 1, 100, 900).expect("reads") == before.3[100..1000]);
+    assert_eq!((scan(target), files.numbers().expect("lists")), (BTreeSet::from([(1, place)]), vec![file]));
+    target.sync(&[file]).expect("syncs");
+    let named = Whole { file, length: 80_000, mode: 0o600, mtime: 7 };
+    assert!(files.set_name(b"key", Some(&named), &[]).expect("names"));
+    assert!(files.is_named(b"key", &named).expect("looks"));
+    assert_eq!(trial.settings.path.join(FILES_FOLDER).join("key").exists(), how == Adoption::Cloned);
+    target.free(&[place]).expect("frees");
+    files.set_name(b"key", None, &[file]).expect("unnames");
+    assert!(target.discard(file).expect("discards"));
+    assert_missing(target, place);
+    assert!(seen() == before && fs::metadata(&owned).expect("the file").nlink() == 1);
+    fs::remove_file(owned).expect("the owner removes it");
 }

@@ -2,6 +2,7 @@
 //!
 //! Each call runs on a thread of the target. If the call does not return in time, the thread is left behind.
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +13,7 @@ use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header};
 
 use super::files;
-use crate::{FileStore, Place, Space, Target, Whole};
+use crate::{Adoption, FileStore, Place, Space, Target, Whole};
 
 /// While this many calls hang, no more are begun: each of them occupies a thread.
 const MAX_HUNG_CALLS: usize = 4;
@@ -177,6 +178,20 @@ impl FileStore for Deadline {
     fn write_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
         let (header, payload) = (frame.header.clone(), frame.payload.to_vec());
         self.run(move |inner| files(inner)?.write_frame(file, &Frame { header, payload: &payload }))
+    }
+
+    fn adopt(&self, file: u64, source: &File) -> io::Result<Option<Adoption>> {
+        let source = source.try_clone()?;
+        self.run(move |inner| files(inner)?.adopt(file, &source))
+    }
+
+    fn describe_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        let (header, payload) = (frame.header.clone(), frame.payload.to_vec());
+        self.run(move |inner| files(inner)?.describe_frame(file, &Frame { header, payload: &payload }))
+    }
+
+    fn is_linked(&self, file: u64) -> bool {
+        self.run(move |inner| Ok(files(inner)?.is_linked(file))).unwrap_or(false)
     }
 
     fn set_name(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {

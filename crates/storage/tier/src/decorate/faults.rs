@@ -1,5 +1,6 @@
 //! Makes a target fail as a test demands.
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header};
 
 use super::files;
-use crate::{FileStore, Place, Space, Target, Whole};
+use crate::{Adoption, FileStore, Place, Space, Target, Whole};
 
 /// The error that a call ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +198,20 @@ impl FileStore for Faults {
     fn write_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
         self.plan.call(true)?;
         files(&*self.inner)?.write_frame(file, frame)
+    }
+
+    fn adopt(&self, file: u64, source: &File) -> io::Result<Option<Adoption>> {
+        self.plan.call(true)?;
+        files(&*self.inner)?.adopt(file, source)
+    }
+
+    fn describe_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        self.plan.call(true)?;
+        files(&*self.inner)?.describe_frame(file, frame)
+    }
+
+    fn is_linked(&self, file: u64) -> bool {
+        files(&*self.inner).is_ok_and(|files| files.is_linked(file))
     }
 
     fn set_name(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {

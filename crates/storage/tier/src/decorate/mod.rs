@@ -98,6 +98,21 @@ macro_rules! delegate {
             self.inner.is_new()
         }
     };
+    (@one adopt) => {
+        fn adopt(&self, file: u64, source: &std::fs::File) -> std::io::Result<Option<$crate::Adoption>> {
+            $crate::decorate::files(&*self.inner)?.adopt(file, source)
+        }
+    };
+    (@one describe_frame) => {
+        fn describe_frame(&self, file: u64, frame: &terrace_format::frame::Frame<'_>) -> std::io::Result<$crate::Place> {
+            $crate::decorate::files(&*self.inner)?.describe_frame(file, frame)
+        }
+    };
+    (@one is_linked) => {
+        fn is_linked(&self, file: u64) -> bool {
+            $crate::decorate::files(&*self.inner).is_ok_and(|files| files.is_linked(file))
+        }
+    };
     (@one forget_new) => {
         fn forget_new(&self) -> std::io::Result<()> {
             self.inner.forget_new()

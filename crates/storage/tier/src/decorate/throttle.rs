@@ -136,7 +136,7 @@ impl FileStore for Throttle {
         Ok(place)
     }
 
-    delegate!(set_name is_named names numbers);
+    delegate!(adopt describe_frame is_linked set_name is_named names numbers);
 }
 
 #[cfg(test)]
