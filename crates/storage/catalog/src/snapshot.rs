@@ -88,6 +88,8 @@ impl Catalog {
             }
         }
         chunks.end().map_err(Error::io(context()))?;
+        // Before the file is synced, which may take seconds: meanwhile LMDB could use no page again that a commit frees.
+        drop(txn);
         let mut file = out.into_inner().map_err(|e| Error::io(context())(e.into_error()))?;
         file.stream_position().and_then(|length| file.set_len(length)).map_err(Error::io(context()))?;
         // The caller renames the file and then deletes the log that it replaces, so its bytes must be durable before that.
