@@ -124,7 +124,8 @@ enum terrace_dump_status terrace_dump_restart(struct terrace_checkpoints *checkp
 void terrace_dump_close(struct terrace_checkpoints *checkpoints);
 
 // Sets how many checkpoints that `terrace_dump_begin` has begun may be under way at once, 1 to 16; by default 1. Each
-// takes memory for a copy of the protected regions. It must be the same on all ranks.
+// takes memory for a copy of the protected regions, which later ones use again until `terrace_dump_close`. It must be the same
+// on all ranks.
 enum terrace_dump_status terrace_dump_set_limit(struct terrace_checkpoints *checkpoints,
                                                 uint32_t limit);
 

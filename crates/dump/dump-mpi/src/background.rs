@@ -17,7 +17,8 @@ use crate::failure::{DumpStatus, guard};
 const MAX_CHECKPOINTS_UNDER_WAY: u32 = 16;
 
 /// Sets how many checkpoints that `terrace_dump_begin` has begun may be under way at once, 1 to 16; by default 1. Each
-/// takes memory for a copy of the protected regions. It must be the same on all ranks.
+/// takes memory for a copy of the protected regions, which later ones use again until `terrace_dump_close`. It must be the same
+/// on all ranks.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_set_limit(checkpoints: *mut Checkpoints, limit: u32) -> DumpStatus {
     guard(|| {
@@ -46,19 +47,27 @@ pub extern "C" fn terrace_dump_begin(checkpoints: *mut Checkpoints, name: *const
         })?;
         // Before the copy: otherwise there would be one copy more than the limit.
         helper.wait_for_room(checkpoints.limit);
+        let spare = checkpoints.spare.clone();
         let copy = || -> Result<_> {
-            Ok((string(name, "the name")?.to_owned(), number(version)?, regions::copy(&checkpoints.slices())?))
+            let (name, version) = (string(name, "the name")?.to_owned(), number(version)?);
+            // The lock is held for this line alone.
+            let spare = spare.lock().pop().unwrap_or_default();
+            Ok((name, version, regions::copy(&checkpoints.slices(), spare)?))
         };
-        let copied = copy();
+        let (copied, limit) = (copy(), checkpoints.limit);
         let (world, store, options) = (checkpoints.world.clone(), checkpoints.store.clone(), checkpoints.options);
         let flows_to = checkpoints.flows_to.clone();
-        helper.begin(checkpoints.limit, move || {
+        helper.begin(limit, move || {
             // A rank that could not copy says so here, where all ranks meet.
             let (name, version, copy) = agree(&**world, copied)?;
             let options = Checkpoints::options_of(&world, options, flows_to.as_ref(), &name, version)?;
-            let version = regions::checkpoint(&**world, &store, &name, &regions::borrow(&copy), &options)?.version;
+            let made = regions::checkpoint(&**world, &store, &name, &regions::borrow(&copy), &options);
             // Before the version flows, which may take long.
-            drop(copy);
+            let mut spare = spare.lock();
+            spare.push(copy);
+            spare.truncate(limit);
+            drop(spare);
+            let version = made?.version;
             if let Some(to) = flows_to {
                 to.take(&world, &store, &name, version, options.window)?;
             }

@@ -16,7 +16,7 @@ use rustix_futex_sync::Mutex;
 use terrace::Store;
 use terrace_dump::archive::{Archive, newest_version};
 use terrace_dump::chunk::Chunking;
-use terrace_dump::regions::{Protected, Split};
+use terrace_dump::regions::{CopiedRegions, Protected, Split};
 use terrace_dump::transport::agree;
 use terrace_dump::{Error, Options, Result, flow, regions};
 
@@ -36,6 +36,8 @@ pub struct Checkpoints {
     pub(crate) flows_to: Option<FlowsTo>,
     /// The number of checkpoints that may be under way at once.
     pub(crate) limit: usize,
+    /// Copies of checkpoints that have ended, for the next ones.
+    pub(crate) spare: Arc<Mutex<Vec<CopiedRegions>>>,
     regions: BTreeMap<u32, Protected<*mut [u8]>>,
 }
 
@@ -140,7 +142,8 @@ pub extern "C" fn terrace_dump_open(comm: MPI_Comm, store: *const c_char, opened
         let helper = if world.has_threads() { Some(Helper::start()) } else { None };
         let helper = agree(&world, helper.transpose())?;
         let (world, options, regions) = (Arc::new(SharedWorld(world)), Options::default(), BTreeMap::new());
-        let checkpoints = Checkpoints { helper, world, store, options, flows_to: None, limit: 1, regions };
+        let spare = Arc::default();
+        let checkpoints = Checkpoints { helper, world, store, options, flows_to: None, limit: 1, spare, regions };
         let checkpoints = Box::into_raw(Box::new(checkpoints));
         OPEN_CHECKPOINTS.lock().insert(checkpoints as usize);
         // SAFETY: the pointer is not null, and the caller passes a valid place.

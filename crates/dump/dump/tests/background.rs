@@ -10,7 +10,7 @@ use std::thread;
 use common::Place;
 use terrace::Store;
 use terrace_dump::background::Background;
-use terrace_dump::regions::{Protected, borrow, checkpoint, copy, restart};
+use terrace_dump::regions::{CopiedRegions, Protected, borrow, checkpoint, copy, restart};
 use terrace_dump::transport::World;
 use terrace_dump::transport::threads::Threads;
 use terrace_dump::{Error, Options, Result};
@@ -34,7 +34,7 @@ fn begin_two(threads: &Threads, stores: &[Store]) -> Vec<(Option<Error>, Option<
             let mut changed = vec![0; FIELD_BYTES];
             for round in 0..2 {
                 changed.copy_from_slice(&field(world.rank(), round));
-                let copied = copy(&BTreeMap::from([(3, Protected::own(&changed[..]))])).unwrap();
+                let copied = copy(&BTreeMap::from([(3, Protected::own(&changed[..]))]), CopiedRegions::new()).unwrap();
                 background.begin(1, move || {
                     let options = Options { replicas: 2, ..Options::default() };
                     Ok(checkpoint(world, store, "run", &borrow(&copied), &options)?.version)

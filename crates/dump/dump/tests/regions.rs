@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::Place;
-use terrace_dump::regions::{Protected, Split, checkpoint, restart};
+use terrace_dump::regions::{CopiedRegions, Protected, Split, checkpoint, copy, restart};
 use terrace_dump::transport::World;
 use terrace_dump::transport::threads::Threads;
 use terrace_dump::{Error, Options, Result};
@@ -92,6 +92,16 @@ fn regions_that_are_said_to_be_the_same_and_are_not_are_refused() {
         assert!(refused.contains(words), "{refused}");
         assert_eq!(made.unwrap().version, 0);
     }
+}
+
+#[test]
+fn a_copy_uses_the_memory_of_an_earlier_one() {
+    let copied = |bytes: &[u8], spare| copy(&BTreeMap::from([(1, own(bytes))]), spare).unwrap();
+    let first = copied(&[7; 1000], CopiedRegions::new());
+    let place = first[&1].bytes.as_ptr();
+    let shorter = copied(&[9; 10], first);
+    assert!(shorter[&1].bytes == [9; 10] && shorter[&1].bytes.as_ptr() == place);
+    assert_eq!(copied(&[8; 2000], shorter)[&1].bytes, [8; 2000]);
 }
 
 const ARRAY_BYTES: usize = 100_003;

@@ -81,13 +81,20 @@ fn check_regions(world: &dyn World, regions: &BTreeMap<u32, Protected<&[u8]>>) -
 /// The number of a region, how its ranks share it, and the hash of its bytes if they are the same on all ranks.
 type RegionClaim = (u32, String, Option<Hash>);
 
-/// Copies regions, so that the program may change them while the copy is dumped.
+/// Regions with bytes of their own.
+pub type CopiedRegions = BTreeMap<u32, Protected<Vec<u8>>>;
+
+/// Copies regions, so that the program may change them while the copy is dumped. Uses the memory of a copy that is not needed any more:
+/// the system takes longer to give new memory than the copy takes.
 ///
 /// # Errors
 /// [`Error::Refused`] if there is too little memory.
-pub fn copy(regions: &BTreeMap<u32, Protected<&[u8]>>) -> Result<BTreeMap<u32, Protected<Vec<u8>>>> {
+pub fn copy(regions: &BTreeMap<u32, Protected<&[u8]>>, mut spare: CopiedRegions) -> Result<CopiedRegions> {
+    // What is not protected any more is given back first.
+    spare.retain(|number, _| regions.contains_key(number));
     let copy = |(number, region): (&u32, &Protected<&[u8]>)| {
-        let mut bytes = Vec::new();
+        let mut bytes = spare.remove(number).map(|spare| spare.bytes).unwrap_or_default();
+        bytes.clear();
         bytes.try_reserve_exact(region.bytes.len()).map_err(|error| {
             let length = region.bytes.len();
             Error::Refused(format!("copying the {length} bytes of region {number}: {error}; dump without a copy"))
@@ -99,7 +106,7 @@ pub fn copy(regions: &BTreeMap<u32, Protected<&[u8]>>) -> Result<BTreeMap<u32, P
 }
 
 /// Returns copied regions as a checkpoint takes them.
-pub fn borrow(copied: &BTreeMap<u32, Protected<Vec<u8>>>) -> BTreeMap<u32, Protected<&[u8]>> {
+pub fn borrow(copied: &CopiedRegions) -> BTreeMap<u32, Protected<&[u8]>> {
     copied
         .iter()
         .map(|(number, region)| (*number, Protected { split: region.split, bytes: &region.bytes[..] }))
