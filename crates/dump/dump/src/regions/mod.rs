@@ -37,7 +37,7 @@ impl<B> Protected<B> {
     }
 }
 
-/// Dumps a rank's regions. Collective; ranks may have different regions. See [`dump`].
+/// Dumps a rank's regions. Collective; ranks may have different regions. See [`crate::dump()`].
 pub fn checkpoint(
     world: &dyn World,
     store: &Store,
