@@ -31,20 +31,20 @@ pub struct Saver {
     saved: u64,
     looked: Instant,
     next: Instant,
-    /// Whether the last try has failed.
-    has_failed: bool,
+    /// How the last try has failed.
+    failure: Option<String>,
 }
 
 impl Saver {
     /// Begins with the catalog that is saved. Call it before the node begins.
     pub fn begin(folder: &SharedFolder, interval: Duration, limit: Arc<AtomicU64>) -> Result<Saver> {
         let now = Instant::now();
-        let mut saver = Saver { interval, limit, saved: 0, looked: now, next: now + interval, has_failed: false };
+        let mut saver = Saver { interval, limit, saved: 0, looked: now, next: now + interval, failure: None };
         saver.look(folder)?;
         Ok(saver)
     }
 
-    /// Does what is due. An error is shown once, and does not end the job.
+    /// Does what is due. An error does not end the job.
     pub fn work(&mut self, store: &Store, folder: &SharedFolder, plan: &Plan, host: &str) {
         if self.looked.elapsed() < LOOK_INTERVAL {
             return;
@@ -53,17 +53,20 @@ impl Saver {
         self.tell(done);
     }
 
-    /// Saves the catalog now. An error is shown, unless the last try has failed, too.
+    /// Saves the catalog now.
     pub fn save_now(&mut self, store: &Store, folder: &SharedFolder) {
         let done = save(store, folder).and(keep_room(store, folder)).and_then(|()| self.look(folder));
         self.tell(done);
     }
 
+    /// Shows an error, unless the last try has failed in the same way: that there is no room for the next catalog must not hide that it
+    /// is not saved.
     fn tell(&mut self, done: Result<()>) {
-        if let Some(error) = done.as_ref().err().filter(|_| !self.has_failed) {
+        let failure = done.as_ref().err().map(ToString::to_string);
+        if let Some(error) = done.as_ref().err().filter(|_| failure != self.failure) {
             complain(&format!("{error:#}; this is tried again"));
         }
-        self.has_failed = done.is_err();
+        self.failure = failure;
     }
 
     fn look(&mut self, folder: &SharedFolder) -> Result<()> {
