@@ -44,6 +44,8 @@ fn run_tests(test: &str, class: &str) -> Option<String> {
     command.args(["execute", "--disable-banner", "--disable-ansi-colors", "--details=tree", "--fail-if-no-tests"]);
     command.args(["--include-classname", &format!("{class}.*"), "--scan-class-path"]).arg(&path[0]);
     command.env("TERRACE_STORE", at).env("TERRACE_PROGRAM", built("../terrace")).current_dir(dir.path());
+    // Elsewhere, JUnit draws its tree with other characters.
+    command.env("LC_ALL", "C.UTF-8");
     Some(succeed(&mut command))
 }
 
