@@ -84,18 +84,22 @@ impl Plain {
 
     /// Adds a raw frame to a file. The first frame creates the file.
     pub fn write(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
-        self.make_folder()?;
-        open(&self.bytes(file))?.write_all_at(frame.payload, frame.header.identity.offset)?;
+        let path = self.bytes(file);
+        let bytes = match open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.make_folder()?;
+                open(&path)?
+            }
+            opened => opened?,
+        };
+        bytes.write_all_at(frame.payload, frame.header.identity.offset)?;
         self.describe(file, frame)
     }
 
     fn make_folder(&self) -> io::Result<()> {
-        let folder = self.root.join(BYTES_FOLDER);
-        if !folder.exists() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            File::open(&self.root)?.sync_all()?;
-        }
-        Ok(())
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(BYTES_FOLDER))?;
+        // So that the folder's name survives a power cut: what is synced in it names only the files.
+        File::open(&self.root)?.sync_all()
     }
 
     /// Makes a new file share the blocks of another program's file, once there is room for them. Returns false if the file system cannot.
@@ -105,7 +109,9 @@ impl Plain {
         source: &File,
         take_room: impl FnOnce(u64) -> io::Result<R>,
     ) -> io::Result<bool> {
-        self.make_folder()?;
+        if !self.root.join(BYTES_FOLDER).exists() {
+            self.make_folder()?;
+        }
         let path = self.bytes(file);
         let new = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path)?;
         let cloned = match rustix::fs::ioctl_ficlone(&new, source) {
