@@ -531,3 +531,36 @@ fn of_two_jobs_that_begin_at_once_one_says_that_another_uses_the_folder() {
         );
     }
 }
+
+/// The first host of one job removed a file that a host of another was writing.
+#[test]
+fn a_host_that_says_where_it_is_while_another_job_begins_waits_for_its_own() {
+    let Some(mut jobs) = Jobs::begin("a host of another job") else { return };
+    jobs.hosts = LOOPBACK_HOSTS[1..3].to_vec();
+    let late = LOOPBACK_HOSTS[2];
+    let log = File::create(jobs.path(&format!("{late}.log"))).unwrap();
+    let mut up = jobs.up_command(late);
+    // Its first file that is replaced is the one in the shared folder.
+    up.args(["--patience", "30s"]).env("TERRACE_STOP_POINT", "replace:written");
+    let mut waiting = Up(up.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+    let folder = jobs.path("pfs/job/hosts");
+    let is_written = |name: &str| name.starts_with(&format!("{late}.json."));
+    wait_until("the file is written under another name", || {
+        let entries = fs::read_dir(&folder).into_iter().flatten();
+        let is_there = entries.map(|entry| entry.unwrap().file_name()).any(|name| is_written(name.to_str().unwrap()));
+        is_there && is_stopped(&waiting.0)
+    });
+    jobs.start(&LOOPBACK_HOSTS[..1], &[]);
+    kill_process(Pid::from_child(&waiting.0), Signal::CONT).unwrap();
+    wait_until("the file has its name", || folder.join(format!("{late}.json")).exists());
+    assert_eq!(waiting.0.try_wait().unwrap(), None, "{}", jobs.said(late));
+    told(&jobs.run(LOOPBACK_HOSTS[0], &["cluster", "down"]));
+    assert_eq!(jobs.wait(), [Some(0)]);
+    jobs.running.clear();
+}
+
+fn is_stopped(child: &Child) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    // The state follows the name, which is in parentheses.
+    status.rsplit_once(") ").is_some_and(|(_, after)| after.starts_with('T'))
+}

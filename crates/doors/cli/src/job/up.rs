@@ -41,6 +41,8 @@ const SNAPSHOT_FOLDER: &str = "snapshots";
 /// The file that lists what the last job has lost.
 const MISSING_FILE: &str = "missing.json";
 const MAX_SHOWN_OBJECTS: usize = 20;
+/// The extensions of the files of a host.
+const HOST_FILE_EXTENSIONS: [&str; 3] = ["json", "key", "pem"];
 /// How long a host of an earlier job may take to answer.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -369,10 +371,16 @@ fn forget_others(folder: &SharedFolder, hosts: &[String]) -> Result<()> {
     let remove = || {
         for entry in fs::read_dir(&path)? {
             let path = entry?.path();
-            let is_one =
-                path.file_stem().and_then(|stem| stem.to_str()).is_some_and(|host| hosts.iter().any(|one| one == host));
-            if !is_one {
-                fs::remove_file(&path)?;
+            // Another name is that of a file which a host of another job writes now, and is about to rename.
+            let is_whole =
+                path.extension().is_some_and(|extension| HOST_FILE_EXTENSIONS.iter().any(|one| extension == *one));
+            let is_own = path.file_stem().is_some_and(|host| hosts.iter().any(|one| host == one.as_str()));
+            if is_whole && !is_own {
+                match fs::remove_file(&path) {
+                    // Another job that begins now has removed it.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    removed => removed?,
+                }
             }
         }
         Ok::<_, io::Error>(())
