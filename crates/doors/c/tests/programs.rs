@@ -11,6 +11,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use terrace_testkit::guide::Guide;
+use terrace_testkit::{Missing, skip};
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -20,7 +21,7 @@ fn run<A: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = A>) -
     let output = Command::new(program).args(arguments).output();
     let output = match output {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("skipped: {program} is not installed (`make servers`)");
+            skip("a program that uses the library", &Missing::new("compilers", format!("{program} is not installed")));
             return None;
         }
         output => output.unwrap(),

@@ -115,7 +115,7 @@ fn a_program_of_go_gets_right_answers() {
     let test = "a_program_of_go_gets_right_answers";
     let Some((place, _)) = installed(test) else { return };
     let go = ["/usr/local/go/bin/go", "/usr/bin/go"].into_iter().find(|path| Path::new(path).exists());
-    let Some(go) = go else { return skip(test, &Missing::new("programs", "Go is not installed")) };
+    let Some(go) = go else { return skip(test, &Missing::new("go", "Go is not installed")) };
     fs::write(place.dir.path().join("main.go"), GO_PROGRAM).unwrap();
     let mut build = Command::new(go);
     build.args(["build", "-o", "main", "main.go"]).current_dir(place.dir.path()).env("CGO_ENABLED", "0");

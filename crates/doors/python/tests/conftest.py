@@ -35,11 +35,17 @@ def created(place: Path) -> Path:
     return place / "store"
 
 
+def missing(need: str, reason: str) -> None:
+    """Skips a test for lack of what it needs, or fails it where TERRACE_TEST_REQUIRE names the need."""
+    names = os.environ.get("TERRACE_TEST_REQUIRE", "").split(",")
+    assert need not in [name.strip() for name in names], f"{need} is not available here: {reason}"
+    pytest.skip(f"{need} is not available here: {reason}", allow_module_level=True)
+
+
 def required(package: str) -> None:
     """Skips the tests of a module, or the test that calls, if a package is not there that only `make soak` installs."""
     if importlib.util.find_spec(package) is None:
-        assert package not in os.environ.get("TERRACE_TEST_REQUIRE", ""), f"`make soak` installs {package}"
-        pytest.skip(f"there is no {package}; `make soak` installs it", allow_module_level=True)
+        missing(package, "`make soak` installs it")
 
 
 @pytest.fixture
@@ -69,8 +75,7 @@ def data() -> Path:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     if not MOTO.exists():
-        assert "s3" not in os.environ.get("TERRACE_TEST_REQUIRE", ""), "`make servers` installs moto"
-        pytest.skip("there is no moto_server; `make servers` installs it")
+        missing("s3", "there is no moto_server; `make servers` installs it")
     started = Server(tmp_path / "log")
     yield started
     started.stop()

@@ -10,9 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from conftest import created
+from conftest import created, missing
 from hdf5_programs import Programs
 
 PROGRAM = Path(__file__).parents[4] / "target/debug/terrace"
@@ -50,8 +48,10 @@ def outcome(run: list[str], **variables: str) -> tuple[set[str], int]:
 
 
 def test_h5py_fails_nowhere_that_plain_files_do_not(tmp_path: Path) -> None:
-    if not (PROGRAM.exists() and Path("/dev/fuse").exists()):
-        pytest.skip(f"there is no {PROGRAM.name} in target/debug, or no /dev/fuse")
+    if not PROGRAM.exists():
+        missing("terrace", f"{PROGRAM} is not built")
+    if not Path("/dev/fuse").exists():
+        missing("fuse", "there is no /dev/fuse")
     plain, mount, place = tmp_path / "plain", tmp_path / "mount", created(tmp_path)
     plain.mkdir()
     mount.mkdir()

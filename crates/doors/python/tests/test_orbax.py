@@ -11,7 +11,7 @@ import pytest
 from test_guide import GUIDES
 
 import terrace
-from conftest import required
+from conftest import missing, required
 
 Run = Callable[..., str]
 
@@ -38,8 +38,7 @@ def run(request: pytest.FixtureRequest, place: Path, tmp_path: Path) -> Run:
     required("orbax")
     by, prefix = request.param, tmp_path / "prefix"
     if by == "mount" and not Path("/dev/fuse").exists():
-        assert "fuse" not in os.environ.get("TERRACE_TEST_REQUIRE", ""), "there is no /dev/fuse"
-        pytest.skip("there is no /dev/fuse")
+        missing("fuse", "there is no /dev/fuse")
     prefix.mkdir()
 
     def run(*command: str, **variables: str) -> str:

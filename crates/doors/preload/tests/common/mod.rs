@@ -78,17 +78,19 @@ fn succeeded(script: &str, output: &Output) -> String {
     out.into_owned()
 }
 
-/// Whether all these programs are on this machine. Skips the test if not.
+/// Whether all these programs, which `make test` installs, are on this machine. Skips the test if not.
 pub fn have(test: &str, programs: &[&str]) -> bool {
+    programs.iter().all(|program| have_one(test, "programs", program))
+}
+
+/// Whether a program is on this machine. Skips the test if not, for lack of this need.
+pub fn have_one(test: &str, need: &'static str, program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_here = |name: &&&str| std::env::split_paths(&path).any(|folder| folder.join(name).exists());
-    match programs.iter().find(|name| !is_here(name)) {
-        None => true,
-        Some(name) => {
-            skip(test, &Missing::new("programs", format!("{name} is not installed")));
-            false
-        }
+    let is_here = std::env::split_paths(&path).any(|folder| folder.join(program).exists());
+    if !is_here {
+        skip(test, &Missing::new(need, format!("{program} is not installed")));
     }
+    is_here
 }
 
 /// A place with the command and the libraries as `make install PREFIX=...` puts them. None if the command is not built.
