@@ -35,6 +35,22 @@ fn trees_are_copied_moved_and_packed() {
     assert_eq!(place.sh("ls -A /terrace"), "all.tgz\n");
 }
 
+/// The widths of the columns depend on the files' numbers, so only the fields are compared.
+#[test]
+fn long_lists_are_as_those_of_plain_files() {
+    let place = Place::new();
+    place.sh(MAKE_TREE);
+    place.sh("cp -a tree /terrace/tree");
+    // Permissions, owners, lengths of files, times, names, and where links lead. The file system gives directories their lengths.
+    let list =
+        "LC_ALL=C ls -lAR --time-style=full-iso | grep -v ^total | awk '/^d/ { $2 = $5 = \"-\" } { $1 = $1; print }'";
+    let (plain, listed) = (place.sh(&format!("cd tree; {list}")), place.sh(&format!("cd /terrace/tree; {list}")));
+    assert_eq!(plain, listed);
+    assert!(listed.contains("2001-02-03 04:05:06.789") && listed.contains("link -> a/numbers"), "{listed}");
+    let blocks = place.sh("ls -ls /terrace/tree/a/b/random | cut -d ' ' -f 1");
+    assert_eq!(blocks.trim().parse(), Ok(2930), "3,000,000 bytes are as many KiB");
+}
+
 #[test]
 fn bytes_go_through_small_programs_unchanged() {
     let place = Place::new();

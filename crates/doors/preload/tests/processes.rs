@@ -251,8 +251,10 @@ fn programs_in_the_store_run() {
         printf '#!/bin/sh\necho script $1; cat "$0" | wc -l\n' > script; chmod +x script; ./script a; PATH=/terrace/bin:$PATH script b
         printf '#include <stdio.h>\nint main(int n, char **v) { printf("compiled %%s\\n", v[1]); return 3; }\n' > main.c
         cc -o main main.c; ./main c || echo $?; echo > plain; ./plain 2>/dev/null || echo $?
+        echo 'int part(void) { return 7; }' > part.c; echo 'int part(void); int main(void) { return part(); }' > whole.c
+        cc -c part.c; ar rcs libpart.a part.o; ar t libpart.a; cc -o whole whole.c -L. -lpart; ./whole || echo $?
     "#);
-    assert_eq!(printed, "script a\n2\nscript b\n2\ncompiled c\n3\n126\n");
+    assert_eq!(printed, "script a\n2\nscript b\n2\ncompiled c\n3\n126\npart.o\n7\n");
 }
 
 /// The C library carries the actions out itself: a path below the prefix was not found, and a directory was none.
