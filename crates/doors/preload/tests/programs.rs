@@ -144,6 +144,74 @@ with h5py.File('/terrace/a.h5') as file:
     );
 }
 
+#[test]
+fn netcdf_pandas_and_arrow_read_what_they_wrote() {
+    let test = "netcdf_pandas_and_arrow_read_what_they_wrote";
+    let place = Place::new();
+    let found =
+        place.command(python_program()).args(["-c", "import netCDF4, pandas, pyarrow, tables"]).output().unwrap();
+    if !found.status.success() {
+        return skip(test, &Missing::new("h5py", "Python has no netCDF4, pandas, pyarrow and PyTables"));
+    }
+    place.python(
+        "
+import netCDF4, numpy
+numbers = numpy.arange(60_000.0).reshape(60, 1000)
+for kind in ('NETCDF4', 'NETCDF3_64BIT_OFFSET'):
+    with netCDF4.Dataset('/terrace/a.nc', 'w', format=kind) as file:
+        file.createDimension('time', None); file.createDimension('x', 1000); file.title = 'waves'
+        height = file.createVariable('height', 'f8', ('time', 'x'), zlib=kind == 'NETCDF4')
+        height[:] = numbers[:50]
+    with netCDF4.Dataset('/terrace/a.nc', 'a') as file:
+        file['height'][50:] = numbers[50:]
+    with netCDF4.Dataset('/terrace/a.nc') as file:
+        assert file.title == 'waves' and (file['height'][:] == numbers).all(), kind
+",
+    );
+    place.python(
+        "
+import pandas
+table = pandas.DataFrame({'number': range(50_000), 'word': [f'word {n % 7}' for n in range(50_000)]})
+table.to_csv('/terrace/a.csv', index=False); table.to_parquet('/terrace/a.parquet'); table.to_pickle('/terrace/a.pickle.gz')
+table.to_hdf('/terrace/a.h5', key='table', format='table'); table.to_feather('/terrace/a.feather')
+for read in (lambda: pandas.read_csv('/terrace/a.csv', dtype=table.dtypes.to_dict()), lambda: pandas.read_parquet('/terrace/a.parquet'), lambda: pandas.read_pickle('/terrace/a.pickle.gz'),
+             lambda: pandas.read_hdf('/terrace/a.h5', 'table'), lambda: pandas.read_feather('/terrace/a.feather')):
+    pandas.testing.assert_frame_equal(read(), table)
+",
+    );
+    place.python(
+        "
+import pyarrow, pyarrow.csv, pyarrow.dataset, pyarrow.parquet
+table = pyarrow.table({'year': [n // 10_000 for n in range(40_000)], 'number': range(40_000)})
+pyarrow.parquet.write_table(table, '/terrace/a.parquet', row_group_size=5000)
+assert pyarrow.parquet.read_table('/terrace/a.parquet', memory_map=True).equals(table)
+assert pyarrow.parquet.ParquetFile('/terrace/a.parquet').read_row_group(3).equals(table.slice(15_000, 5000))
+pyarrow.dataset.write_dataset(table, '/terrace/parts', format='parquet', partitioning=['year'])
+parts = pyarrow.dataset.dataset('/terrace/parts', format='parquet', partitioning=['year'])
+assert len(parts.files) == 4 and parts.to_table(filter=pyarrow.dataset.field('year') == 2)['number'].to_pylist() == list(range(20_000, 30_000))
+with pyarrow.OSFile('/terrace/a.arrow', 'wb') as sink, pyarrow.ipc.new_file(sink, table.schema) as writer:
+    writer.write(table)
+with pyarrow.memory_map('/terrace/a.arrow') as source:
+    assert pyarrow.ipc.open_file(source).read_all().equals(table)
+pyarrow.csv.write_csv(table, '/terrace/a.csv'); assert pyarrow.csv.read_csv('/terrace/a.csv').equals(table)
+",
+    );
+}
+
+/// Channels, mappings, locks, walks and attributes of `java.nio`, and processes that Java starts with redirections.
+#[test]
+fn java_uses_files_and_channels() {
+    let place = Place::new();
+    if !have_one("java_uses_files_and_channels", "java", "javac") {
+        return;
+    }
+    std::fs::write(place.dir.path().join("Nio.java"), include_str!("Nio.java")).unwrap();
+    assert_eq!(place.sh("javac -d . Nio.java; java -Xmx200m -Xshare:auto Nio /terrace"), "done\n");
+    assert_eq!(place.sh("cat /terrace/printed; ls /terrace"), "by a child\nprinted\n");
+    // A program whose classes are in the store.
+    place.sh("mkdir /terrace/program; javac -d /terrace/program Nio.java; cd /terrace; java -Xmx200m -cp program Nio /terrace");
+}
+
 /// Reads, writes, lengths and holes at random, checked byte by byte. Mappings that fsx would make are refused.
 #[test]
 fn fsx_finds_no_wrong_byte() {
