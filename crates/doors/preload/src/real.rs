@@ -168,6 +168,11 @@ next_functions! {
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;
     fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
+    fn tmpfile() -> *mut FILE;
+    fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
+    fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
+    fn vfwprintf(stream: *mut FILE, format: *const libc::wchar_t, arguments: *mut c_void) -> c_int;
+    fn __vfwprintf_chk(stream: *mut FILE, flag: c_int, format: *const libc::wchar_t, arguments: *mut c_void) -> c_int;
     fn fgetwc(stream: *mut FILE) -> u32;
     fn fgetws(out: *mut libc::wchar_t, room: c_int, stream: *mut FILE) -> *mut libc::wchar_t;
     fn ungetwc(letter: u32, stream: *mut FILE) -> u32;
@@ -183,6 +188,7 @@ next_functions! {
     fn fork() -> pid_t;
     fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     fn execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fn execveat(dir: c_int, path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char, flags: c_int) -> c_int;
     fn fexecve(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const libc::posix_spawn_file_actions_t, attributes: *const libc::posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char) -> c_int;
     fn posix_spawnp(pid: *mut pid_t, path: *const c_char, actions: *const libc::posix_spawn_file_actions_t, attributes: *const libc::posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char) -> c_int;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,18 @@ int main(void) {
     int fd = syscall(SYS_openat, AT_FDCWD, "/terrace/f", O_CREAT | O_RDWR, 0640);
     MUST(fd >= 0 && syscall(SYS_pwritev, fd, two, 2, 1, 0) == 4 && syscall(SYS_pwritev2, fd, two, 1, 5, 0, 0) == 2);
     MUST(syscall(SYS_preadv, fd, &in, 1, 1, 0) == 4 && strcmp(text, "abcd") == 0 && syscall(SYS_preadv2, fd, &in, 1, 3, 0, 0) == 4 && strcmp(text, "cdab") == 0);
+    struct open_how how = {.flags = O_RDONLY};
+    int by_how = syscall(SYS_openat2, AT_FDCWD, "/terrace/f", &how, sizeof how);
+    MUST(by_how >= 0 && pread(by_how, text, 4, 1) == 4 && memcmp(text, "abcd", 4) == 0 && close(by_how) == 0);
+    MUST(syscall(SYS_openat2, AT_FDCWD, "/terrace/f", &how, sizeof how - 1) == -1 && errno == EINVAL);
+    MUST(syscall(SYS_openat2, AT_FDCWD, "/terrace/f", NULL, sizeof how) == -1 && errno == EFAULT);
+    how.resolve = RESOLVE_BENEATH;
+    MUST(syscall(SYS_openat2, AT_FDCWD, "/terrace/f", &how, sizeof how) == -1 && errno == ENOSYS);
+    how = (struct open_how){.flags = O_CREAT | O_EXCL | O_WRONLY, .mode = 0640};
+    MUST((by_how = syscall(SYS_openat2, AT_FDCWD, "/terrace/how", &how, sizeof how)) >= 0 && write(by_how, "x", 1) == 1 && close(by_how) == 0);
+    MUST(syscall(SYS_openat2, AT_FDCWD, "/terrace/how", &how, sizeof how) == -1 && errno == EEXIST && unlink("/terrace/how") == 0);
+    how = (struct open_how){.flags = O_RDONLY};
+    MUST((by_how = syscall(SYS_openat2, AT_FDCWD, "/dev/zero", &how, sizeof how)) >= 0 && close(by_how) == 0);
     MUST(syscall(SYS_statx, AT_FDCWD, "/terrace/f", 0, STATX_ALL, &found) == 0 && found.stx_size == 7);
     MUST(syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_ALL, &found) == 0 && found.stx_size == 7);
     MUST(syscall(SYS_newfstatat, AT_FDCWD, "/terrace/f", &old, 0) == 0 && old.st_size == 7);

@@ -89,6 +89,31 @@ pub unsafe extern "C-unwind" fn getcwd(out: *mut c_char, size: size_t) -> *mut c
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __getcwd_chk(out: *mut c_char, size: size_t, room: size_t) -> *mut c_char {
+    if size > room {
+        std::process::abort();
+    }
+    // SAFETY: the buffer is long enough, which is checked.
+    unsafe { getcwd(out, size) }
+}
+
+/// Older programs give a buffer of `PATH_MAX` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn getwd(out: *mut c_char) -> *mut c_char {
+    if out.is_null() {
+        return give(refuse(libc::EINVAL));
+    }
+    // SAFETY: the caller gives a buffer of this length.
+    unsafe { getcwd(out, libc::PATH_MAX as size_t) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __getwd_chk(out: *mut c_char, room: size_t) -> *mut c_char {
+    // SAFETY: as above.
+    unsafe { if out.is_null() { getwd(out) } else { getcwd(out, room.min(libc::PATH_MAX as size_t)) } }
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn get_current_dir_name() -> *mut c_char {
     // SAFETY: the function allocates the buffer.
     unsafe { getcwd(std::ptr::null_mut(), 0) }

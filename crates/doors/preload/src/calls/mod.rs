@@ -13,6 +13,8 @@ pub mod copy;
 pub mod current;
 pub mod descriptors;
 pub mod directories;
+#[cfg(target_arch = "x86_64")]
+pub mod formatted;
 pub mod globs;
 pub mod links;
 #[cfg(target_arch = "x86_64")]

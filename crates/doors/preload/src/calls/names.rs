@@ -93,6 +93,30 @@ pub unsafe extern "C-unwind" fn mknod(path: *const c_char, mode: mode_t, device:
     unsafe { mknodat(libc::AT_FDCWD, path, mode, device) }
 }
 
+/// Programs that were linked to a C library before 2.33 call it so. `_version` is that of the structure of the device's number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __xmknodat(
+    _version: c_int,
+    dir: c_int,
+    path: *const c_char,
+    mode: mode_t,
+    device: *const libc::dev_t,
+) -> c_int {
+    // SAFETY: as above. The caller gives a device, which only devices need.
+    unsafe { mknodat(dir, path, mode, if device.is_null() { 0 } else { *device }) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __xmknod(
+    version: c_int,
+    path: *const c_char,
+    mode: mode_t,
+    device: *const libc::dev_t,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe { __xmknodat(version, libc::AT_FDCWD, path, mode, device) }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn mkfifoat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
     // SAFETY: as above.

@@ -26,6 +26,7 @@ pub unsafe extern "C-unwind" fn syscall(
         let (fd, flags) = (a as c_int, d as c_int);
         match number {
             libc::SYS_openat => open::openat(fd, path(b), c as c_int, d as libc::mode_t).into(),
+            libc::SYS_openat2 => open::openat2(fd, path(b), c as *const _, d as usize),
             libc::SYS_close => descriptors::close(fd).into(),
             libc::SYS_close_range => descriptors::close_range(a as c_uint, b as c_uint, c as c_int).into(),
             libc::SYS_dup => descriptors::dup(fd).into(),

@@ -1,6 +1,6 @@
 //! `open` and its twins.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_long};
 use std::sync::Arc;
 
 use libc::mode_t;
@@ -13,6 +13,7 @@ use crate::description::OpenDescription;
 use crate::errors::{CallResult, refuse};
 use crate::inside::is_inside;
 use crate::paths::{LastLink, by_path};
+use crate::pointers::is_wild;
 use crate::{numbers, opened, real, table};
 
 #[unsafe(no_mangle)]
@@ -37,6 +38,33 @@ pub unsafe extern "C-unwind" fn openat(dir: c_int, path: *const c_char, flags: c
 pub unsafe extern "C-unwind" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: as above.
     unsafe { openat(libc::AT_FDCWD, path, flags, mode) }
+}
+
+/// `openat2`, which programs call by its number. A limit on how the path is resolved is refused, as by kernels without it.
+pub unsafe fn openat2(dir: c_int, path: *const c_char, how: *const libc::open_how, size: usize) -> c_long {
+    // SAFETY: the caller gives a path, and a structure of this size.
+    unsafe {
+        let kernel = |dir: c_int, path: *const c_char| {
+            let done =
+                real::syscall(libc::SYS_openat2, dir.into(), path as c_long, how as c_long, size as c_long, 0, 0);
+            descriptors::kernels(done as c_int).into()
+        };
+        if is_wild(how) || size < size_of::<libc::open_how>() {
+            return kernel(dir, path);
+        }
+        let flags = (*how).flags as c_int;
+        let below = |path: &[u8], stat| {
+            // A later kernel's structure is longer.
+            if size > size_of::<libc::open_how>() {
+                return refuse(libc::E2BIG);
+            }
+            match (*how).resolve {
+                0 => open_below(path, stat, flags, (*how).mode as mode_t).map(c_long::from),
+                _ => refuse(libc::ENOSYS),
+            }
+        };
+        by_path(dir, path, last_link(flags), kernel, below)
+    }
 }
 
 #[unsafe(no_mangle)]

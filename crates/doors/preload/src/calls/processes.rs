@@ -5,13 +5,15 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd};
 
 use libc::{FILE, pid_t};
+use terrace::Kind;
 
 use crate::answer::{give, guard};
 use crate::calls::{descriptors, stat};
 use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
 use crate::note::Sharing;
 use crate::paths::{LastLink, Route, find, shown};
-use crate::{folder, forks, inside, opened, real, settings};
+use crate::pointers::is_wild;
+use crate::{folder, forks, inside, numbers, opened, real, settings};
 
 /// A list of texts that ends with null.
 pub type Texts = *const *const c_char;
@@ -203,6 +205,36 @@ pub unsafe extern "C-unwind" fn fexecve(fd: c_int, arguments: Texts, environment
         match crate::table::get(fd) {
             None => real::fexecve(fd, arguments, environment),
             Some(open) => match CString::new(shown(&open.path())) {
+                Ok(path) => execve(path.as_ptr(), arguments, environment),
+                Err(_) => give(refuse(libc::EINVAL)),
+            },
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn execveat(
+    dir: c_int,
+    path: *const c_char,
+    arguments: Texts,
+    environment: Texts,
+    flags: c_int,
+) -> c_int {
+    let _sharing = share_all();
+    // SAFETY: the caller gives a path, and lists that end with null.
+    unsafe {
+        if flags & libc::AT_EMPTY_PATH != 0 && numbers::has(dir) && !is_wild(path) && *path == 0 {
+            return fexecve(dir, arguments, environment);
+        }
+        let last = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { LastLink::Keep } else { LastLink::Follow };
+        match find(dir, path, last) {
+            Err(error) => give(Err(error)),
+            Ok(None) => real::execveat(dir, path, arguments, environment, flags),
+            Ok(Some(Route::Elsewhere(other))) => {
+                real::execveat(libc::AT_FDCWD, other.as_ptr(), arguments, environment, flags)
+            }
+            Ok(Some(Route::Below(_, Some(found)))) if found.kind == Kind::Symlink => give(refuse(libc::ELOOP)),
+            Ok(Some(Route::Below(path, _))) => match CString::new(shown(&path)) {
                 Ok(path) => execve(path.as_ptr(), arguments, environment),
                 Err(_) => give(refuse(libc::EINVAL)),
             },

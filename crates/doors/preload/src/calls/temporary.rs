@@ -2,7 +2,11 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use crate::calls::{names, open, twins};
+use libc::FILE;
+
+use crate::calls::{descriptors, names, open, stdio, twins};
+use crate::paths::{LastLink, Route, find};
+use crate::real;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn mkdtemp(template: *mut c_char) -> *mut c_char {
@@ -35,6 +39,30 @@ pub unsafe extern "C-unwind" fn mkstemps(template: *mut c_char, suffix: c_int) -
 pub unsafe extern "C-unwind" fn mkstemp(template: *mut c_char) -> c_int {
     // SAFETY: as above.
     unsafe { mkostemps(template, 0, 0) }
+}
+
+/// The C library makes the file by calls of its own, in `/tmp`: it is made here if that is below the prefix.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn tmpfile() -> *mut FILE {
+    let mut template = *b"/tmp/tmpfXXXXXX\0";
+    let path = template.as_mut_ptr().cast::<c_char>();
+    // SAFETY: the template ends with six X and a zero byte.
+    unsafe {
+        if !matches!(find(libc::AT_FDCWD, path, LastLink::Follow), Ok(Some(Route::Below(..)))) {
+            return real::tmpfile();
+        }
+        let fd = mkostemp(path, 0);
+        if fd < 0 {
+            return std::ptr::null_mut();
+        }
+        // It lives until it is closed.
+        names::unlinkat(libc::AT_FDCWD, path, 0);
+        let stream = stdio::fdopen(fd, c"w+".as_ptr());
+        if stream.is_null() {
+            descriptors::close(fd);
+        }
+        stream
+    }
 }
 
 /// Replaces the six X of a template by random letters until `make` finds a free name.
@@ -83,4 +111,5 @@ twins! {
     mkostemp(template: *mut c_char, flags: c_int) -> c_int: mkostemp64;
     mkstemps(template: *mut c_char, suffix: c_int) -> c_int: mkstemps64;
     mkstemp(template: *mut c_char) -> c_int: mkstemp64;
+    tmpfile() -> *mut FILE: tmpfile64;
 }

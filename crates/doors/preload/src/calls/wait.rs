@@ -56,6 +56,18 @@ pub unsafe extern "C-unwind" fn ppoll(
     unsafe { polled(all, count, |at_once| real::ppoll(all, count, if at_once { &none } else { timeout }, mask)) }
 }
 
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __ppoll_chk(
+    all: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    _room: usize,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe { ppoll(all, count, timeout, mask) }
+}
+
 /// The files of the store in a set of `select`, which are taken out of it.
 unsafe fn take_ours(count: c_int, set: *mut fd_set) -> Vec<c_int> {
     if set.is_null() {

@@ -89,6 +89,20 @@ unsafe fn write_one(letter: wchar_t, stream: *mut FILE) -> WideAnswer {
     }
 }
 
+/// Writes all characters. Returns a number below 0 if that fails.
+///
+/// # Safety
+/// The stream is valid.
+pub unsafe fn write_all(text: &[wchar_t], stream: *mut FILE) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe {
+        alone(stream, || match text.iter().all(|letter| write_one(*letter, stream) != WIDE_END) {
+            true => 1,
+            false => libc::EOF,
+        })
+    }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fgetwc(stream: *mut FILE) -> WideAnswer {
     // SAFETY: the caller gives a stream.
@@ -173,16 +187,11 @@ pub unsafe extern "C-unwind" fn fputws(text: *const wchar_t, stream: *mut FILE) 
         if !has_bytes_only(stream) {
             return real::fputws(text, stream);
         }
-        alone(stream, || {
-            let mut next = text;
-            while *next != 0 {
-                if write_one(*next, stream) == WIDE_END {
-                    return libc::EOF;
-                }
-                next = next.add(1);
-            }
-            1
-        })
+        let mut length = 0;
+        while *text.add(length) != 0 {
+            length += 1;
+        }
+        write_all(std::slice::from_raw_parts(text, length), stream)
     }
 }
 
