@@ -1,4 +1,4 @@
-//! The filter: the kernel asks at some system calls, and carries out all others.
+//! The filter: the kernel asks at some system calls, refuses `io_uring_setup`, and carries out all others.
 
 // The kernel takes the filter by a pointer.
 #![allow(unsafe_code)]
@@ -28,6 +28,9 @@ pub struct CallFilter(Vec<sock_filter>);
 
 impl CallFilter {
     /// Makes the filter that asks at these calls: fewer than 250.
+    ///
+    /// Requests of io_uring reach the kernel without a call that it could ask about. So a program is told that the kernel has no io_uring, as
+    /// old ones have not, and makes calls instead.
     pub fn new(calls: &[c_long]) -> CallFilter {
         let step = |code, k| sock_filter { code, jt: 0, jf: 0, k };
         // A jump skips `jt` steps if the values are equal, otherwise `jf` steps.
@@ -35,12 +38,14 @@ impl CallFilter {
         let count = calls.len() as u8;
         let mut steps = vec![
             step(LOAD_CODE, ARCHITECTURE_OFFSET_BYTES),
-            jump(ARCHITECTURE_NUMBER, 0, count + 1),
+            jump(ARCHITECTURE_NUMBER, 0, count + 2),
             step(LOAD_CODE, CALL_OFFSET_BYTES),
+            jump(libc::SYS_io_uring_setup as u32, count + 2, 0),
         ];
         steps.extend(calls.iter().zip(0..).map(|(call, at)| jump(*call as u32, count - at, 0)));
         steps.push(step(RETURN_CODE, libc::SECCOMP_RET_ALLOW));
         steps.push(step(RETURN_CODE, libc::SECCOMP_RET_USER_NOTIF));
+        steps.push(step(RETURN_CODE, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32));
         CallFilter(steps)
     }
 
