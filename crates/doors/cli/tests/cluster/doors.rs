@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use terrace::Ack;
 use terrace_stream::{Request, Stream};
-use terrace_testkit::{EtcdCluster, Random, Redis, wait_until};
+use terrace_testkit::{EtcdCluster, Missing, Random, Redis, skip, wait_until};
 
 use crate::number;
 use crate::shared::{More, Node, Shared, told};
@@ -261,4 +261,32 @@ fn a_dataset_is_written_by_all_nodes() {
     for (replica, expected) in [("rows", &rows), ("columns", &columns)] {
         assert!(shared.get(1, &format!("datasets/samples/{replica}")) == *expected, "{replica}");
     }
+}
+
+/// The kernel keeps locks for the processes of one machine only, so a program must not believe that it has one.
+#[test]
+fn programs_get_no_locks_where_nodes_share_a_store() {
+    let test = "programs_get_no_locks_where_nodes_share_a_store";
+    if !Path::new(env!("CARGO_BIN_EXE_terrace")).with_file_name("libterrace_preload.so").exists() {
+        return skip(test, &Missing::new("terrace", "the libraries are not built: `cargo build --lib`"));
+    }
+    let Some(shared) = Shared::start(test) else { return };
+    let script = "
+import errno, fcntl, struct
+file = open('/terrace/f', 'w+')
+whole = struct.pack('hhqqi0q', fcntl.F_WRLCK, 0, 0, 0, 0)
+for lock in (lambda: fcntl.flock(file, fcntl.LOCK_EX), lambda: fcntl.lockf(file, fcntl.LOCK_EX),
+             lambda: fcntl.fcntl(file, 37, whole), lambda: fcntl.fcntl(file, fcntl.F_GETLK, whole)):
+    try:
+        lock()
+        raise SystemExit('a lock was given')
+    except OSError as error:
+        assert error.errno == errno.ENOLCK, error
+file.write('words'); file.close()
+with open('outside', 'w') as outside:
+    fcntl.flock(outside, fcntl.LOCK_EX); fcntl.lockf(outside, fcntl.LOCK_EX)
+";
+    let mut run = shared.command(1, &["run", "--by", "preload", "--", "python3", "-c", script]);
+    told(&run.current_dir(shared.folder.path()).output().unwrap());
+    assert_eq!(shared.get(2, "f"), b"words");
 }

@@ -41,6 +41,15 @@ pub unsafe fn control(open: &OpenDescription, command: c_int, lock: *mut libc::f
         _ => return refuse(libc::EINVAL),
     };
     let asks_only = matches!(command, libc::F_GETLK | libc::F_OFD_GETLK);
+    // The lock file may be read and written, so the kernel does not look whether this file may.
+    let barring_access = match c_int::from(asked.l_type) {
+        libc::F_RDLCK => libc::O_WRONLY,
+        libc::F_WRLCK => libc::O_RDONLY,
+        _ => libc::O_ACCMODE,
+    };
+    if !asks_only && open.flags() & libc::O_ACCMODE == barring_access {
+        return refuse(libc::EBADF);
+    }
     if asked.l_type == libc::F_UNLCK as i16 && !asks_only {
         open.flush()?;
     }
