@@ -183,7 +183,7 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         "preload",
         "reads, writes, opens and stats through the preload library, beside tmpfs and the mount, in turns",
         preload::run,
-        &[],
+        preload::PAGE_ROWS,
     ),
     beside_tools(
         "python",
@@ -195,7 +195,7 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         "vfd",
         "datasets by h5py and the driver for HDF5, beside HDF5's own driver on tmpfs and on a mount, in pairs",
         vfd::run,
-        &[],
+        vfd::PAGE_ROWS,
     ),
     beside_tools(
         "redis",

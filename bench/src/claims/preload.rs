@@ -12,7 +12,7 @@ use terrace::{Config, Files, Store};
 use terrace_mount::{Mount, MountError};
 
 use crate::place::{Place, random_bytes};
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 use crate::size::Size;
 use crate::timing::{median, time};
 use crate::workers::{self, Task};
@@ -51,6 +51,19 @@ struct RequestSide {
     path: PathBuf,
     variables: Vec<(&'static str, OsString)>,
 }
+
+pub const PAGE_ROWS: &[PageRow] = &[
+    PageRow::made(
+        "preload",
+        "read 4 KiB requests again through one handle, beside tmpfs",
+        "Read 4 KiB again through the preload library: share of tmpfs's speed",
+    ),
+    PageRow::made(
+        "preload",
+        "open and close a file, beside tmpfs",
+        "Open and close a file through the preload library, beside tmpfs",
+    ),
+];
 
 pub fn run() -> Result<Vec<Row>> {
     let place = Place::new()?;

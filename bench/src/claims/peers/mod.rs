@@ -115,8 +115,6 @@ impl Door {
 pub const SPEED_PAGE_ROWS: &[PageRow] = &[
     PageRow::made("P1", "put of 4 KiB with a second copy", "Put 4 KiB with a second copy from Python, beside IOWarp"),
     PageRow::made("P1", "get of 4 KiB with a second copy", "Get 4 KiB from Python, beside IOWarp"),
-    PageRow::made("P1", "put of 1 MiB with a second copy", "Put 1 MiB with a second copy from Python, beside IOWarp"),
-    PageRow::made("P1", "get of 1 MiB with a second copy", "Get 1 MiB from Python, beside IOWarp"),
 ];
 
 /// Compares puts and gets, in turn.

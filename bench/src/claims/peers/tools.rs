@@ -58,7 +58,6 @@ const PEER_TOOLS: [Tool; 3] = [
 pub const PAGE_ROWS: &[PageRow] = &[
     PageRow::real("P3", "a directory of real files stored, beside cp", "Store a directory, beside cp (no checksums)"),
     PageRow::real("P3", "a directory of real files read, beside cp", "Read a directory, beside cp"),
-    PageRow::real("P3", "a directory of real files stored, beside rclone", "Store a directory, beside rclone"),
     PageRow::real("P3", "a directory of real files read, beside rclone", "Read a directory, beside rclone"),
     PageRow::real(
         "P3",
