@@ -65,7 +65,6 @@ pub const PAGE_ROWS: &[PageRow] = &[
         "a directory of real files stored, beside restic",
         "Store a directory durably, beside restic (which also encrypts)",
     ),
-    PageRow::real("P3", "a directory of real files read, beside restic", "Read a directory, beside restic"),
 ];
 
 pub fn run() -> Result<Vec<Row>> {
