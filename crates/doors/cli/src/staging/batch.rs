@@ -1,20 +1,17 @@
 //! Copies a batch of objects to where they stay. What takes long for a small object, the syncs, is done once for all of them.
 
 use anyhow::{Result, anyhow};
-use terrace::{Object, Store};
+use terrace::Store;
 
 use super::at_once::map_at_once;
 use super::clock::Clock;
 use super::report::SavedAs;
-use super::results::{Draft, ResultPlace};
+use super::results::{Draft, ResultPlace, Wanted};
 
 /// The largest number of objects of a batch. Each is an open file until it has its name.
 const MAX_BATCH_OBJECTS: usize = 128;
 /// The largest number of bytes of a batch of several objects. After SIGTERM, the batch in progress is finished.
 const MAX_BATCH_BYTES: u64 = 64 << 20;
-
-/// An object, with its key.
-pub type Wanted = (Vec<u8>, Object);
 
 /// The lengths of the batches. The first object is a batch by itself, and the next batches become longer: the most wanted objects wait for
 /// few others.

@@ -10,13 +10,13 @@ use anyhow::Result;
 use terrace::Store;
 
 use super::at_once::map_at_once;
-use super::batch::{BatchLengths, Wanted, save_batch};
+use super::batch::{BatchLengths, save_batch};
 use super::clock::Clock;
 use super::list::read_list;
 use super::record::InputRecord;
 use super::report::{EndReport, SavedAs};
 use super::report_file::ReportFile;
-use super::results::open_results;
+use super::results::{Wanted, open_results};
 use crate::errors::{describe, io_kind};
 use crate::job_arguments::JobEnd;
 use crate::look::each;

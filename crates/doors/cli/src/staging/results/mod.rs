@@ -12,8 +12,10 @@ use anyhow::Result;
 use terrace::tier::ServiceAddress;
 use terrace::{NewFile, Object, Store};
 
-use super::batch::Wanted;
 use super::clock::Clock;
+
+/// An object, with its key.
+pub type Wanted = (Vec<u8>, Object);
 
 /// An object that was written, and is not at its place yet.
 pub enum Draft {
