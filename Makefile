@@ -284,7 +284,7 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test node -- --nocapture
 	export TERRACE_LINES=200; $(PYTEST) tests/test_transactions.py
 	TERRACE_KILLS=100 $(CARGO) test -p terrace-java -- --include-ignored --nocapture
-	$(CARGO) test -p terrace-cli --test slurm -- --nocapture --test-threads=1
+	$(CARGO) test -p terrace-cli --features terrace-cli/cluster --test slurm -- --nocapture --test-threads=1
 	TERRACE_STEPS=6000 $(CARGO) test -p terrace-cli --test model -- --nocapture
 	$(CARGO) build --release -p terrace-cli
 	TERRACE_RELEASED=$(CURDIR)/target/release/terrace $(CARGO) test -p terrace-cli --test cli released -- --ignored

@@ -31,6 +31,7 @@ pub mod served;
 pub mod shares;
 pub mod simulate;
 pub mod small;
+pub mod stage;
 pub mod throttle;
 pub mod vfd;
 pub mod views;
@@ -168,6 +169,7 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         peers::tools::run,
         peers::tools::PAGE_ROWS,
     ),
+    beside_tools("stage", "inputs and results of a job, compared, beside cp, sync and diff, in pairs", stage::run, &[]),
     beside_tools("large", "put and get of one large object, beside cp", large::run, &[]),
     limits("overhead", "time outside hashing and I/O; bytes written per byte", overhead::run, &[]),
     limits("rebuild", "the catalog rebuilt from the log", rebuild::run, &[]),

@@ -16,11 +16,18 @@ const LINK_BYTES_PER_SECOND: f64 = 125e6 / 12.0;
 /// One rank's share of the hard disk of a node in the paper.
 const DISK_BYTES_PER_SECOND: f64 = 100e6 / 12.0;
 
-pub const PAGE_ROWS: &[PageRow] = &[PageRow::real(
-    "D1",
-    "HPCCG 20^3, factor 3: faster than full replication",
-    "Dump 8 ranks with 3 copies: times faster than full copies, beside the paper's",
-)];
+pub const PAGE_ROWS: &[PageRow] = &[
+    PageRow::real(
+        "D1",
+        "HPCCG 20^3, factor 3: faster than full replication",
+        "Dump 8 ranks with 3 copies: times faster than full copies, beside the paper's",
+    ),
+    PageRow::real(
+        "D5",
+        "our CG 32^3, factor 3, the first checkpoint: the ranks stop, of a synchronous dump",
+        "First checkpoint of 8 ranks that continue: the part of a synchronous dump for which they stop",
+    ),
+];
 
 pub fn run() -> Result<Vec<Row>> {
     let mut rows = simulated::run()?;

@@ -64,7 +64,6 @@ pub const PAGE_ROWS: &[PageRow] = &[
         "a directory of real files stored, beside restic",
         "Store a directory durably, beside restic (which also encrypts)",
     ),
-    PageRow::real("P3", "a directory of real files read, beside restic", "Read a directory, beside restic"),
 ];
 
 pub fn run() -> Result<Vec<Row>> {
@@ -142,12 +141,14 @@ fn theirs(tool: &Tool, place: &Place, data: &Path) -> Result<[f64; 2]> {
     Ok([stored, read])
 }
 
-fn checked(command: &mut Command) -> Result<()> {
+/// Runs a command that must succeed.
+pub fn checked(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("starting {command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 
-fn same(one: &Path, other: &Path) -> Result<()> {
+/// Checks that two folders have the same files.
+pub fn same(one: &Path, other: &Path) -> Result<()> {
     checked(Command::new("diff").arg("-r").arg(one).arg(other))
 }

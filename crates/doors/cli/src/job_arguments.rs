@@ -18,7 +18,7 @@ pub enum Job {
     /// Copy what the job made to where it stays, and compare it there.
     ///
     /// Each object is a file there, with its key as its name: whole, synced, read back. The inputs of `job start` that have not changed are left out.
-    /// After SIGTERM, the object in progress is finished, and the rest is reported. Repeated, it copies only what is missing or differs. Exits with 0
+    /// After SIGTERM, what is in progress is finished, and the rest is reported. Repeated, it copies only what is missing or differs. Exits with 0
     /// only if every object is there.
     ///
     /// Example: terrace job end --to /pfs/results --deadline 10m --report end.json

@@ -220,6 +220,28 @@ fn an_end_without_time_names_what_is_lost() {
     }
 }
 
+/// Slurm signals all processes of a job: etcd ended at once, and the hosts could not tell each other that the job ends.
+#[test]
+fn a_signal_to_all_processes_of_a_job_ends_it() {
+    let Some(mut jobs) = Jobs::begin("a job whose etcd gets a signal, too") else { return };
+    jobs.start(&LOOPBACK_HOSTS[..2], &["--save-every", "1h"]);
+    let bytes = Random::new(1).bytes(300_000);
+    jobs.put(LOOPBACK_HOSTS[1], "late", &bytes);
+    for up in &jobs.running {
+        let id = up.0.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        for child in children.split_whitespace().filter_map(|child| Pid::from_raw(child.parse().unwrap())) {
+            kill_process(child, Signal::TERM).unwrap();
+        }
+    }
+    jobs.signal_all(Signal::TERM);
+    let ended = jobs.wait();
+    let said = format!("{}{}", jobs.said(LOOPBACK_HOSTS[0]), jobs.said(LOOPBACK_HOSTS[1]));
+    assert!(ended == [Some(0); 2] && said.contains("etcd has ended") && said.contains("is started again"), "{said}");
+    jobs.start(&LOOPBACK_HOSTS[2..4], &[]);
+    assert!(jobs.get(LOOPBACK_HOSTS[3], "late") == bytes);
+}
+
 #[test]
 fn the_next_job_goes_on_on_other_hosts() {
     let Some(mut jobs) = Jobs::begin("jobs that go on") else { return };

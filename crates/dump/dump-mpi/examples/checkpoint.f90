@@ -16,6 +16,7 @@ program checkpoint
   type(c_ptr) :: checkpoints
   character(len=1024) :: argument
   integer(c_int32_t) :: version
+  logical(c_bool) :: archived
   integer :: rank, steps, failed
 
   call mpi_init(failed)
@@ -30,7 +31,8 @@ program checkpoint
 
   select case (terrace_dump_restart(checkpoints, name, -1_c_int64_t))
   case (terrace_dump_status_ok)
-    if (rank == 0) print '(a, i0)', "goes on after step ", step
+    call must(terrace_dump_is_archived(checkpoints, archived))
+    if (rank == 0) print '(a, i0, a, l1)', "goes on after step ", step, ", from an archive: ", archived
   case (terrace_dump_status_not_found)
     if (rank == 0) print '(2a)', "begins: ", terrace_dump_message()
   case default

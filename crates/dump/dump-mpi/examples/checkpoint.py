@@ -19,7 +19,7 @@ with Checkpoints(MPI.COMM_WORLD, sys.argv[1], replicas=2, keep=2) as checkpoints
     checkpoints.protect(1, step)
     version = checkpoints.restart("python")
     if rank == 0:
-        print("begins" if version is None else f"goes on after step {step[0]}")
+        print("begins" if version is None else f"goes on after step {step[0]}, from an archive: {checkpoints.is_archived()}")
     while step[0] < int(sys.argv[2]):
         for i in range(0, len(field), 100):
             field[i] += rank + 1

@@ -50,7 +50,7 @@ int main(int count, char **arguments)
     struct timespec pause = {0, count > 4 ? 1000L * atoi(arguments[4]) : 0};
     terrace_checkpoints *checkpoints;
     int64_t version;
-    bool ended;
+    bool ended, archived;
 
     MPI_Init_thread(&count, &arguments, MPI_THREAD_MULTIPLE, &threads);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -63,8 +63,9 @@ int main(int count, char **arguments)
 
     if (terrace_dump_restart(checkpoints, "field", -1, NULL) == TERRACE_DUMP_STATUS_OK) {
         check(rank);
+        must(terrace_dump_is_archived(checkpoints, &archived), "asking for the place");
         if (rank == 0)
-            printf("goes on after step %d\n", step);
+            printf("goes on after step %d, from an archive: %d\n", step, archived);
     }
     while (step < last) {
         compute(rank);

@@ -22,7 +22,11 @@ static void run(const std::string &store, int steps) {
     checkpoints.protect_part(0, field.data(), field.size(), first);
     checkpoints.protect_same(1, &step);
     const bool begins = !checkpoints.restart("vector");
-    if (rank == 0) std::cout << (begins ? "begins" : "goes on") << " after step " << step << std::endl;
+    if (rank == 0) {
+        std::cout << (begins ? "begins" : "goes on") << " after step " << step;
+        if (!begins) std::cout << ", from an archive: " << checkpoints.is_archived();
+        std::cout << std::endl;
+    }
     while (step < steps) {
         step++;
         for (std::size_t i = 0; i < field.size(); i++) field[i] += first + i;

@@ -111,6 +111,10 @@ enum terrace_dump_status terrace_dump_checkpoint(struct terrace_checkpoints *che
                                                  int64_t version,
                                                  uint32_t *made);
 
+// Waits for checkpoints that have begun, and closes all; call it before MPI_Finalize. The regions still belong to the
+// program. Closing null, or what is closed, does nothing. Collective.
+void terrace_dump_close(struct terrace_checkpoints *checkpoints);
+
 // Restores the protected regions from `version` of `name`; -1 means the newest one that is whole. `restored` gets the version; it may
 // be null. The regions must be those of the dump. Another number of ranks may restart if all regions are parts, or the
 // same on all ranks. If any rank fails, no memory is changed. Collective.
@@ -119,9 +123,11 @@ enum terrace_dump_status terrace_dump_restart(struct terrace_checkpoints *checkp
                                               int64_t version,
                                               uint32_t *restored);
 
-// Waits for checkpoints that have begun, and closes all; call it before MPI_Finalize. The regions still belong to the
-// program. Closing null, or what is closed, does nothing. Collective.
-void terrace_dump_close(struct terrace_checkpoints *checkpoints);
+// Tells from where the last `terrace_dump_restart` has taken its version: `archived` gets true if it came from the place of
+// `terrace_dump_set_flow`, and false if it came from the nodes' stores. `TERRACE_DUMP_STATUS_INVALID` if no restart was made, or
+// the last one failed. All ranks get the same answer.
+enum terrace_dump_status terrace_dump_is_archived(struct terrace_checkpoints *checkpoints,
+                                                  bool *archived);
 
 // Sets how many checkpoints that `terrace_dump_begin` has begun may be under way at once, 1 to 16; by default 1. Each
 // takes memory for a copy of the protected regions, which later ones use again until `terrace_dump_close`. It must be the same

@@ -94,6 +94,13 @@ public:
         return restored;
     }
 
+    // Returns whether the last restart took its version from the place to which versions flow, not from the nodes' stores.
+    bool is_archived() const {
+        bool archived;
+        check(terrace_dump_is_archived(get(), &archived));
+        return archived;
+    }
+
     // Begins a checkpoint, and returns once the regions are copied.
     void begin(const std::string &name, std::int64_t version = newest) { check(terrace_dump_begin(get(), name.c_str(), version)); }
 

@@ -109,6 +109,12 @@ module terrace_dumps
       integer(c_int32_t), intent(out), optional :: restored
     end function
 
+    integer(c_int) function terrace_dump_is_archived(checkpoints, archived) bind(c)
+      import
+      type(c_ptr), value :: checkpoints
+      logical(c_bool), intent(out) :: archived
+    end function
+
     integer(c_int) function terrace_dump_set_limit(checkpoints, limit) bind(c)
       import
       type(c_ptr), value :: checkpoints

@@ -64,6 +64,7 @@ def _library():
         "unprotect": [handle, u32],
         "checkpoint": [handle, text, i64, number],
         "restart": [handle, text, i64, number],
+        "is_archived": [handle, ctypes.POINTER(ctypes.c_bool)],
         "set_limit": [handle, u32],
         "begin": [handle, text, i64],
         "wait": [handle, ctypes.POINTER(ctypes.c_int64)],
@@ -78,8 +79,8 @@ def _library():
 
 
 class Checkpoints:
-    """The ranks of a communicator with their nodes' stores. Every method but ``protect``, ``unprotect`` and
-    ``test`` is collective."""
+    """The ranks of a communicator with their nodes' stores. Every method but ``protect``, ``unprotect``,
+    ``is_archived`` and ``test`` is collective."""
 
     def __init__(self, comm, store, replicas=3, chunk=4096, by_content=False, limit=1, keep=0, flow_to=None, flow_keep=0):
         self._library, kind = _library()
@@ -161,6 +162,12 @@ class Checkpoints:
                 return None
             raise
         return restored.value
+
+    def is_archived(self):
+        """Returns whether the last ``restart`` took its version from ``flow_to``, not from the nodes' stores. Fails unless one succeeded."""
+        archived = ctypes.c_bool()
+        self._call("is_archived", ctypes.byref(archived))
+        return archived.value
 
     def close(self):
         """Closes the checkpoints; call it before MPI_Finalize."""

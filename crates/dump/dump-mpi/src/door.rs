@@ -16,7 +16,7 @@ use rustix_futex_sync::Mutex;
 use terrace::Store;
 use terrace_dump::archive::{Archive, newest_version};
 use terrace_dump::chunk::Chunking;
-use terrace_dump::regions::{CopiedRegions, Protected, Split};
+use terrace_dump::regions::{CopiedRegions, Protected, Restarted, Split};
 use terrace_dump::transport::agree;
 use terrace_dump::{Error, Options, Result, flow, regions};
 
@@ -38,13 +38,15 @@ pub struct Checkpoints {
     pub(crate) limit: usize,
     /// Copies of checkpoints that have ended, for the next ones.
     pub(crate) spare: Arc<Mutex<Vec<CopiedRegions>>>,
-    regions: BTreeMap<u32, Protected<*mut [u8]>>,
+    pub(crate) regions: BTreeMap<u32, Protected<*mut [u8]>>,
+    /// From where the last restart has taken its version.
+    pub(crate) restarted: Option<Restarted>,
 }
 
 /// Where each version flows to.
 #[derive(Clone)]
 pub(crate) struct FlowsTo {
-    archive: Arc<Archive>,
+    pub(crate) archive: Arc<Archive>,
     /// The number of versions that stay there.
     keep: Option<NonZeroU32>,
 }
@@ -81,7 +83,7 @@ impl Checkpoints {
     }
 
     /// Waits until the helper does not use the ranks.
-    fn pause(&self) {
+    pub(crate) fn pause(&self) {
         if let Some(helper) = &self.helper {
             helper.wait_for_room(1);
         }
@@ -143,7 +145,8 @@ pub extern "C" fn terrace_dump_open(comm: MPI_Comm, store: *const c_char, opened
         let helper = agree(&world, helper.transpose())?;
         let (world, options, regions) = (Arc::new(SharedWorld(world)), Options::default(), BTreeMap::new());
         let spare = Arc::default();
-        let checkpoints = Checkpoints { helper, world, store, options, flows_to: None, limit: 1, spare, regions };
+        let (flows_to, limit, restarted) = (None, 1, None);
+        let checkpoints = Checkpoints { helper, world, store, options, flows_to, limit, spare, regions, restarted };
         let checkpoints = Box::into_raw(Box::new(checkpoints));
         OPEN_CHECKPOINTS.lock().insert(checkpoints as usize);
         // SAFETY: the pointer is not null, and the caller passes a valid place.
@@ -303,33 +306,6 @@ pub extern "C" fn terrace_dump_checkpoint(
             (Some(to), None) => to.take(world, store, name, version, options.window),
             (None, _) => Ok(()),
         }
-    })
-}
-
-/// Restores the protected regions from `version` of `name`; -1 means the newest one that is whole. `restored` gets the version; it may
-/// be null. The regions must be those of the dump. Another number of ranks may restart if all regions are parts, or the
-/// same on all ranks. If any rank fails, no memory is changed. Collective.
-#[unsafe(no_mangle)]
-pub extern "C" fn terrace_dump_restart(
-    checkpoints: *mut Checkpoints,
-    name: *const c_char,
-    version: i64,
-    restored: *mut u32,
-) -> DumpStatus {
-    guard(|| {
-        let checkpoints = there(checkpoints)?;
-        checkpoints.pause();
-        let (world, store): (&MpiWorld, _) = (&checkpoints.world, &checkpoints.store);
-        let (name, version) = agree(world, string(name, "the name").and_then(|name| Ok((name, number(version)?))))?;
-        let slice = |region: &Protected<*mut [u8]>| Protected {
-            split: region.split,
-            // SAFETY: the program guarantees that its regions are valid and do not overlap, and waits here meanwhile.
-            bytes: unsafe { &mut *region.bytes },
-        };
-        let mut regions = checkpoints.regions.iter().map(|(number, region)| (*number, slice(region))).collect();
-        let (window, archive) = (checkpoints.options.window, checkpoints.flows_to.as_ref().map(|to| &*to.archive));
-        give(restored, regions::restart(world, store, name, version, &mut regions, window, archive)?);
-        Ok(())
     })
 }
 

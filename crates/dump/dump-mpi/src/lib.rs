@@ -8,6 +8,7 @@ mod helper;
 pub mod log;
 mod messages;
 mod once;
+mod restart;
 mod window;
 #[path = "../../../doors/c/src/words.rs"]
 mod words;
@@ -17,4 +18,5 @@ pub use background::*;
 pub use door::*;
 pub use failure::*;
 pub use once::*;
+pub use restart::*;
 pub use world::{MpiWorld, open_store};

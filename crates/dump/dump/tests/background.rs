@@ -54,7 +54,8 @@ fn restored(stores: &[Store]) -> Result<u32> {
     let told = Threads::on(&NODE_OF_EACH_RANK).run(|world| {
         let mut bytes = vec![0; FIELD_BYTES];
         let mut regions = BTreeMap::from([(3, Protected::own(&mut bytes[..]))]);
-        let version = restart(world, &stores[world.node() as usize], "run", None, &mut regions, 1 << 16, None)?;
+        let store = &stores[world.node() as usize];
+        let version = restart(world, store, "run", None, &mut regions, 1 << 16, None)?.version;
         assert!(bytes == field(world.rank(), version), "rank {}, version {version}", world.rank());
         Ok(version)
     });

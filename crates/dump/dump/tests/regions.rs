@@ -33,10 +33,11 @@ fn restored_regions_equal_dumped_regions() {
         }
         field.fill(0);
         let mut regions = BTreeMap::from([(7, own(&mut field[..])), (1, own(&mut step[..]))]);
-        assert_eq!(restart(world, store, "run", Some(0), &mut regions, window, None)?, 0);
+        let restarted = restart(world, store, "run", Some(0), &mut regions, window, None)?;
+        assert_eq!((restarted.version, restarted.is_archived), (0, false));
         assert_eq!((field[5000], field[0], step[0]), (100, world.rank() as u8, 0));
         let mut regions = BTreeMap::from([(7, own(&mut field[..])), (1, own(&mut step[..]))]);
-        assert_eq!(restart(world, store, "run", None, &mut regions, window, None)?, 1);
+        assert_eq!(restart(world, store, "run", None, &mut regions, window, None)?.version, 1);
         assert_eq!((field[5000], step[0]), (101, 1));
         // One rank has another region, so no rank changes any region.
         let mut short = vec![9; 10_000 - usize::from(world.rank() == 1)];

@@ -111,10 +111,16 @@ impl NewFile {
 
     /// Moves the file to its place.
     pub fn finish(self) -> io::Result<()> {
-        let Some(part) = &self.part else { return Ok(()) };
-        // Synced before it has its name, because a power cut could leave the name without the bytes.
-        self.file.sync_all()?;
-        part.move_to_place()
+        if self.part.is_some() {
+            // Synced before it has its name, because a power cut could leave the name without the bytes.
+            self.file.sync_all()?;
+        }
+        self.finish_synced()
+    }
+
+    /// Moves the file, which the caller has synced, to its place.
+    pub fn finish_synced(self) -> io::Result<()> {
+        self.part.as_ref().map_or(Ok(()), Part::move_to_place)
     }
 }
 

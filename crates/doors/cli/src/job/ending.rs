@@ -11,7 +11,6 @@ use terrace::{SavedCatalog, SavedEnd, SharedNode, Store, Unsaved};
 use terrace_node::{Node, NodeError, Targets};
 
 use super::config::SHARED_TIER;
-use super::etcd::EtcdMember;
 use super::folder::SharedFolder;
 use super::local::LocalFolder;
 use super::meeting::Plan;
@@ -77,7 +76,6 @@ pub struct Ending<'a> {
     pub plan: &'a Plan,
     pub folder: &'a SharedFolder,
     pub local: &'a LocalFolder,
-    pub etcd: Option<&'a mut EtcdMember>,
     pub saver: &'a mut Saver,
     /// How long it waits for other hosts.
     pub patience: Duration,
@@ -229,7 +227,6 @@ impl Ending<'_> {
     }
 
     fn rest(&mut self) -> Result<()> {
-        self.etcd.as_mut().map_or(Ok(()), |etcd| etcd.keep())?;
         thread::sleep(POLL_INTERVAL);
         Ok(())
     }

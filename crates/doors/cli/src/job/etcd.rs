@@ -6,7 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -14,12 +16,13 @@ use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_pro
 
 use super::authority::HostFiles;
 use super::meeting::Plan;
-use crate::output::{complain, path_name};
+use crate::output::{complain, note, path_name};
 
 /// A member that gets a signal ends within this time, or is killed.
 const MAX_END_TIME: Duration = Duration::from_secs(10);
 const MIN_START_INTERVAL: Duration = Duration::from_secs(5);
 const END_POLL_INTERVAL: Duration = Duration::from_millis(20);
+const KEEP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// etcd's own limit is 2 GiB. The nodes trim the log long before.
 const QUOTA_BYTES: u64 = 8 << 30;
 
@@ -53,6 +56,14 @@ pub fn listening_address(host: &str) -> Result<IpAddr> {
 
 /// A running member. It ends with this, and with this process.
 pub struct EtcdMember {
+    member: Arc<Mutex<Member>>,
+    /// Set before the member is ended.
+    ends: Arc<AtomicBool>,
+    /// The thread that starts the member again.
+    keeper: Option<JoinHandle<()>>,
+}
+
+struct Member {
     command: Command,
     child: Child,
     started: Instant,
@@ -89,45 +100,84 @@ impl EtcdMember {
         command.stdin(Stdio::null()).stdout(log.try_clone().context("the messages of etcd")?).stderr(log);
         end_with_this_process(&mut command);
         let child = command.spawn().with_context(|| format!("starting {}", path_name(program)))?;
-        Ok(EtcdMember { command, child, started: Instant::now() })
+        let member = Arc::new(Mutex::new(Member { command, child, started: Instant::now() }));
+        Ok(EtcdMember { member, ends: Arc::default(), keeper: None })
     }
 
-    /// Starts the member again if it has ended. One that ends at once is started again later.
+    /// Starts the member again whenever it ends, from now on. Slurm signals all processes of a job, etcd too, and the log must answer until
+    /// the job has saved its store. In a thread, since the others may wait for the log.
     pub fn keep(&mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait().context("waiting for etcd")?
-            && self.started.elapsed() > MIN_START_INTERVAL
-        {
-            self.started = Instant::now();
-            complain(&format!("etcd has ended ({status}), and is started again; its file etcd.log says why"));
-            self.child = self.command.spawn().context("starting etcd again")?;
-        }
+        let (member, ends) = (self.member.clone(), self.ends.clone());
+        let keep = move || {
+            // Relaxed: the member's lock orders the flag before its end.
+            while !ends.load(Ordering::Relaxed) {
+                let mut member = lock(&member);
+                // Looked at again under the lock, which is held while the member is ended.
+                if !ends.load(Ordering::Relaxed)
+                    && let Err(error) = member.start_if_ended()
+                {
+                    complain(&format!("{error:#}"));
+                }
+                drop(member);
+                thread::sleep(KEEP_POLL_INTERVAL);
+            }
+        };
+        let keeper = thread::Builder::new().name("terrace-etcd".into()).spawn(keep);
+        self.keeper = Some(keeper.context("starting a thread that keeps etcd running")?);
         Ok(())
     }
 
     /// Returns an error if the member has ended.
     pub fn check(&mut self) -> Result<()> {
-        match self.child.try_wait().context("waiting for etcd")? {
+        match lock(&self.member).child.try_wait().context("waiting for etcd")? {
             Some(status) => bail!("etcd has ended ({status}); its file etcd.log beside its data says why"),
             None => Ok(()),
         }
     }
 }
 
+impl Member {
+    /// Starts the member again if it has ended. One that ends at once is started again later.
+    fn start_if_ended(&mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait().context("waiting for etcd")?
+            && self.started.elapsed() > MIN_START_INTERVAL
+        {
+            self.started = Instant::now();
+            note(&format!("etcd has ended ({status}), and is started again; its file etcd.log says why"));
+            self.child = self.command.spawn().context("starting etcd again")?;
+        }
+        Ok(())
+    }
+}
+
+/// Locks the member. A thread that panicked with the lock has left it as it was.
+fn lock(member: &Mutex<Member>) -> MutexGuard<'_, Member> {
+    member.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Drop for EtcdMember {
     fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        // Held until the member has ended: then the keeper sees the flag, and its end kills no member that is saving its data.
+        let mut member = lock(&self.member);
         // An error means that it has ended.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let _ = kill_process(Pid::from_child(&member.child), Signal::TERM);
         let until = Instant::now() + MAX_END_TIME;
-        while matches!(self.child.try_wait(), Ok(None)) {
+        while matches!(member.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
-                let _ = self.child.kill();
+                let _ = member.child.kill();
             }
             thread::sleep(END_POLL_INTERVAL);
+        }
+        drop(member);
+        if let Some(keeper) = self.keeper.take() {
+            // Only a panic is an error, which was printed.
+            let _ = keeper.join();
         }
     }
 }
 
-/// Lets the kernel end the program when the thread that starts it ends, which is the main thread of this process.
+/// Lets the kernel end the program when the thread that starts it ends: the main thread of this process, or the keeper of the member.
 #[allow(unsafe_code)]
 fn end_with_this_process(command: &mut Command) {
     let parent = getpid();

@@ -328,6 +328,7 @@ impl<'a> Host<'a> {
         mut signals: Signals,
         has_failed: &AtomicBool,
     ) -> Result<Option<JobRecord>> {
+        self.etcd.as_mut().map_or(Ok(()), EtcdMember::keep)?;
         while !has_failed.load(Ordering::Relaxed) {
             if signals.pending().next().is_some() {
                 JobRecord::advance(store, Phase::Ends, self.asked.deadline.map(|time| time.0.as_secs())).context(
@@ -339,7 +340,6 @@ impl<'a> Host<'a> {
                 end_at_once_on_interrupt(signals);
                 return Ok(Some(record));
             }
-            self.etcd.as_mut().map_or(Ok(()), EtcdMember::keep)?;
             saver.work(store, &self.folder, &self.plan, &self.hosts.own);
             thread::sleep(POLL_INTERVAL);
         }
@@ -352,7 +352,6 @@ impl<'a> Host<'a> {
             plan: &self.plan,
             folder: &self.folder,
             local: &self.local,
-            etcd: self.etcd.as_mut(),
             saver,
             patience: self.asked.patience.0,
         }

@@ -28,6 +28,11 @@ impl Clock<'_> {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
+    /// Fails with [`io::ErrorKind::TimedOut`] if the deadline has passed.
+    pub fn check(&self) -> io::Result<()> {
+        self.limit(()).check()
+    }
+
     /// Limits reads or writes of an object.
     pub fn limit<T>(&self, inner: T) -> Limited<T> {
         Limited { inner, until: self.until }

@@ -6,15 +6,17 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
-use terrace::{Object, Store};
+use anyhow::Result;
+use terrace::Store;
 
+use super::at_once::map_at_once;
+use super::batch::{BatchLengths, save_batch};
 use super::clock::Clock;
 use super::list::read_list;
 use super::record::InputRecord;
 use super::report::{EndReport, SavedAs};
 use super::report_file::ReportFile;
-use super::results::{ResultPlace, open_results};
+use super::results::{Wanted, open_results};
 use crate::errors::{describe, io_kind};
 use crate::job_arguments::JobEnd;
 use crate::look::each;
@@ -25,7 +27,7 @@ const MAX_SHOWN_OBJECTS: usize = 20;
 /// The objects to copy, the most wanted first.
 #[derive(Default)]
 struct WantedResults {
-    objects: Vec<(Vec<u8>, Object)>,
+    objects: Vec<Wanted>,
     /// The names of the list for which there is nothing.
     missing: Vec<Vec<u8>>,
     /// The number of unchanged inputs that were left out.
@@ -43,9 +45,12 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
         Some(list) => find_listed(store, &read_list(list)?)?,
         None => find_made(store)?,
     };
-    let mut place = open_results(store, &asked.to, &asked.options)?;
+    let place = open_results(store, &asked.to, &asked.options)?;
     // What was copied before is read again last: the time is for what is missing.
-    wanted.objects.sort_by_cached_key(|(key, object)| place.seems_there(key, object));
+    let seems_there = map_at_once(&wanted.objects, |(key, object)| place.seems_there(key, object));
+    let mut objects: Vec<(bool, Wanted)> = seems_there.into_iter().zip(wanted.objects).collect();
+    objects.sort_by_key(|(seems_there, _)| *seems_there);
+    wanted.objects = objects.into_iter().map(|(_, wanted)| wanted).collect();
     if let Some(file) = &file {
         let places = wanted.objects.iter().filter_map(|(key, _)| place.file(key));
         for path in places.filter(|path| file.has_name_of(path)) {
@@ -59,20 +64,28 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
         file.write(&report)?;
     }
     let bar = show.bar(wanted.objects.iter().map(|(_, object)| object.length).sum());
-    for (number, (key, object)) in wanted.objects.iter().enumerate() {
+    let (mut left, mut number, mut lengths) = (wanted.objects.as_slice(), 0, BatchLengths::begin());
+    while !left.is_empty() {
         if let Some(reason) = clock.why_over() {
-            report.note(number, SavedAs::Left, Some(reason.to_owned()));
-            continue;
-        }
-        bar.set_message(name(key));
-        match save(store, &mut *place, key, object, &clock) {
-            Ok(outcome) => report.note(number, outcome, None),
-            Err(error) if clock.is_late() && io_kind(&error) == Some(std::io::ErrorKind::TimedOut) => {
-                report.note(number, SavedAs::Left, Some(describe(&error)));
+            for number in number..wanted.objects.len() {
+                report.note(number, SavedAs::Left, Some(reason.to_owned()));
             }
-            Err(error) => report.note(number, SavedAs::Failed, Some(describe(&error))),
+            break;
         }
-        bar.inc(object.length);
+        let (batch, rest) = left.split_at(lengths.next(left.iter().map(|(_, object)| object.length)));
+        bar.set_message(batch.first().map(|(key, _)| name(key)).unwrap_or_default());
+        for ((_, object), outcome) in batch.iter().zip(save_batch(store, &*place, batch, &clock)) {
+            match outcome {
+                Ok(outcome) => report.note(number, outcome, None),
+                Err(error) if clock.is_late() && io_kind(&error) == Some(std::io::ErrorKind::TimedOut) => {
+                    report.note(number, SavedAs::Left, Some(describe(&error)));
+                }
+                Err(error) => report.note(number, SavedAs::Failed, Some(describe(&error))),
+            }
+            bar.inc(object.length);
+            number += 1;
+        }
+        left = rest;
     }
     bar.finish_and_clear();
     for (key, reason) in report.lacking().take(MAX_SHOWN_OBJECTS) {
@@ -84,20 +97,6 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
         file.write(&report)?;
     }
     Ok(report.is_safe())
-}
-
-/// Copies an object unless it is there, and compares it.
-fn save(store: &Store, place: &mut dyn ResultPlace, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<SavedAs> {
-    if place.seems_there(key, object) && place.is_there(store, key, object, clock)? {
-        return Ok(SavedAs::Present);
-    }
-    place.write(store, key, object, clock)?;
-    match place.is_there(store, key, object, clock)? {
-        true => Ok(SavedAs::Copied),
-        false => {
-            bail!("it differs at the destination; if nobody has changed it meanwhile, look after that file system")
-        }
-    }
 }
 
 /// Finds the objects of a list, in its order. Those at and below a prefix are in the order of their keys.

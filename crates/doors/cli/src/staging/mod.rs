@@ -1,5 +1,7 @@
 //! `terrace job start` and `end`: copies what a job reads into a store, and what it made to where it stays.
 
+mod at_once;
+mod batch;
 mod clock;
 mod end;
 mod inputs;

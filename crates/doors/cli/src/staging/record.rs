@@ -30,10 +30,9 @@ impl InputRecord {
         postcard::to_stdvec(&self.0).context("the record of the job's inputs")
     }
 
-    /// Adds an input as it is now.
-    pub fn add(&mut self, store: &Store, key: &[u8]) -> Result<()> {
-        self.0.insert(key.to_vec(), store.stat(key)?.generation);
-        Ok(())
+    /// Adds an input that has this generation now.
+    pub fn add(&mut self, key: &[u8], generation: u64) {
+        self.0.insert(key.to_vec(), generation);
     }
 
     pub fn write(&self, store: &Store) -> Result<()> {

@@ -1,11 +1,14 @@
 //! Copies what a job reads into the store.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use terrace::{PutOptions, Store, key};
 
+use super::at_once::map_at_once;
 use super::inputs::{Input, open_inputs};
 use super::list::read_list;
 use super::record::InputRecord;
@@ -35,36 +38,36 @@ pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
         }
     }
     let bar = show.bar(inputs.iter().map(|input| input.length).sum());
-    let (mut staged, mut unchanged, mut bytes, mut recorded) = (0, 0, 0, Instant::now());
-    let mut record = InputRecord::read(store)?;
-    for (number, input) in inputs.iter().enumerate() {
+    let staging = Staging {
+        store,
+        ends: AtomicBool::new(false),
+        progress: Mutex::new(Progress {
+            record: InputRecord::read(store)?,
+            recorded: Instant::now(),
+            staged: 0,
+            unchanged: 0,
+            bytes: 0,
+        }),
+    };
+    let outcomes = map_at_once(&inputs, |input| {
         bar.set_message(name(&input.key));
-        match stage(store, input).with_context(|| format!("staging {}", name(&input.key))) {
-            Ok(is_new) => {
-                record.add(store, &input.key)?;
-                staged += u64::from(is_new);
-                unchanged += u64::from(!is_new);
-                bytes += if is_new { input.length } else { 0 };
-            }
-            Err(error) => {
-                failed += 1;
-                bar.suspend(|| complain(&describe(&error)));
-                // After waiting for space in vain, do not wait again for each of the other inputs.
-                if matches!(error.downcast_ref(), Some(terrace::Error::NoSpace { .. })) {
-                    let left = inputs.len() - number - 1;
-                    bar.suspend(|| complain(&format!("the rest, {}, is not tried", count(left as u64, "input"))));
-                    break;
-                }
-            }
+        let outcome = staging.stage(input);
+        if let Outcome::Failed(error) = &outcome {
+            bar.suspend(|| complain(&describe(error)));
         }
         bar.inc(input.length);
-        // After a kill, few inputs pass for results.
-        if recorded.elapsed() > RECORD_INTERVAL {
-            record.write(store)?;
-            recorded = Instant::now();
-        }
-    }
+        outcome
+    });
     bar.finish_and_clear();
+    let count_of = |is_one: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is_one(outcome)).count() as u64;
+    let left = count_of(|outcome| matches!(outcome, Outcome::Left));
+    if left > 0 {
+        complain(&format!("the rest, {}, is not tried", count(left, "input")));
+    }
+    failed += count_of(|outcome| matches!(outcome, Outcome::Failed(_)));
+    // Only a panic of a thread that held it, which was passed on, poisons it.
+    let Progress { record, staged, unchanged, bytes, .. } =
+        staging.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
     record.write(store)?;
     let value = json!({"staged": staged, "unchanged": unchanged, "failed": failed, "bytes": bytes});
     let staged = count(staged, "input");
@@ -72,8 +75,71 @@ pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
     Ok(failed == 0)
 }
 
+/// The outcome of an input.
+enum Outcome {
+    Done,
+    Failed(anyhow::Error),
+    /// It was not tried.
+    Left,
+}
+
+/// The work on all inputs, which threads share.
+struct Staging<'a> {
+    store: &'a Store,
+    /// Whether no further input begins.
+    ends: AtomicBool,
+    /// Held while an input is counted, and while the record is written.
+    progress: Mutex<Progress>,
+}
+
+struct Progress {
+    record: InputRecord,
+    /// When the record was written.
+    recorded: Instant,
+    staged: u64,
+    unchanged: u64,
+    bytes: u64,
+}
+
+impl Staging<'_> {
+    fn stage(&self, input: &Input<'_>) -> Outcome {
+        // Relaxed: an input too many does no harm.
+        if self.ends.load(Ordering::Relaxed) {
+            return Outcome::Left;
+        }
+        let stage = || {
+            let is_new = put(self.store, input)?;
+            self.note(input, is_new, self.store.stat(&input.key)?.generation)
+        };
+        match stage().with_context(|| format!("staging {}", name(&input.key))) {
+            Ok(()) => Outcome::Done,
+            Err(error) => {
+                // After waiting for space in vain, do not wait again for each of the other inputs.
+                if matches!(error.downcast_ref(), Some(terrace::Error::NoSpace { .. })) {
+                    self.ends.store(true, Ordering::Relaxed);
+                }
+                Outcome::Failed(error)
+            }
+        }
+    }
+
+    /// Counts an input, and writes the record if it is old: after a kill, few inputs pass for results.
+    fn note(&self, input: &Input<'_>, is_new: bool, generation: u64) -> Result<()> {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.record.add(&input.key, generation);
+        progress.staged += u64::from(is_new);
+        progress.unchanged += u64::from(!is_new);
+        progress.bytes += if is_new { input.length } else { 0 };
+        if progress.recorded.elapsed() > RECORD_INTERVAL {
+            progress.record.write(self.store)?;
+            progress.recorded = Instant::now();
+        }
+        Ok(())
+    }
+}
+
 /// Puts an input into the store, unless it is there, and compares it. Returns whether it was put.
-fn stage(store: &Store, input: &Input<'_>) -> Result<bool> {
+fn put(store: &Store, input: &Input<'_>) -> Result<bool> {
     key::check(&input.key)?;
     if is_same(store, input)? {
         return Ok(false);

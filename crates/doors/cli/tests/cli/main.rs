@@ -25,4 +25,6 @@ mod signals;
 mod simulate;
 mod sparse;
 mod staging;
+#[cfg(feature = "object")]
+mod staging_s3;
 mod tiers;

@@ -20,8 +20,9 @@ fn slow() -> Place {
     place.write("made/a", "a");
     place.write("made/big", noise(BIG_BYTES, 1));
     place.write("made/c", "c");
+    place.write("made/d", "d");
     place.good(["put", "made", ""]);
-    place.write("list", "a\nbig\nc\n");
+    place.write("list", "a\nbig\nc\nd\n");
     place
 }
 
@@ -325,15 +326,16 @@ fn end_by(child: Child, signal: Signal) -> Ran {
 }
 
 #[test]
-fn an_end_that_is_ended_finishes_its_object_and_the_next_one_does_the_rest() {
+fn an_end_that_is_ended_finishes_its_batch_and_the_next_one_does_the_rest() {
     let place = slow();
     let Ran { code, err, .. } = end_by(end_in_progress(&place), Signal::TERM);
-    assert!(code == 1 && err.contains("c: SIGTERM has come"), "{err}");
+    assert!(code == 1 && err.contains("d: SIGTERM has come"), "{err}");
     let report: Value = serde_json::from_slice(&place.read("end.json")).unwrap();
-    assert_eq!(short(&report), pairs(&[("a", "copied"), ("big", "copied"), ("c", "left")]));
-    assert!(place.read("results/big") == noise(BIG_BYTES, 1) && !place.path("results/c").exists());
+    assert_eq!(short(&report), pairs(&[("a", "copied"), ("big", "copied"), ("c", "copied"), ("d", "left")]));
+    assert!(place.read("results/big") == noise(BIG_BYTES, 1) && !place.path("results/d").exists());
     let (report, code) = place.json(["job", "end", "--to", "results", "--save", "list"]);
-    assert_eq!((short(&report), code), (pairs(&[("c", "copied"), ("a", "present"), ("big", "present")]), 0));
+    let rest = [("d", "copied"), ("a", "present"), ("big", "present"), ("c", "present")];
+    assert_eq!((short(&report), code), (pairs(&rest), 0));
 }
 
 #[test]
@@ -349,7 +351,84 @@ fn an_end_that_is_killed_leaves_whole_files_and_a_report() {
     }
     place.good(["job", "end", "--to", "results", "--save", "list"]);
     assert!(place.read("results/big") == noise(BIG_BYTES, 1));
-    assert_eq!(files(&place.path("results")).len(), 3, "nothing of the killed command is left");
+    assert_eq!(files(&place.path("results")).len(), 4, "nothing of the killed command is left");
+}
+
+/// A store with many small objects, whose names and bytes are known.
+fn many(count: u64) -> Place {
+    let place = Place::new();
+    for number in 0..count {
+        place.write(format!("made/{}/{number}", number % 7), noise(number as usize % 5000, number));
+    }
+    place.good(["put", "made", ""]);
+    place
+}
+
+fn is_made(place: &Place, path: &Path) -> bool {
+    let number: u64 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    place.read(path) == noise(number as usize % 5000, number)
+}
+
+#[test]
+fn of_many_results_each_one_that_is_wrong_is_mended() {
+    let place = many(300);
+    let end = ["job", "end", "--to", "results", "--report", "end.json"];
+    let (report, code) = place.json(end);
+    assert_eq!((&report["copied"], &report["safe"], code), (&json!(300), &json!(true), 0));
+    let copied = files(&place.path("results"));
+    assert!(copied.len() == 300 && copied.iter().all(|path| is_made(&place, Path::new(path))));
+    // Two differ, one is not there, and a folder is in the way of another.
+    place.write("results/2/30", noise(30, 77));
+    place.write("results/3/66", "short");
+    fs::remove_file(place.path("results/5/40")).unwrap();
+    fs::remove_file(place.path("results/6/41")).unwrap();
+    fs::create_dir(place.path("results/6/41")).unwrap();
+    let (report, code) = place.json(end);
+    assert_eq!((&report["copied"], &report["present"], code), (&json!(3), &json!(296), 1), "{report}");
+    let failed: Vec<_> = outcomes(&report).into_iter().filter(|(_, outcome, _)| outcome == "failed").collect();
+    assert!(failed.len() == 1 && failed[0].0 == "6/41", "{failed:?}");
+    fs::remove_dir(place.path("results/6/41")).unwrap();
+    assert_eq!(short(&place.json(end).0)[0], ("6/41".to_owned(), "copied".to_owned()));
+    assert!(files(&place.path("results")).iter().all(|path| is_made(&place, Path::new(path))));
+}
+
+#[test]
+fn a_kill_between_many_results_leaves_each_whole_or_absent() {
+    let place = many(2000);
+    for least in [1, 100, 500] {
+        let end = place.command(["job", "end", "--to", "results"]).stderr(Stdio::null()).spawn().unwrap();
+        let results = || files(&place.path("results")).into_iter().filter(|path| !path.ends_with(".terrace-part"));
+        wait_until("some are there", || results().count() >= least);
+        end_by(end, Signal::KILL);
+        assert!(results().all(|path| is_made(&place, Path::new(&path))));
+    }
+    let (report, code) = place.json(["job", "end", "--to", "results"]);
+    assert_eq!((&report["safe"], code), (&json!(true), 0));
+    let copied = files(&place.path("results"));
+    assert!(copied.len() == 2000 && copied.iter().all(|path| is_made(&place, Path::new(path))));
+}
+
+/// Inputs come in several at a time.
+#[test]
+fn of_many_inputs_each_comes_in_and_those_that_are_wrong_are_named() {
+    let place = Place::new();
+    for number in 0..300 {
+        place.write(format!("origin/{}/{number}", number % 7), noise(number as usize % 5000, number));
+    }
+    let start = ["job", "start", "--origin", "origin"];
+    assert_eq!(&place.json(start).0["staged"], &json!(300));
+    place.write("origin/2/30", noise(30, 77));
+    place.write("list", "2\n3\nmissing\n4/4\n");
+    let Ran { code, err, .. } = place.run(["job", "start", "--origin", "origin", "--stage", "list"]);
+    assert!(code == 1 && err.contains("origin/missing"), "{err}");
+    place.good(["get", "", "got"]);
+    assert!(place.read("got/2/30") == noise(30, 77));
+    assert!(
+        (0..300).filter(|number| *number != 30).all(|n| is_made(&place, &place.path(format!("got/{}/{n}", n % 7))))
+    );
+    // All are inputs, so there is nothing to copy.
+    let (report, code) = place.json(["job", "end", "--to", "results"]);
+    assert_eq!((&report["inputs"], &report["copied"], code), (&json!(300), &json!(0), 0));
 }
 
 #[cfg(feature = "services-fs")]

@@ -186,7 +186,10 @@ fn checkpoints_flow_while_the_program_continues() {
     let ran = run("4");
     let errors = String::from_utf8_lossy(&ran.stderr).into_owned();
     let words = said(&ran);
-    assert!(words.starts_with("goes on after step 2\nstep 4 is version 3; ended: 1\nrefused: "), "{words}");
+    assert!(
+        words.starts_with("goes on after step 2, from an archive: 1\nstep 4 is version 3; ended: 1\nrefused: "),
+        "{words}"
+    );
     assert!(errors.contains("version 1 of dump \"field\" is restored from"), "{errors}");
     let complete = fs::read_dir(Path::new(&to).join("dumps/field/complete")).unwrap().count();
     assert_eq!(complete, 2, "two versions stay");

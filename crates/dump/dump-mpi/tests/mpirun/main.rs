@@ -21,7 +21,7 @@ use nodes::{Nodes, bytes, compile, here, said};
 #[test]
 fn the_header_says_what_the_library_has() {
     let config = cbindgen::Config::from_file(here("cbindgen.toml")).unwrap();
-    let sources = ["failure", "once", "door", "background"].map(|name| here(&format!("src/{name}.rs")));
+    let sources = ["failure", "once", "door", "restart", "background"].map(|name| here(&format!("src/{name}.rs")));
     let made = sources.iter().fold(cbindgen::Builder::new().with_config(config), |made, path| made.with_src(path));
     let mut header = Vec::new();
     made.generate().unwrap().write(&mut header);
@@ -134,19 +134,20 @@ fn closed_checkpoints_and_invalid_options_are_refused() {
         &source,
         "#include <mpi.h>\n#include <stdio.h>\n#include <terrace_dump.h>\n\
          int main(int count, char **arguments)\n{\n\
-             terrace_checkpoints *c;\n    int zero, closed;\n\
+             terrace_checkpoints *c;\n    int zero, early, closed;\n    bool archived;\n\
              MPI_Init(&count, &arguments);\n\
              if (terrace_dump_open(MPI_COMM_WORLD, arguments[1], &c)) return 1;\n\
              zero = terrace_dump_set_replicas(c, 0);\n\
+             early = terrace_dump_is_archived(c, &archived);\n\
              terrace_dump_close(c);\n    terrace_dump_close(c);\n\
              closed = terrace_dump_set_replicas(c, 2);\n\
-             printf(\"%d %d %s\\n\", zero, closed, terrace_dump_last_error());\n\
+             printf(\"%d %d %d %s\\n\", zero, early, closed, terrace_dump_last_error());\n\
              MPI_Finalize();\n    return 0;\n}\n",
     )
     .unwrap();
     let program = compile(&nodes, &source);
     let words = said(&nodes.mpirun(2, &[program, nodes.file("{node}/store")]));
-    assert_eq!(words, "2 2 the checkpoints are null, or closed\n".repeat(2));
+    assert_eq!(words, "2 2 2 the checkpoints are null, or closed\n".repeat(2));
 }
 
 #[test]
@@ -197,7 +198,7 @@ fn a_fortran_program_continues_from_its_checkpoint() {
         begun.starts_with("begins: there is no dump \"fortran\"") && begun.ends_with("step 2 is version 1\n"),
         "{begun}"
     );
-    assert_eq!(run("3"), "goes on after step 2\nstep 3 is version 2\n");
+    assert_eq!(run("3"), "goes on after step 2, from an archive: F\nstep 3 is version 2\n");
 }
 
 /// OpenMPI 4 has no one-sided communication over TCP for programs with threads, and ended those that dumped.
@@ -210,7 +211,7 @@ fn a_cpp_program_continues_while_it_is_dumped_over_tcp() {
         said(&nodes.mpirun_over(ranks, &[program.clone(), nodes.file("{node}/store"), steps.into()], &ethernet))
     };
     assert_eq!(run(4, "3"), "begins after step 0\nversion 2, ended: 1\ninvalid: 1\n");
-    assert_eq!(run(3, "4"), "goes on after step 3\nversion 3, ended: 1\ninvalid: 1\n");
+    assert_eq!(run(3, "4"), "goes on after step 3, from an archive: 0\nversion 3, ended: 1\ninvalid: 1\n");
 }
 
 /// As in containers whose processes may not copy each other's memory: MPI makes no windows there, which ended the dump.
@@ -262,7 +263,7 @@ fn ranks_continue_while_they_are_dumped_and_may_be_killed() {
         nodes.lose(round % 2);
         nodes.make(round % 2);
         let words = said(&run(&[dies.to_string()]));
-        let step = words.strip_prefix("goes on after step ").and_then(|words| words.split('\n').next()?.parse().ok());
+        let step = words.strip_prefix("goes on after step ").and_then(|words| words.split(',').next()?.parse().ok());
         // The checkpoint of the step before had ended when this one began.
         assert!(step.is_some_and(|step: u32| (before + 1..=dies).contains(&step)), "after {microseconds} us: {words}");
     }
@@ -305,7 +306,7 @@ fn a_python_program_continues_from_its_checkpoint() {
         said(&nodes.mpirun(4, &[python.clone(), program.clone(), nodes.file("{node}/store"), steps.into()]))
     };
     assert_eq!(run("2"), "begins\nstep 2 is version 1, ended: (True, 1)\n");
-    assert_eq!(run("3"), "goes on after step 2\nstep 3 is version 2, ended: (True, 2)\n");
+    assert_eq!(run("3"), "goes on after step 2, from an archive: False\nstep 3 is version 2, ended: (True, 2)\n");
     for node in 0..2 {
         let store = Store::open(Path::new(&nodes.file(&format!("{node}/store")))).unwrap();
         assert_eq!(gc::versions(&store, "python").unwrap(), [1, 2], "the program keeps two");

@@ -2,6 +2,7 @@
 //! that another number of ranks can restart.
 
 mod census;
+mod memory;
 pub(crate) mod shape;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use crate::session::{Session, Work};
 use crate::transport::{World, agree};
 use crate::{Dumped, Error, Options, Result, Wanted, restore_whole};
 use census::{Census, Transfer};
+use memory::prefer_huge_pages;
 use shape::{RegionShape, decode_head, encode_head};
 
 pub use shape::Split;
@@ -99,6 +101,7 @@ pub fn copy(regions: &BTreeMap<u32, Protected<&[u8]>>, mut spare: CopiedRegions)
             let length = region.bytes.len();
             Error::Refused(format!("copying the {length} bytes of region {number}: {error}; dump without a copy"))
         })?;
+        prefer_huge_pages(&mut bytes);
         bytes.extend_from_slice(region.bytes);
         Ok((*number, Protected { split: region.split, bytes }))
     };
@@ -113,8 +116,18 @@ pub fn borrow(copied: &CopiedRegions) -> BTreeMap<u32, Protected<&[u8]>> {
         .collect()
 }
 
-/// Restores a rank's regions from the newest version of a checkpoint that is whole, or from the given one, and returns the version. If it is
-/// not whole in the nodes' stores, it may come from the archive, if there is one.
+/// A checkpoint from which regions were restored.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restarted {
+    /// Its version.
+    pub version: u32,
+    /// Whether it came from the archive, because it is not whole in the nodes' stores.
+    pub is_archived: bool,
+}
+
+/// Restores a rank's regions from the newest version of a checkpoint that is whole, or from the given one. If it is not whole in the
+/// nodes' stores, it may come from the archive, if there is one.
 /// Collective. The ranks protect the regions that were dumped; another number of ranks, or other parts, restore what is
 /// [`Split::Same`] or [`Split::Part`]. If any rank fails, no rank's regions change.
 ///
@@ -128,9 +141,9 @@ pub fn restart(
     regions: &mut BTreeMap<u32, Protected<&mut [u8]>>,
     window: usize,
     archive: Option<&Archive>,
-) -> Result<u32> {
+) -> Result<Restarted> {
     let restored = restore_whole(world, store, name, version, Wanted::Dealt, window, archive)?;
-    let version = restored.version;
+    let restarted = Restarted { version: restored.version, is_archived: restored.is_archived };
     let here = agree(world, restored.whole().and_then(read_heads))?;
     let shape = |(number, region): (&u32, &Protected<&mut [u8]>)| RegionShape {
         number: *number,
@@ -147,7 +160,7 @@ pub fn restart(
             region.bytes[transfer.at as usize..][..source.len()].copy_from_slice(source);
         }
     }
-    Ok(version)
+    Ok(restarted)
 }
 
 /// The regions of the ranks of a checkpoint that this rank has restored: by rank and number.

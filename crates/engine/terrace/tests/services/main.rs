@@ -14,7 +14,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod hdfs;
-mod proxy;
 mod servers;
 
 use std::fs;
@@ -27,12 +26,12 @@ use std::time::{Duration, Instant};
 
 use common::{replicated, store_of, tier};
 use hdfs::Hdfs;
-use servers::{S3, Server, Sftp, WebDav};
+use servers::{Server, Sftp, WebDav};
 use terrace::report::TierState;
 use terrace::tier::conformance::{self, Outage, Site};
 use terrace::tier::{Blobs, ObjectKind, Service, TargetSettings};
 use terrace::{Ack, Error, PutOptions, RebuildFrom, Store};
-use terrace_testkit::{Redis, noise, skip, wait_until};
+use terrace_testkit::{Moto, Redis, noise, skip, wait_until};
 
 /// How long the next write may take on a busy machine.
 const MAX_WAIT: Duration = Duration::from_secs(120);
@@ -322,7 +321,7 @@ fn over_redis() {
 
 #[test]
 fn over_s3() {
-    match S3::start() {
+    match Moto::start() {
         Ok(mut server) => check(&mut server),
         Err(missing) => skip("over_s3", &missing),
     }
@@ -351,7 +350,7 @@ fn over_hdfs() {
 /// replica on it forgotten.
 #[test]
 fn an_emptied_bucket_is_away_until_it_is_renewed() {
-    let mut server = match S3::start() {
+    let mut server = match Moto::start() {
         Ok(server) => server,
         Err(missing) => return skip("an_emptied_bucket_is_away_until_it_is_renewed", &missing),
     };

@@ -1,22 +1,14 @@
 //! Real servers on loopback, each in a folder of its own, ended by its own process id.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
 
 use terrace::tier::Service;
-use terrace_testkit::{Missing, Redis};
+use terrace_testkit::{Missing, Moto, Redis, Running, find_server};
 
-use crate::proxy::Proxy;
-
-/// How long a server may take to start on a busy machine.
-const MAX_START_WAIT: Duration = Duration::from_secs(60);
-/// How often a server is started on another port where somebody has taken the first.
-const MAX_STARTS: usize = 5;
 /// How long a call of most services may take. OpenDAL's client for Redis needs all of it to see that the server was killed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -75,143 +67,19 @@ impl Server for Redis {
     }
 }
 
-/// A server behind a proxy.
-pub struct Running {
-    command: Box<dyn Fn(u16) -> Command>,
-    child: Child,
-    log: PathBuf,
-    /// The server's own port.
-    port: u16,
-    pub proxy: Proxy,
-}
-
-impl Running {
-    pub fn start(log: &Path, command: impl Fn(u16) -> Command + 'static) -> Running {
-        let proxy = Proxy::start();
-        let (child, port) = spawn(&command, log);
-        proxy.lead_to(port);
-        Running { command: Box::new(command), child, log: log.to_owned(), port, proxy }
-    }
-
-    pub fn kill(&mut self) {
-        self.child.kill().and_then(|()| self.child.wait()).expect("ends");
-        // sshd leaves a process for each connection, which ends with it.
-        self.proxy.cut_off();
-    }
-
-    pub fn start_again(&mut self) {
-        let (child, port) = spawn(&*self.command, &self.log);
-        (self.child, self.port) = (child, port);
-        self.proxy.lead_to(port);
-    }
-
-    /// The server's output so far.
-    pub fn said(&self) -> String {
-        said(&self.log)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have been killed already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        self.proxy.cut_off();
-    }
-}
-
-/// Starts a server on a free port and waits until it takes connections.
-fn spawn(command: &dyn Fn(u16) -> Command, log: &Path) -> (Child, u16) {
-    for _ in 0..MAX_STARTS {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
-        let out = File::options().create(true).append(true).open(log).unwrap();
-        let mut command = command(port);
-        command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
-        let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-        let started = Instant::now();
-        // One that has ended found its port taken, or cannot work at all: then its log is shown below.
-        while child.try_wait().unwrap().is_none() {
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                return (child, port);
-            }
-            assert!(started.elapsed() < MAX_START_WAIT, "{command:?} does not start: {}", said(log));
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-    panic!("the server ends at once: {}", said(log));
-}
-
-fn said(log: &Path) -> String {
-    fs::read_to_string(log).unwrap_or_default()
-}
-
-/// The folder of what `make servers` downloads.
-pub fn downloads() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/servers")
-}
-
-/// A program that `make servers` installs.
-pub fn find(need: &'static str, program: &str) -> Result<PathBuf, Missing> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([downloads().join("bin"), "/usr/sbin".into()]);
-    let found = folders.map(|folder| folder.join(program)).find(|file| file.is_file());
-    found.ok_or_else(|| Missing::new(need, format!("there is no {program}; `make servers` installs it")))
-}
-
-/// Moto's S3. It keeps its blobs in memory, so being killed means being cut off here.
-pub struct S3 {
-    running: Running,
-    _folder: tempfile::TempDir,
-}
-
-impl S3 {
-    pub fn start() -> Result<S3, Missing> {
-        let program = find("s3", "moto_server")?;
-        let folder = tempfile::tempdir().expect("a folder");
-        let command = move |port: u16| {
-            let mut command = Command::new(&program);
-            command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-            command
-        };
-        let s3 = S3 { running: Running::start(&folder.path().join("log"), command), _folder: folder };
-        s3.make_bucket();
-        Ok(s3)
-    }
-
-    /// Makes the bucket, which neither Terrace nor OpenDAL does.
-    pub fn make_bucket(&self) {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.running.port)).unwrap();
-        stream.write_all(b"PUT /runs HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.lines().next().is_some_and(|line| line.contains(" 200 ")), "{answer}");
-    }
-
-    /// Ends the server with all that it held, and starts an empty one.
-    pub fn lose_everything(&mut self) {
-        self.running.kill();
-        self.running.start_again();
-    }
-}
-
-impl Server for S3 {
+impl Server for Moto {
     fn name(&self) -> &'static str {
         "s3"
     }
     fn options(&self) -> BTreeMap<String, String> {
-        options([
-            ("bucket", "runs".into()),
-            ("endpoint", format!("http://127.0.0.1:{}", self.running.proxy.port)),
-            ("region", "us-east-1".into()),
-            ("access_key_id", "test".into()),
-            ("secret_access_key", "test".into()),
-        ])
+        let own = self.options().into_iter().chain([("bucket", Moto::BUCKET_NAME.to_owned())]);
+        own.map(|(name, value)| (name.to_owned(), value)).collect()
     }
     fn kill(&mut self) {
-        self.running.proxy.cut_off();
+        self.cut_off();
     }
     fn start_again(&mut self) {
-        self.running.proxy.lead_to(self.running.port);
+        self.connect();
     }
 }
 
@@ -223,7 +91,7 @@ pub struct WebDav {
 
 impl WebDav {
     pub fn start() -> Result<WebDav, Missing> {
-        let program = find("webdav", "wsgidav")?;
+        let program = find_server("webdav", "wsgidav")?;
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().join("root");
         fs::create_dir(&root).expect("a folder");
@@ -262,7 +130,7 @@ pub struct Sftp {
 impl Sftp {
     /// The server's program, if it is there.
     pub fn program() -> Result<PathBuf, Missing> {
-        find("sftp", "ssh").and_then(|_| find("sftp", "sshd"))
+        find_server("sftp", "ssh").and_then(|_| find_server("sftp", "sshd"))
     }
 
     pub fn start() -> Result<Sftp, Missing> {

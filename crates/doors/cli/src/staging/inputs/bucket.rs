@@ -6,6 +6,7 @@ use terrace::tier::{Blobs, Service};
 use terrace::{Attributes, OwnPlaces, Store, key};
 
 use super::{Input, InputPlace};
+use crate::staging::at_once::map_at_once;
 
 pub struct InputBucket {
     blobs: Blobs,
@@ -40,10 +41,14 @@ impl InputPlace for InputBucket {
             return Ok(vec![self.input(name.to_owned(), length)]);
         }
         let names = self.blobs.list(&format!("{name}/")).with_context(|| format!("listing {name} in {}", self.service));
-        let mut found = Vec::new();
-        for name in names? {
+        let names = names?;
+        let lengths = map_at_once(&names, |name| {
             key::check(name.as_bytes())?;
-            if let Some(length) = self.length(&name)? {
+            self.length(name)
+        });
+        let mut found = Vec::new();
+        for (name, length) in names.into_iter().zip(lengths) {
+            if let Some(length) = length? {
                 found.push(self.input(name, length));
             }
         }

@@ -16,11 +16,11 @@ pub struct Input<'a> {
     pub key: Vec<u8>,
     pub attributes: Attributes,
     pub length: u64,
-    /// Opens its bytes.
+    /// Opens its bytes. Several inputs are open at the same time.
     pub open: OpenInput<'a>,
 }
 
-type OpenInput<'a> = Box<dyn Fn() -> Result<Box<dyn ReadHoles + 'a>> + 'a>;
+type OpenInput<'a> = Box<dyn Fn() -> Result<Box<dyn ReadHoles + 'a>> + Sync + 'a>;
 
 /// A place of inputs.
 pub trait InputPlace {

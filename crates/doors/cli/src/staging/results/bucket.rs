@@ -8,7 +8,7 @@ use terrace::sparse::Dense;
 use terrace::tier::{Blobs, Service, Upload};
 use terrace::{Kind, Object, OwnPlaces, Store};
 
-use super::{Clock, ResultPlace};
+use super::{Clock, Draft, ResultPlace, Wanted};
 use crate::copy::same_bytes;
 
 /// The folder of blobs that are being written, on services that show them meanwhile.
@@ -41,7 +41,7 @@ impl ResultPlace for ResultBucket {
         length.is_ok_and(|length| length == Some(object.length))
     }
 
-    fn is_there(&mut self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool> {
+    fn is_there(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool> {
         let name = text(key)?;
         let compare = || match self.blobs.length(name)? {
             Some(length) if length == object.length => {
@@ -52,7 +52,7 @@ impl ResultPlace for ResultBucket {
         compare().with_context(|| format!("reading {name} in {}", self.service))
     }
 
-    fn write(&mut self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<()> {
+    fn write(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<Draft> {
         let name = text(key)?;
         if object.attributes.kind != Kind::File {
             bail!("a blob is a regular file, and this is a directory or a symbolic link; copy it to a directory");
@@ -64,7 +64,20 @@ impl ResultPlace for ResultBucket {
             to.inner.0.upload.take().map_or(Ok(()), Upload::end)?;
             Ok(())
         };
-        write().with_context(|| format!("writing {name} in {}", self.service))
+        write().with_context(|| format!("writing {name} in {}", self.service))?;
+        Ok(Draft::None)
+    }
+
+    fn sync_drafts(&self, _: &mut [Result<Draft>]) {
+        // The service has acknowledged them.
+    }
+
+    fn publish(&self, _: &Store, _: &[u8], _: &Object, _: Draft) -> Result<()> {
+        Ok(())
+    }
+
+    fn sync(&self, objects: &[&Wanted]) -> Vec<Result<()>> {
+        objects.iter().map(|_| Ok(())).collect()
     }
 }
 

@@ -13,9 +13,11 @@ use terrace::files::Owner;
 use terrace::sparse::{SparseReader, SparseWriter};
 use terrace::{Kind, NewFile, Object, Store};
 
-use super::{Clock, ResultPlace};
+use super::syncing::{Syncing, sync_folders};
+use super::{Clock, Draft, ResultPlace, Wanted};
 use crate::copy::{NotRestored, OutFolder, has_mode_and_time, same_bytes, write_directory, write_link};
 use crate::output::path_name;
+use crate::staging::at_once::map_at_once;
 
 /// The mode of a file until it is whole.
 const PART_MODE: u32 = 0o600;
@@ -25,7 +27,7 @@ pub struct ResultFolder {
     out: OutFolder,
     /// The owner of objects without a recorded owner.
     owner: Owner,
-    not_restored: NotRestored,
+    syncing: Syncing,
 }
 
 impl ResultFolder {
@@ -40,7 +42,8 @@ impl ResultFolder {
             let synced = File::open(parent).and_then(|parent| parent.sync_all());
             synced.with_context(|| format!("syncing {}", path_name(parent)))?;
         }
-        Ok(ResultFolder { path, out, owner: store.owner()?, not_restored: NotRestored::default() })
+        let syncing = Syncing::of(&path).with_context(|| format!("reading {}", path_name(&path)))?;
+        Ok(ResultFolder { path, out, owner: store.owner()?, syncing })
     }
 
     fn path(&self, key: &[u8]) -> PathBuf {
@@ -48,23 +51,49 @@ impl ResultFolder {
     }
 
     /// Gives a file or folder the object's mode and time, if it has others.
-    fn mend_attributes(&mut self, file: &File, object: &Object) -> io::Result<()> {
+    fn mend_attributes(&self, file: &File, object: &Object) -> io::Result<()> {
         if has_mode_and_time(&file.metadata()?, &object.attributes, self.owner)? {
             return Ok(());
         }
-        self.not_restored.mode_and_time(file, &object.attributes, self.owner)?;
+        NotRestored::default().mode_and_time(file, &object.attributes, self.owner)?;
         file.sync_all()
     }
 
-    fn write_file(&mut self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<()> {
-        let file = NewFile::replace(&self.path(key), object.length)?;
+    fn write_file(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<NewFile> {
+        let path = self.path(key);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let file = NewFile::replace(&path, object.length)?;
         // Before it has a byte: the object may be private.
         file.file().set_permissions(Permissions::from_mode(PART_MODE))?;
         let mut limited = clock.limit(SparseWriter::new(file.file()));
         store.get_sparse(key, 0, None, &mut limited)?;
         limited.inner.finish()?;
-        self.not_restored.mode_and_time(file.file(), &object.attributes, self.owner)?;
-        Ok(file.finish()?)
+        NotRestored::default().mode_and_time(file.file(), &object.attributes, self.owner)?;
+        Ok(file)
+    }
+
+    /// Writes a directory or a symbolic link.
+    fn write_special(&self, store: &Store, key: &[u8], object: &Object) -> Result<()> {
+        let (path, attributes, owner) = (self.path(key), &object.attributes, self.owner);
+        let mut not_restored = NotRestored::default();
+        if attributes.kind == Kind::Directory {
+            return Ok(write_directory(&path, attributes, owner, &mut not_restored)?);
+        }
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        write_link(store, key, &path, attributes, owner, &mut not_restored).map(drop)
+    }
+
+    /// Syncs what is at the place of an object.
+    fn sync_one(&self, key: &[u8], object: &Object) -> io::Result<()> {
+        match object.attributes.kind {
+            // It has no descriptor; its folder is synced.
+            Kind::Symlink => Ok(()),
+            Kind::File | Kind::Directory => File::open(self.path(key))?.sync_all(),
+        }
     }
 }
 
@@ -85,14 +114,66 @@ impl ResultPlace for ResultFolder {
         })
     }
 
-    fn is_there(&mut self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool> {
+    fn write(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<Draft> {
+        let (path, kind) = (self.path(key), object.attributes.kind);
+        let write = || {
+            self.out.check_place(&path, false, kind == Kind::Directory)?;
+            match kind {
+                Kind::File => self.write_file(store, key, object, clock).map(Draft::File),
+                Kind::Directory | Kind::Symlink => Ok(Draft::None),
+            }
+        };
+        write().with_context(|| format!("writing {}", path_name(&path)))
+    }
+
+    fn sync_drafts(&self, drafts: &mut [Result<Draft>]) {
+        let files = drafts.iter().filter_map(|draft| match draft {
+            Ok(Draft::File(file)) => Some(file.file()),
+            _ => None,
+        });
+        if self.syncing.sync_all(files) {
+            return;
+        }
+        let sync = |draft: &Result<Draft>| match draft {
+            Ok(Draft::File(file)) => file.file().sync_all(),
+            _ => Ok(()),
+        };
+        let synced = map_at_once(&*drafts, sync);
+        for (draft, synced) in drafts.iter_mut().zip(synced) {
+            if let Err(error) = synced {
+                *draft = Err(error).context("syncing it");
+            }
+        }
+    }
+
+    fn publish(&self, store: &Store, key: &[u8], object: &Object, draft: Draft) -> Result<()> {
+        let publish = || match draft {
+            Draft::File(file) => Ok(file.finish_synced()?),
+            Draft::None => self.write_special(store, key, object),
+        };
+        publish().with_context(|| format!("writing {}", path_name(&self.path(key))))
+    }
+
+    fn sync(&self, objects: &[&Wanted]) -> Vec<Result<()>> {
+        let paths: Vec<PathBuf> = objects.iter().map(|(key, _)| self.path(key)).collect();
+        if self.syncing.sync_paths(&paths) {
+            return objects.iter().map(|_| Ok(())).collect();
+        }
+        let synced = map_at_once(objects, |(key, object)| self.sync_one(key, object));
+        let folders = sync_folders(&paths, &self.path);
+        let context = |(path, synced): (&PathBuf, io::Result<()>)| {
+            let synced = synced.and_then(|()| folders.check(path));
+            synced.with_context(|| format!("syncing {}", path_name(path)))
+        };
+        paths.iter().zip(synced).map(context).collect()
+    }
+
+    fn is_there(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool> {
         let path = self.path(key);
-        let mut compare = || -> Result<bool> {
+        let compare = || -> Result<bool> {
             match object.attributes.kind {
                 Kind::File => {
                     let file = File::open(&path)?;
-                    // Synced here, too, because an earlier command may have been killed before it was.
-                    file.sync_all()?;
                     // So that the bytes come from the device, not from memory. Some file systems cannot, which is no error.
                     let _ = fadvise(&file, 0, None, Advice::DontNeed);
                     let length = file.metadata()?.len();
@@ -109,33 +190,6 @@ impl ResultPlace for ResultFolder {
                 Kind::Symlink => Ok(fs::read_link(&path)?.as_os_str().as_bytes() == store.get(key)?),
             }
         };
-        let same = compare().with_context(|| format!("reading {}", path_name(&path)))?;
-        if same {
-            sync_names(&path, &self.path).with_context(|| format!("syncing {}", path_name(&path)))?;
-        }
-        Ok(same)
+        compare().with_context(|| format!("reading {}", path_name(&path)))
     }
-
-    fn write(&mut self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<()> {
-        let (path, kind, owner) = (self.path(key), object.attributes.kind, self.owner);
-        let mut write = || {
-            self.out.check_place(&path, false, kind == Kind::Directory)?;
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            let (attributes, not_restored) = (&object.attributes, &mut self.not_restored);
-            match kind {
-                Kind::File => self.write_file(store, key, object, clock),
-                Kind::Directory => Ok(write_directory(&path, attributes, owner, not_restored)?),
-                Kind::Symlink => write_link(store, key, &path, attributes, owner, not_restored).map(drop),
-            }
-        };
-        write().with_context(|| format!("writing {}", path_name(&path)))
-    }
-}
-
-/// Syncs the folders from the one in which `path` lies up to `top`, so that their names survive a power cut.
-fn sync_names(path: &Path, top: &Path) -> io::Result<()> {
-    let folders = path.ancestors().skip(1).take_while(|folder| folder.starts_with(top));
-    folders.into_iter().try_for_each(|folder| File::open(folder)?.sync_all())
 }

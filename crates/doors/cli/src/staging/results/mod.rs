@@ -3,30 +3,50 @@
 #[cfg(feature = "object")]
 mod bucket;
 mod folder;
+mod syncing;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use anyhow::Result;
 use terrace::tier::ServiceAddress;
-use terrace::{Object, Store};
+use terrace::{NewFile, Object, Store};
 
 use super::clock::Clock;
 
-/// A place of results, each under its key.
-pub trait ResultPlace {
+/// An object, with its key.
+pub type Wanted = (Vec<u8>, Object);
+
+/// An object that was written, and is not at its place yet.
+pub enum Draft {
+    /// A file under a hidden name.
+    File(NewFile),
+    /// It is there already, or [`ResultPlace::publish`] writes it.
+    None,
+}
+
+/// A place of results, each under its key. Threads use it at the same time, each for another object.
+pub trait ResultPlace: Sync {
     /// Returns the path of an object's file. None if the place has no files.
     fn file(&self, key: &[u8]) -> Option<PathBuf>;
 
     /// Returns whether something of this length is there.
     fn seems_there(&self, key: &[u8], object: &Object) -> bool;
 
-    /// Returns whether the object is there, by comparing all bytes. If so, it survives a power cut, and has its mode and time where the
-    /// place has them.
-    fn is_there(&mut self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool>;
-
     /// Writes the object, whole or not at all.
-    fn write(&mut self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<()>;
+    fn write(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<Draft>;
+
+    /// Makes drafts survive a power cut. One that does not becomes an error.
+    fn sync_drafts(&self, drafts: &mut [Result<Draft>]);
+
+    /// Gives a draft its place. No two calls at the same time.
+    fn publish(&self, store: &Store, key: &[u8], object: &Object, draft: Draft) -> Result<()>;
+
+    /// Makes what is at the places of objects survive a power cut. Returns a result for each.
+    fn sync(&self, objects: &[&Wanted]) -> Vec<Result<()>>;
+
+    /// Returns whether the object is there, by comparing all bytes. If so, it has its mode and time where the place has them.
+    fn is_there(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool>;
 }
 
 /// Opens the place that the command line names.

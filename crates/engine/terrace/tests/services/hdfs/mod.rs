@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use terrace_testkit::{Missing, wait_until};
+use terrace_testkit::{Missing, Running, downloads, find_server, wait_until};
 
-use crate::servers::{Running, Server, downloads, find, options};
+use crate::servers::{Server, options};
 
 /// Who starts HDFS: others may not write below its root.
 const SUPERUSER_NAME: &str = "terrace";
@@ -23,7 +23,7 @@ pub struct Hdfs {
 impl Hdfs {
     pub fn start() -> Result<Hdfs, Missing> {
         // The compiler is a sign of a whole JDK, which runs a program from its source.
-        let java = find("hdfs", "javac")?.with_file_name("java");
+        let java = find_server("hdfs", "javac")?.with_file_name("java");
         let jars = downloads().join("hdfs");
         if !jars.join("installed").is_file() {
             return Err(Missing::new("hdfs", "there are no jars of Hadoop; `make servers` downloads them"));

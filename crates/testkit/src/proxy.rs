@@ -17,14 +17,19 @@ struct State {
 
 /// Hands bytes on between clients and a server.
 pub struct Proxy {
+    /// The port for clients.
     pub port: u16,
     state: Arc<Mutex<State>>,
 }
 
 impl Proxy {
+    /// Starts one that leads nowhere yet.
+    ///
+    /// # Panics
+    /// If the system has no port.
     pub fn start() -> Proxy {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("its address").port();
         let state = Arc::new(Mutex::new(State::default()));
         let shared = state.clone();
         // It ends with the test's process.
@@ -37,14 +42,20 @@ impl Proxy {
         Proxy { port, state }
     }
 
-    /// Connections go to the server on this port from now on.
+    /// Leads connections to the server on this port from now on.
+    ///
+    /// # Panics
+    /// If a thread of it has panicked.
     pub fn lead_to(&self, server: u16) {
-        self.state.lock().unwrap().server = Some(server);
+        self.state.lock().expect("no thread has panicked").server = Some(server);
     }
 
     /// Ends all connections, in the middle of whatever they carry, and takes no more.
+    ///
+    /// # Panics
+    /// If a thread of it has panicked.
     pub fn cut_off(&self) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock().expect("no thread has panicked");
         state.server = None;
         for stream in state.open.drain().flat_map(|(_, ends)| ends) {
             // The other side may have ended it already.
@@ -55,7 +66,7 @@ impl Proxy {
 
 fn connect(shared: &Arc<Mutex<State>>, client: TcpStream) -> io::Result<()> {
     // Held until both ends are noted, so that no connection escapes `cut_off`.
-    let mut state = shared.lock().unwrap();
+    let mut state = shared.lock().expect("no thread has panicked");
     let Some(port) = state.server else { return Ok(()) };
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     let (number, ends) = (state.count, [client.try_clone()?, server.try_clone()?]);
@@ -67,7 +78,7 @@ fn connect(shared: &Arc<Mutex<State>>, client: TcpStream) -> io::Result<()> {
         let there = std::thread::spawn(move || hand_on(from_client, to_server));
         hand_on(server, client);
         let _ = there.join();
-        shared.lock().unwrap().open.remove(&number);
+        shared.lock().expect("no thread has panicked").open.remove(&number);
     });
     Ok(())
 }

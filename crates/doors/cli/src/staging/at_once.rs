@@ -1,0 +1,54 @@
+//! Work on several objects at the same time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// The number of objects in progress at the same time. Each needs the buffers of a copy, some MiB.
+const MAX_OBJECTS_AT_ONCE: usize = 8;
+
+/// Calls `work` with each item, in their order, for several at the same time. Returns the results in the order of the items.
+pub fn map_at_once<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = MAX_OBJECTS_AT_ONCE.min(items.len());
+    if threads <= 1 {
+        return items.iter().map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work_on_some = || {
+        let mut done = Vec::new();
+        loop {
+            // Relaxed: each number is given out once, and nothing else depends on it.
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(number) else { return done };
+            done.push((number, work(item)));
+        }
+    };
+    let mut done: Vec<(usize, R)> = thread::scope(|scope| {
+        let started: Vec<_> = (0..threads).map(|_| scope.spawn(work_on_some)).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, Vec<(usize, R)>>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        started.into_iter().flat_map(join).collect()
+    });
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn results_are_in_the_order_of_the_items_and_several_are_in_progress() {
+        let all = Barrier::new(MAX_OBJECTS_AT_ONCE);
+        let items: Vec<usize> = (0..MAX_OBJECTS_AT_ONCE * 3).collect();
+        let doubled = map_at_once(&items, |item| {
+            // Nobody passes before that many are in progress.
+            all.wait();
+            item * 2
+        });
+        assert_eq!(doubled, items.iter().map(|item| item * 2).collect::<Vec<_>>());
+        assert_eq!(map_at_once(&[] as &[u8], |byte| *byte), [0u8; 0]);
+    }
+}
