@@ -1,10 +1,11 @@
-//! Parts that tests share: random numbers, counted skips, waits, golden stores, a Redis server, members of etcd, the examples of guides,
+//! Parts that tests share: random numbers, counted skips, what tests need of the machine, waits, golden stores, a Redis server, members of etcd, the examples of guides,
 //! small disks, and disks that record their writes.
 
 pub mod disk;
 mod etcd;
 pub mod golden;
 pub mod guide;
+mod needs;
 mod ports;
 mod random;
 mod redis;
@@ -13,6 +14,7 @@ mod small_disk;
 mod wait;
 
 pub use etcd::EtcdCluster;
+pub use needs::{python_with, real_files};
 pub use ports::free_ports;
 pub use random::{Random, noise};
 pub use redis::Redis;
