@@ -10,7 +10,7 @@ use terrace::{Config, PutOptions, Store};
 use terrace_format::{Proposal, Step};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::bytes_at;
+use crate::{bytes_at, shared_memory};
 
 /// The store's id, the seed of all checksums here.
 const STORE_ID: u64 = 7;
@@ -158,12 +158,6 @@ fn with_catalog(fill: impl FnOnce(&Path, &Catalog) -> bool) -> bool {
     let Ok(catalog) = Catalog::open(&folder.path().join("catalog"), log) else { return false };
     let is_filled = fill(&log_folder, &catalog);
     ask(&catalog).is_ok() && is_filled
-}
-
-/// Returns a folder in memory, where files need no disk.
-fn shared_memory() -> &'static Path {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { memory } else { Path::new("/tmp") }
 }
 
 /// Runs all queries of a catalog. Returns the first error, after all of them have run.

@@ -6,19 +6,29 @@
 //! the code behind them.
 
 mod catalog;
+mod documents;
 mod dump;
 mod frame;
+// The library of these files replaces functions of the C library, so the tests do not link it.
+#[path = "../../dump/dump-run/src/image.rs"]
+mod image;
+mod import;
 mod memcached;
 mod nine;
+#[path = "../../dump/dump-run/src/ranges.rs"]
+#[allow(dead_code, reason = "the core files use a part of it")]
+mod ranges;
 mod redis;
 mod remote;
 mod s3;
 mod stream;
 mod text;
 
+use std::path::Path;
+
 /// A parser and valid inputs for it.
 pub struct Parser {
-    /// The name of its fuzz target.
+    /// Its name for `fuzz/`.
     pub name: &'static str,
     /// Valid inputs.
     pub samples: fn() -> Vec<Vec<u8>>,
@@ -42,6 +52,11 @@ pub const ALL_PARSERS: &[Parser] = &[
     Parser { name: "key", samples: text::key_samples, parse: text::parse_key },
     Parser { name: "configuration", samples: text::configuration_samples, parse: text::parse_configuration },
     Parser { name: "bucket", samples: text::bucket_samples, parse: text::parse_bucket },
+    Parser { name: "core", samples: documents::core_samples, parse: documents::parse_core },
+    Parser { name: "import", samples: import::import_samples, parse: import::parse_import },
+    Parser { name: "member", samples: documents::member_samples, parse: documents::parse_member },
+    Parser { name: "metadata", samples: import::metadata_samples, parse: import::parse_metadata },
+    Parser { name: "redis_document", samples: documents::redis_samples, parse: documents::parse_redis },
     Parser { name: "declaration", samples: text::declaration_samples, parse: text::parse_declaration },
 ];
 
@@ -52,6 +67,12 @@ pub const ALL_PARSERS: &[Parser] = &[
 pub fn parse(name: &str, input: &[u8]) -> bool {
     let parser = ALL_PARSERS.iter().find(|parser| parser.name == name);
     (parser.unwrap_or_else(|| unreachable!("no parser is called {name}")).parse)(input)
+}
+
+/// Returns a folder in memory, where files need no disk.
+fn shared_memory() -> &'static Path {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory } else { Path::new("/tmp") }
 }
 
 /// Returns the `N` bytes at `at`. Bytes beyond the end are zeros.

@@ -75,16 +75,3 @@ fn no_parser_panics() {
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
-
-/// A fuzz target that is forgotten is never run.
-#[test]
-fn each_parser_is_a_fuzz_target() {
-    let fuzz = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let manifest = std::fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
-    for parser in ALL_PARSERS {
-        let path = format!("fuzz_targets/{}.rs", parser.name);
-        let target = std::fs::read_to_string(fuzz.join(&path)).unwrap();
-        assert!(target.contains(&format!("parse({:?}, ", parser.name)), "{path}");
-        assert!(manifest.contains(&format!("path = {path:?}")), "{path} is not in fuzz/Cargo.toml");
-    }
-}

@@ -1,4 +1,5 @@
-//! Parts that tests share: random numbers, counted skips, waits, golden stores, a Redis server, one of S3, members of etcd, the examples of guides,
+//! Parts that tests share: random numbers, counted skips, what tests need of the machine, waits, golden stores, a Redis server, one of S3, members of etcd,
+//! the examples of guides,
 //! small disks, and disks that record their writes.
 
 pub mod disk;
@@ -6,6 +7,7 @@ mod etcd;
 pub mod golden;
 pub mod guide;
 mod moto;
+mod needs;
 mod ports;
 mod proxy;
 mod random;
@@ -17,6 +19,7 @@ mod wait;
 
 pub use etcd::EtcdCluster;
 pub use moto::Moto;
+pub use needs::{python_with, real_files};
 pub use ports::free_ports;
 pub use proxy::Proxy;
 pub use random::{Random, noise};

@@ -24,6 +24,11 @@ impl Random {
         self.bits() % end.max(1)
     }
 
+    /// Returns a number from 0 to 1, without 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
     /// Returns true once in `times` calls on average.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
@@ -32,6 +37,13 @@ impl Random {
     /// Returns one element of a slice that is not empty.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
+    }
+
+    /// Puts elements into a random order.
+    pub fn shuffle<T>(&mut self, all: &mut [T]) {
+        for at in (1..all.len()).rev() {
+            all.swap(at, self.below(at as u64 + 1) as usize);
+        }
     }
 
     /// Returns this many random bytes, which no codec shrinks.

@@ -28,7 +28,7 @@ fn every_file_and_item_that_the_walks_name_is_there() {
         assert!(read(file).contains(item), "{file} has no {item:?}");
         count += 1;
     }
-    assert_eq!(count, 41, "rows of the walks");
+    assert_eq!(count, 38, "rows of the walks");
 }
 
 #[test]

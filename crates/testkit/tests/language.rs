@@ -31,6 +31,12 @@ const BANNED_IDIOMS: [(&str, usize); 8] = [
     ("//! What ", 0),
 ];
 
+/// Verbs that do not say what a function does.
+const OPAQUE_VERBS: [&str; 3] = ["forgive", "hear", "tell"];
+
+/// Lines that print a skip instead of calling `skip` of the testkit.
+const UNCOUNTED_SKIPS: usize = 1;
+
 /// Paths of the machines that the project was made on.
 const FOREIGN_PATHS: [&str; 2] = ["/work", "../shared"];
 
@@ -141,6 +147,34 @@ fn banned_idioms_do_not_come_back() {
         }
         (format!("{idiom:?}"), places, limit)
     }));
+}
+
+#[test]
+fn functions_say_what_they_do() {
+    let mut places = Vec::new();
+    for (path, text) in texts().iter().filter(|(path, _)| path.ends_with(".rs")) {
+        for (number, line) in text.lines().enumerate() {
+            let is_opaque =
+                |verb: &&&str| line.contains(&format!("fn {verb}(")) || line.contains(&format!("fn {verb}<"));
+            places.extend(OPAQUE_VERBS.iter().find(is_opaque).map(|verb| format!("{path}:{}: {verb}", number + 1)));
+        }
+    }
+    hold([("functions with an opaque verb as their name".to_owned(), places, 0)]);
+}
+
+/// A skip that only a line of output shows is not counted, and does not fail where `TERRACE_TEST_REQUIRE` names the need.
+#[test]
+fn only_the_testkit_prints_that_a_test_is_skipped() {
+    let texts = texts();
+    let tests = texts.iter().filter(|(path, _)| {
+        path.starts_with("crates/") && !path.starts_with("crates/testkit/") && path.ends_with(".rs")
+    });
+    let mut places = Vec::new();
+    for (path, text) in tests {
+        let lines = text.lines().enumerate().filter(|(_, line)| line.contains("\"skipped: "));
+        places.extend(lines.map(|(number, _)| format!("{path}:{}", number + 1)));
+    }
+    hold([("skips that the testkit does not count".to_owned(), places, UNCOUNTED_SKIPS)]);
 }
 
 #[test]

@@ -12,6 +12,8 @@ use std::net::{Shutdown, TcpStream};
 use terrace::key::KeySpace;
 use terrace::{Ack, Attributes, PutOptions, Store};
 
+/// The key space that has the names.
+const KEY_SPACE: &[u8] = b"lines";
 /// A longer line ends the connection, before it fills the memory.
 const MAX_LINE_BYTES: u64 = 4096;
 /// The longest value, for the same reason.

@@ -31,7 +31,8 @@ impl Server {
             return Err(io::Error::other(format!("{address} can be reached by other machines; use 127.0.0.1")));
         }
         // Keys are paths. In a flat key space each byte string is a name: `a` beside `a/b`, and `..` (`docs/keys.md`).
-        let names = store.key_space(b"lines").or_else(|_| store.make_key_space(b"lines", KeyRule::Flat));
+        let names =
+            store.key_space(crate::KEY_SPACE).or_else(|_| store.make_key_space(crate::KEY_SPACE, KeyRule::Flat));
         let (names, store) = (names.map_err(io::Error::other)?, store.clone());
         let listener = TcpListener::bind(address)?;
         let (address, ending) = (listener.local_addr()?, Arc::new(AtomicBool::new(false)));

@@ -1,19 +1,16 @@
 //! Real files, in the folders of `TERRACE_DATA`: their types are recognised, and compressed bytes have no type.
 
 use std::fs;
-use std::path::PathBuf;
 
 use terrace_codec::{Element, Scratch, encode};
 use terrace_predict::analyze::{Analysis, Content, Elements, Format, Metadata, Span};
+use terrace_testkit::{Random, real_files};
 
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// Reads the files of some folders; empty without data.
 fn files() -> Vec<(String, Vec<u8>)> {
-    let Some(root) = std::env::var_os("TERRACE_DATA").map(PathBuf::from) else {
-        eprintln!("skipped: TERRACE_DATA names no folder of files");
-        return Vec::new();
-    };
+    let Some(root) = real_files("types of real files") else { return Vec::new() };
     let mut files = Vec::new();
     for folder in fs::read_dir(root).expect("a folder").map(|entry| entry.expect("an entry").path()) {
         for path in fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("an entry").path()) {
@@ -127,11 +124,8 @@ fn compressed_bytes_have_no_elements() {
 /// Encodes synthetic data.
 #[test]
 fn encoded_bytes_have_no_elements() {
-    let mut state = 1u64;
-    let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 40
-    };
+    let mut generator = Random::new(1);
+    let mut random = || generator.bits() >> 40;
     let words: Vec<u8> = (0..400_000).flat_map(|_| format!("{:x} ", random() % 5000).into_bytes()).collect();
     let floats: Vec<u8> =
         (0..400_000).flat_map(|i| ((f64::from(i) / 900.0).sin() + random() as f64 * 1e-9).to_le_bytes()).collect();

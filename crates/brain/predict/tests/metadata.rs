@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use terrace_predict::analyze::{Format, Metadata};
+use terrace_testkit::real_files;
 
 const TESTED_FORMATS: [Format; 7] =
     [Format::Hdf5, Format::NetCdf, Format::Parquet, Format::Npy, Format::Fits, Format::Avro, Format::Orc];
@@ -34,15 +35,15 @@ fn cases() -> u32 {
 
 static GIVEN_FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let mut files = Vec::new();
+    let Some(root) = real_files("damaged files") else { return files };
     for folder in ["h5", "nc", "tab", "fits", "npy"] {
-        let Some(root) = std::env::var_os("TERRACE_DATA") else { break };
-        let paths = std::fs::read_dir(std::path::Path::new(&root).join(folder)).into_iter().flatten().flatten();
+        let paths = std::fs::read_dir(root.join(folder)).into_iter().flatten().flatten();
         files.extend(paths.filter_map(|entry| std::fs::read(entry.path()).ok()));
     }
     files
 });
 
-fn hear(format: Format, bytes: &[u8], window: usize) {
+fn parse_in_windows(format: Format, bytes: &[u8], window: usize) {
     let (mut metadata, mut base) = (Metadata::new(format), 0);
     for block in bytes.chunks(window) {
         let spans = metadata.parse(base, block);
@@ -62,7 +63,7 @@ proptest! {
         window in 1usize..4000,
     ) {
         let bytes: Vec<u8> = pieces.iter().flat_map(|(word, rest)| [FORMAT_WORDS[*word], rest].concat()).collect();
-        hear(TESTED_FORMATS[format], &bytes, window);
+        parse_in_windows(TESTED_FORMATS[format], &bytes, window);
     }
 
     #[test]
@@ -89,6 +90,6 @@ proptest! {
                 *place = byte;
             }
         }
-        hear(format, &bytes, 1 << 20);
+        parse_in_windows(format, &bytes, 1 << 20);
     }
 }

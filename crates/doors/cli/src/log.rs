@@ -11,7 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, fmt as lines_of};
 
 use crate::globals::Globals;
-use crate::output::{complain, tell};
+use crate::output::{complain, print_message};
 
 /// Logs to stderr: warnings, or the level that TERRACE_LOG, -v or -q select.
 pub fn begin(globals: &Globals) {
@@ -50,7 +50,7 @@ impl<S: Subscriber> Layer<S> for ByJson {
         };
         let mut last = LAST_MESSAGE.lock().unwrap_or_else(PoisonError::into_inner);
         if *last != text.0.as_bytes() {
-            tell(kind, &text.0);
+            print_message(kind, &text.0);
             *last = text.0.into_bytes();
         }
     }

@@ -80,16 +80,16 @@ pub fn use_json_messages() {
 
 /// Prints an error message.
 pub fn complain(text: &str) {
-    tell("error", text);
+    print_message("error", text);
 }
 
 /// Prints a message that is not an error.
 pub fn note(text: &str) {
-    tell("note", text);
+    print_message("note", text);
 }
 
 /// Prints a message on stderr. A write error is ignored, because it cannot be reported anywhere.
-pub fn tell(kind: &str, text: &str) {
+pub fn print_message(kind: &str, text: &str) {
     let line = match MESSAGES_ARE_JSON.load(Ordering::Relaxed) {
         true => format!("{}\n", json!({ kind: text })),
         false => format!("terrace: {}\n", visible(text, |c| c == '\n' || c == '\t')),

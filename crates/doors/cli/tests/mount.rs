@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use terrace_testkit::{Missing, Random, skip};
 
 struct Place {
     dir: TempDir,
@@ -18,7 +19,7 @@ struct Place {
 }
 
 impl Place {
-    /// A store of one tier, and a directory to mount it on; none, with a word, where that cannot be.
+    /// A store of one tier, and a directory to mount it on. Skips the test where nothing can be mounted.
     fn new() -> Option<Place> {
         Place::with(|dir| format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{dir}/disk']\n"))
     }
@@ -36,7 +37,7 @@ impl Place {
 
     fn with(tiers: impl FnOnce(std::path::Display<'_>) -> String) -> Option<Place> {
         if let Err(error) = fs::File::options().read(true).write(true).open("/dev/fuse") {
-            eprintln!("skipped: /dev/fuse: {error}");
+            skip("a mounted store", &Missing::new("fuse", error));
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -323,7 +324,7 @@ fn a_program_is_run_in_a_namespace_of_its_own() {
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     if errors.contains("making a namespace") {
-        return eprintln!("skipped: {errors}");
+        return skip("a_program_is_run_in_a_namespace_of_its_own", &Missing::new("namespaces", errors));
     }
     assert_eq!(output.status.code(), Some(7), "{errors}");
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "1");
@@ -334,10 +335,9 @@ fn a_program_is_run_in_a_namespace_of_its_own() {
 
 /// Bytes that tell where they belong.
 fn fill(block: &mut [u8], at: u64) {
-    let mut state = at ^ 0x9e37_79b9_7f4a_7c15;
+    let mut random = Random::new(at);
     for word in block.chunks_exact_mut(8) {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        word.copy_from_slice(&(state ^ state >> 29).to_le_bytes());
+        word.copy_from_slice(&random.bits().to_le_bytes());
     }
 }
 

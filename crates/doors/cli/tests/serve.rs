@@ -12,6 +12,7 @@ use std::process::Child;
 use client::{Client, OPEN_READ_WRITE, OPEN_WRITE};
 use rustix::process::{Pid, Signal, kill_process};
 use served::Place;
+use terrace_testkit::Random;
 
 /// Serves on any port; its address.
 fn serve(place: &Place) -> (Child, String) {
@@ -42,11 +43,8 @@ fn signals_end_it_and_nothing_is_lost() {
 fn what_was_synced_survives_a_kill() {
     let place = Place::new();
     let kills: u64 = std::env::var("TERRACE_KILLS").map_or(8, |text| text.parse().unwrap());
-    let mut state = 7u64;
-    let mut next = move |below: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) % below
-    };
+    let mut random = Random::new(7);
+    let mut next = move |below: u64| random.below(below);
     const OBJECT_BYTES: usize = 3 << 20;
     // What must be there, and what may be: bytes written since may have come, or not.
     let mut synced = vec![0u8; OBJECT_BYTES];

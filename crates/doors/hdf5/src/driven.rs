@@ -102,16 +102,16 @@ impl DrivenFile {
 
     /// Locks the file.
     pub fn lock(&self, exclusively: bool) -> DriverResult<()> {
-        self.forgive(self.bytes.lock(exclusively))
+        self.allow_missing_lock(self.bytes.lock(exclusively))
     }
 
     /// Unlocks the file.
     pub fn unlock(&self) -> DriverResult<()> {
-        self.forgive(self.bytes.unlock())
+        self.allow_missing_lock(self.bytes.unlock())
     }
 
     /// Leaves out a lock that is not supported, if the program allows that.
-    fn forgive(&self, locked: DriverResult<()>) -> DriverResult<()> {
+    fn allow_missing_lock(&self, locked: DriverResult<()>) -> DriverResult<()> {
         match locked {
             Err(error) if error.number == libc::ENOSYS && self.ignores_missing_locks => Ok(()),
             locked => locked,

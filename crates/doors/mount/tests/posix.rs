@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{Mounted, run, tool};
+use terrace_testkit::{Missing, skip};
 
 fn number(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
@@ -30,7 +31,7 @@ fn fsx_finds_no_wrong_byte() {
 fn pjdfstest_fails_only_the_listed_tests() {
     let (Some(suite), Some(mounted)) = (tool("pjdfstest"), Mounted::new()) else { return };
     if !is_root() {
-        return eprintln!("skipped: pjdfstest needs root");
+        return skip("pjdfstest_fails_only_the_listed_tests", &Missing::new("root", "pjdfstest changes its user"));
     }
     let at = mounted.at.join("suite");
     fs::create_dir(&at).unwrap();

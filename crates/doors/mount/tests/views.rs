@@ -6,11 +6,11 @@ mod common;
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use common::{Mounted, run, tool};
 use terrace_datasets::{Dataset, Datasets, Declared};
+use terrace_testkit::python_with;
 
 const POINTS_DECLARATION: &str = "
 dataset {
@@ -217,20 +217,12 @@ fields = numpy.memmap(views + '/soa', dtype='<f4', mode='r', shape=(3, len(rows)
 assert (fields[1] == again).all() and fields[2][10] == rows['c'][10]
 ";
 
-/// Finds a Python that has a module: the one that TERRACE_PYTHON names, or `python3`.
-fn python(module: &str) -> Option<PathBuf> {
-    let python = PathBuf::from(std::env::var_os("TERRACE_PYTHON").unwrap_or("python3".into()));
-    let has = Command::new(&python).args(["-c", &format!("import {module}")]).output();
-    let has = has.is_ok_and(|output| output.status.success());
-    if !has {
-        eprintln!("skipped: {} has no {module}", python.display());
-    }
-    has.then_some(python)
-}
-
 #[test]
 fn numpy_maps_views() {
-    let (Some(python), Some((mounted, _dataset))) = (python("numpy"), mounted()) else { return };
+    let (Some(python), Some((mounted, _dataset))) = (python_with("numpy_maps_views", "numpy", "numpy"), mounted())
+    else {
+        return;
+    };
     let views = mounted.at.join(".views/points");
     fs::write(views.join("aos"), aos()).unwrap();
     run(&python, ["-c".as_ref(), NUMPY_PROGRAM.as_ref(), views.as_os_str()], &views);
@@ -253,7 +245,10 @@ check(2)
 
 #[test]
 fn h5py_opens_a_replica_that_is_an_hdf5_file() {
-    let (Some(python), Some((mounted, dataset))) = (python("h5py"), mounted()) else { return };
+    let (Some(python), Some((mounted, dataset))) = (python_with("h5py in mounted views", "h5py", "h5py"), mounted())
+    else {
+        return;
+    };
     let more = format!("{POINTS_DECLARATION}replica h5 \"fields.h5\" {{ view soa; backend hdf5 }}\n");
     dataset.change(&Declared::parse(&more).unwrap()).unwrap();
     fs::write(mounted.at.join(".views/points/aos"), aos()).unwrap();

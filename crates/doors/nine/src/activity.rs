@@ -37,12 +37,12 @@ impl Activity {
     }
 
     /// Marks the start of a request.
-    pub fn hear(&self) {
+    pub fn begin_request(&self) {
         self.waits_since.store(BUSY_SINCE, Ordering::Relaxed);
     }
 
     /// Marks the end of a request.
-    pub fn wait(&self, holding: Holding) {
+    pub fn end_request(&self, holding: Holding) {
         self.holding.store(holding as u8, Ordering::Relaxed);
         self.waits_since.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
     }

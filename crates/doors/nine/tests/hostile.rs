@@ -15,6 +15,7 @@ use terrace_nine::Limits;
 use terrace_nine::nine::Reply;
 use terrace_nine::nine::message::{Damaged, Request};
 use terrace_nine::nine::record::{Qid, Record};
+use terrace_testkit::Random;
 
 #[test]
 fn damaged_messages_end_their_connection_only() {
@@ -117,11 +118,8 @@ fn random_messages_never_panic() {
     served.files.store().put_bytes(b"a/b/c", b"some bytes", &Default::default()).unwrap();
     let cases = std::env::var("CASES").map_or(20_000, |text| text.parse().unwrap());
     let seed: u64 = std::env::var("SEED").map_or(1, |text| text.parse().unwrap());
-    let mut state = seed;
-    let mut next = move |below: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) % below
-    };
+    let mut random = Random::new(seed);
+    let mut next = move |below: u64| random.below(below);
     let mut client = served.client();
     let names = ["a", "b", "c", "new", "..", ".", "", "a/b", "\u{fc}", ".views", ".terrace", "\0"];
     for case in 0..cases {

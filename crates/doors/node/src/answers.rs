@@ -43,9 +43,9 @@ impl Answers {
         }
     }
 
-    fn told(&self, kind: &'static str, tell: impl FnOnce(&Report) -> Option<String>) -> Response<Full<Bytes>> {
+    fn told(&self, kind: &'static str, write: impl FnOnce(&Report) -> Option<String>) -> Response<Full<Bytes>> {
         match self.reporter.report() {
-            Ok(Some(report)) => match tell(&report) {
+            Ok(Some(report)) => match write(&report) {
                 Some(text) => reply(StatusCode::OK, kind, text),
                 None => failed("the report cannot be written\n".into()),
             },

@@ -13,6 +13,8 @@ mod datum;
 mod encoding_names;
 mod error;
 mod executor;
+#[doc(hidden)]
+pub mod hostile;
 mod input_buffer;
 mod limits;
 mod mailbox;

@@ -12,11 +12,12 @@ use std::path::Path;
 
 use common::{CHUNK_BYTES, buffers, slices};
 use terrace::{Config, Store};
+use terrace_dump::archive::Archive;
 use terrace_dump::chunk::Chunking;
 use terrace_dump::regions::{Protected, Split, checkpoint, restart};
 use terrace_dump::transport::World;
 use terrace_dump::transport::threads::Threads;
-use terrace_dump::{Options, Wanted, dump, restore};
+use terrace_dump::{Options, Restored, Wanted, dump, flow, restore, restore_whole};
 use terrace_testkit::golden::{archive, is_wanted, pack, unpack};
 
 const WINDOW_BYTES: usize = 3000;
@@ -156,5 +157,52 @@ fn both_versions_of_a_golden_dump_are_restored_also_from_one_store() {
             }
             assert_eq!(ranks, NODE_OF_EACH_RANK.len());
         }
+    }
+}
+
+/// Lets two versions of a dump flow to an archive, and leaves nothing else.
+fn write_archive(dir: &Path, archive: &Path) {
+    let address = dir.join("archive").display().to_string();
+    fs::create_dir(&address).unwrap();
+    let stores = ["0", "1"].map(|node| Store::init(&dir.join(node).join("store"), &config(&dir.join(node))).unwrap());
+    for round in 0..2 {
+        let flowed = Threads::on(&NODE_OF_EACH_RANK).run(|world| {
+            let store = &stores[world.node() as usize];
+            let chunking = Chunking::Fixed(CHUNK_BYTES as u32);
+            let options = Options { replicas: 2, chunking, window: WINDOW_BYTES, ..Options::default() };
+            dump(world, store, "state", &slices(&buffers(world.rank(), round)), &options)?;
+            flow(world, store, "state", None, &Archive::open(store, &address, &[])?, None, WINDOW_BYTES)
+        });
+        assert!(flowed.iter().all(Result::is_ok), "{flowed:?}");
+    }
+    stores.into_iter().for_each(|store| store.close().unwrap());
+    ["0", "1"].iter().for_each(|node| fs::remove_dir_all(dir.join(node)).unwrap());
+    pack(dir, archive);
+}
+
+#[test]
+fn both_versions_in_a_golden_archive_are_restored_without_the_stores() {
+    let packed = archive(env!("CARGO_MANIFEST_DIR"), "archive");
+    if is_wanted(&packed) {
+        write_archive(tempfile::tempdir().unwrap().path(), &packed);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    unpack(&packed, dir.path());
+    let address = dir.path().join("archive").display().to_string();
+    let stores = ["0", "1"].map(|node| {
+        let node = dir.path().join(node);
+        Store::init(&node.join("store"), &config(&node)).unwrap()
+    });
+    for (version, round) in [(Some(0), 0), (Some(1), 1), (None, 1)] {
+        let restored = Threads::on(&NODE_OF_EACH_RANK).run(|world| {
+            let store = &stores[world.node() as usize];
+            let archive = Archive::open(store, &address, &[])?;
+            restore_whole(world, store, "state", version, Wanted::Dealt, WINDOW_BYTES, Some(&archive))
+        });
+        let restored: Vec<Restored> = restored.into_iter().map(Result::unwrap).collect();
+        assert!(restored.iter().all(|one| one.is_archived));
+        let all: BTreeMap<u32, _> = restored.into_iter().flat_map(|one| one.whole().unwrap()).collect();
+        let expected: BTreeMap<u32, _> = (0..4).map(|rank| (rank, buffers(rank, round))).collect();
+        assert!(all == expected, "version {version:?}");
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use terrace::explain::Verdict;
 use terrace::report::ReplicaState;
 use terrace::{Ack, Budget, Config, Files, PutOptions, Question, Store};
+use terrace_testkit::Random;
 
 fn new_store(dir: &Path, store: &str, rules: &str) -> Store {
     let d = dir.display();
@@ -29,12 +30,8 @@ fn new_store(dir: &Path, store: &str, rules: &str) -> Store {
 
 /// Numbers of two digits in text: two thirds of the bytes say nothing.
 fn bytes() -> Vec<u8> {
-    let mut state = 1u32;
-    let mut number = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        format!("{:06}\n", (state >> 24) % 50)
-    };
-    (0..200_000).flat_map(|_| number().into_bytes()).collect()
+    let mut random = Random::new(1);
+    (0..200_000).flat_map(|_| format!("{:06}\n", random.below(50)).into_bytes()).collect()
 }
 
 /// Of each extent, tier and encoding of each replica, and the bytes of all.

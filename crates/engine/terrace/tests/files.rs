@@ -15,7 +15,7 @@ use common::hold_mover;
 use proptest::prelude::*;
 use terrace::files::{File, FileError, FileResult, Owner, Setting};
 use terrace::{Config, Files, Kind, Store};
-use terrace_testkit::SmallDisk;
+use terrace_testkit::{Random, SmallDisk};
 
 const ROOT_OWNER: Owner = Owner { uid: 0, gid: 0 };
 /// Longer writes go to the store at once.
@@ -526,11 +526,8 @@ fn a_file_that_is_read_in_order_shows_what_is_written_meanwhile() {
     let mut bytes: Vec<u8> = (0..6 << 20).map(|at: u32| (at.wrapping_mul(2654435761) >> 24) as u8).collect();
     let writer = files.create(b"a", 0o600, ROOT_OWNER, true).unwrap();
     writer.write_at(0, &bytes).unwrap();
-    let mut state = 1u64;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % below
-    };
+    let mut generator = Random::new(1);
+    let mut random = |below: usize| generator.below(below as u64) as usize;
     for round in 0..20 {
         let reader = files.open(b"a").unwrap();
         let (mut at, mut out) = (0, vec![0; 300_000]);

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use terrace::report::ReplicaState;
 use terrace::{Ack, Config, PutOptions, Store};
+use terrace_testkit::Random;
 
 const MIB_BYTES: usize = 1 << 20;
 
@@ -23,12 +24,7 @@ fn new_store(dir: &Path, quick: &str, replicas: u8) -> Store {
 
 /// Bytes that no encoding makes shorter.
 fn bytes(seed: u8) -> Vec<u8> {
-    let mut state = u64::from(seed) + 1;
-    let byte = |_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as u8
-    };
-    (0..2 * MIB_BYTES).map(byte).collect()
+    Random::new(u64::from(seed)).bytes(2 * MIB_BYTES)
 }
 
 fn put(store: &Store, key: &str, seed: u8) {

@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use terrace::{Ack, Config, PutOptions, Store};
+use terrace_testkit::Random;
 
 const KEY_COUNT: u64 = 8;
 const FAIL_POINTS: [&str; 21] = [
@@ -42,18 +43,6 @@ const FAIL_POINTS: [&str; 21] = [
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        self.0 >> 33
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
-
 #[derive(Debug)]
 enum Operation {
     Put(Vec<u8>, Vec<u8>, Ack),
@@ -76,14 +65,13 @@ enum Operation {
 
 /// The operation that a seed stands for; `who` keeps the keys of two writers apart.
 fn operation(who: u64, seed: u64) -> Operation {
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    random.next();
+    let mut random = Random::new(seed);
     let mut key = || format!("w{who}/k{}", random.below(KEY_COUNT)).into_bytes();
     let (key, other) = (key(), key());
     let bytes = |random: &mut Random, most: u64| -> Vec<u8> {
         let length = random.below(most);
         let flat = random.below(2) == 0;
-        (0..length).map(|i| if flat { (i / 50) as u8 } else { random.next() as u8 }).collect()
+        (0..length).map(|i| if flat { (i / 50) as u8 } else { random.bits() as u8 }).collect()
     };
     match random.below(29) {
         0..=8 => {
@@ -322,7 +310,7 @@ fn differing(a: &Model, b: &Model) -> Vec<String> {
 fn what_was_acknowledged_survives_the_death_of_its_writers() {
     let kills: u64 = std::env::var("TERRACE_KILLS").map_or(100, |n| n.parse().unwrap());
     let seed: u64 = std::env::var("TERRACE_SEED").map_or(1, |n| n.parse().unwrap());
-    let mut random = Random(seed.wrapping_mul(2) + 1);
+    let mut random = Random::new(seed);
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     Store::init(&dir.join("store"), &config(dir)).unwrap();

@@ -11,7 +11,7 @@ use std::process::Command;
 use common::{store_of, tier};
 use terrace::report::TierState;
 use terrace::{Ack, Config, PutOptions, Store};
-use terrace_testkit::noise;
+use terrace_testkit::{Missing, noise, skip};
 
 fn two_disks(dir: &Path) -> Store {
     store_of(dir, &[tier(dir, "a", &["a"], ""), tier(dir, "b", &["b"], "")])
@@ -191,8 +191,7 @@ fn memory_that_is_full_does_not_keep_a_store_from_opening() {
     fs::create_dir(&memory).unwrap();
     let mount = || Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "test"]).arg(&memory).status().unwrap();
     if !mount().success() {
-        println!("skipped: this user may not mount file systems");
-        return;
+        return skip("memory that is full", &Missing::new("root", "this user may not mount file systems"));
     }
     let tiers = [tier(dir.path(), "ram", &["memory/ram"], "persistent = false"), tier(dir.path(), "disk", &["d"], "")];
     let store = store_of(dir.path(), &tiers);

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use common::{store_of, tier};
 use terrace::{Ack, PutOptions};
-use terrace_testkit::noise;
+use terrace_testkit::{Random, noise};
 
 const WRITER_COUNT: u64 = 4;
 const OBJECT_COUNT: u64 = 60;
@@ -49,11 +49,10 @@ fn writers_at_full_speed_wait_for_the_lower_tier_and_none_fails() {
             })
             .collect();
         let reader = scope.spawn(|| {
-            let mut next = 7u64;
+            let mut random = Random::new(7);
             while !over.load(Ordering::Relaxed) {
                 assert!(store.get(b"hot").unwrap() == hot);
-                next = next.wrapping_mul(6364136223846793005).wrapping_add(1);
-                let number = (next >> 33) % (OBJECT_COUNT * WRITER_COUNT);
+                let number = random.below(OBJECT_COUNT * WRITER_COUNT);
                 match store.get(&key(number)) {
                     Ok(bytes) => {
                         assert!(bytes == noise(OBJECT_BYTES, number), "object {number}");

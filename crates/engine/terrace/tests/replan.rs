@@ -8,6 +8,7 @@ use std::path::Path;
 use terrace::files::Files;
 use terrace::report::{Location, ReplicaState};
 use terrace::{Ack, Config, PutOptions, Store};
+use terrace_testkit::Random;
 
 const TIERS_TOML: &str = "[[tier]]\nname = 'quick'\nkind = 'directory'\ntargets = ['DIR/quick']\n\
      throttle = { read = '400MB/s', write = '400MB/s' }\n\
@@ -26,12 +27,8 @@ fn new_store_with(dir: &Path, rules: &str) -> Store {
 
 /// Text of some thousand words, which encodings make shorter by different shares.
 fn bytes() -> Vec<u8> {
-    let mut state = 7u32;
-    let mut word = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        format!("word{} ", (state >> 20) % 3000)
-    };
-    (0..150_000).flat_map(|_| word().into_bytes()).collect()
+    let mut random = Random::new(7);
+    (0..150_000).flat_map(|_| format!("word{} ", random.below(3000)).into_bytes()).collect()
 }
 
 fn put(store: &Store, key: &str) {

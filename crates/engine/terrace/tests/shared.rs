@@ -13,7 +13,7 @@ use common::{
 };
 use terrace::catalog::{Edit, NewExtent};
 use terrace::{Ack, Config, PutOptions, Store};
-use terrace_testkit::noise;
+use terrace_testkit::{Random, noise};
 
 #[test]
 fn a_copy_takes_no_room_and_each_object_changes_alone() {
@@ -363,11 +363,8 @@ fn random_copies_and_changes_are_as_those_of_a_map() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = new_store(dir.path());
     let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-    let mut state = 42_u64;
-    let mut below = |n: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) % n
-    };
+    let mut random = Random::new(42);
+    let mut below = |end: u64| random.below(end);
     for step in 0..400 {
         let (key, other) = (vec![b'a' + below(4) as u8], vec![b'a' + below(4) as u8]);
         let bytes = noise([100, 3000, 80_000, 1_300_000][below(4) as usize], step);

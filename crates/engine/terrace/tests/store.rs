@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use terrace::{Ack, Config, Error, PutOptions, Store};
-use terrace_testkit::noise;
+use terrace_testkit::{Random, noise};
 
 fn config(dir: &Path) -> Config {
     let d = dir.display();
@@ -63,11 +63,8 @@ fn what_is_put_is_read_back_listed_renamed_and_removed() {
 fn range_writes_equal_a_plain_buffer_and_survive_truncation() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
-    let (mut plain, mut state) = (Vec::new(), 99u64);
-    let mut random = |below: u64| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) % below
-    };
+    let (mut plain, mut generator) = (Vec::new(), Random::new(99));
+    let mut random = |below: u64| generator.below(below);
     for step in 0..200 {
         if step > 0 && random(10) == 0 {
             let length = random(3_000_000);

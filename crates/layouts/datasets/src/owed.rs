@@ -128,16 +128,16 @@ fn gap_between(pair: &[Range<u64>]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_testkit::Random;
 
     #[test]
     fn owed_ranges_cover_added_ranges_that_were_not_removed() {
         let mut owed = Owed::default();
         let mut right = vec![false; 10_000];
-        let mut state = 7u64;
+        let mut random = Random::new(7);
         for turn in 0..5000 {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let start = (state >> 33) % 9_000;
-            let range = start..start + (state >> 50) % 100;
+            let start = random.below(9_000);
+            let range = start..start + random.below(100);
             if turn % 3 == 0 {
                 owed.remove(range.clone());
             } else {

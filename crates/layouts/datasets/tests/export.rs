@@ -1,4 +1,4 @@
-//! h5py and zarr read exports. TERRACE_PYTHON names a Python that has them, if `python3` lacks them.
+//! h5py and zarr read exports. TERRACE_PYTHON names a Python that has them, if the project's own is not installed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,6 +9,7 @@ use std::process::Command;
 
 use terrace::{Config, Store};
 use terrace_datasets::{Datasets, Error, Format};
+use terrace_testkit::python_with;
 
 const EXPORTED_DECLARATION: &str = "
 dataset {
@@ -101,13 +102,8 @@ assert g['grid'][29, 49] == 29 * 50 + 49
 ";
 
 /// Runs a script if Python has its modules.
-fn python(modules: &str, script: &str, folder: &Path) {
-    let python = std::env::var_os("TERRACE_PYTHON").unwrap_or("python3".into());
-    let has = Command::new(&python).args(["-c", &format!("import {modules}")]).output();
-    if !has.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: {} has no {modules}", python.display());
-        return;
-    }
+fn run_python(modules: &'static str, script: &str, folder: &Path) {
+    let Some(python) = python_with("reading exports", modules, modules) else { return };
     let ran = Command::new(&python).args(["-c".as_ref(), script.as_ref(), folder.as_os_str()]).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     println!("{modules} reads it");
@@ -147,9 +143,9 @@ fn other_tools_read_exported_views() {
     export("rows", Format::References, "rows.json").unwrap();
     assert!(matches!(export("columns", Format::References, "no.json"), Err(Error::Refused(_))));
     assert!(matches!(export("all", Format::Hdf5, "all.h5"), Err(Error::Refused(_))));
-    python("h5py", H5PY_CHECK, dir.path());
-    python("zarr", ZARR_CHECK, dir.path());
-    python("numpy", REFERENCES_CHECK, dir.path());
+    run_python("h5py", H5PY_CHECK, dir.path());
+    run_python("zarr", ZARR_CHECK, dir.path());
+    run_python("numpy", REFERENCES_CHECK, dir.path());
 }
 
 #[test]

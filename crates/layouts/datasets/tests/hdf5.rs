@@ -1,5 +1,5 @@
 //! Replicas that are HDF5 files: after writes through any view and after damage, they equal the files that `export`
-//! writes, and h5py reads them. TERRACE_PYTHON names a Python with h5py, if `python3` lacks it.
+//! writes, and h5py reads them. TERRACE_PYTHON names a Python with h5py, if the project's own is not installed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,6 +11,7 @@ use std::process::Command;
 
 use terrace::Store;
 use terrace_datasets::{Dataset, Datasets, Declared, Format};
+use terrace_testkit::python_with;
 
 const ROW_COUNT: usize = 5000;
 const VIEWS_DECLARATION: &str = "
@@ -80,11 +81,7 @@ fn writes_through_any_view_reach_the_hdf5_file() {
     for file in ["fields.h5", "groups.h5"] {
         fs::write(dir.path().join(file), store.get(format!("datasets/d/{file}").as_bytes()).unwrap()).unwrap();
     }
-    let python = std::env::var_os("TERRACE_PYTHON").unwrap_or("python3".into());
-    if !Command::new(&python).args(["-c", "import h5py"]).output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: {} has no h5py", python.display());
-        return;
-    }
+    let Some(python) = python_with("h5py reads datasets", "h5py", "h5py") else { return };
     let ran =
         Command::new(&python).args(["-c".as_ref(), H5PY_CHECK.as_ref(), dir.path().as_os_str()]).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use terrace::Store;
 use terrace_datasets::{Dataset, Datasets, Declared};
+use terrace_testkit::Random;
 
 const FAIL_POINTS: [&str; 5] =
     ["batch:written", "batch:committed", "dataset:settled", "commit:logged", "mover:committed"];
@@ -38,15 +39,6 @@ const EXTRA_REPLICA: &str = "replica extra complete { view b }\n";
 /// The values of a, b and c.
 type Values = Vec<[i64; 3]>;
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % n
-    }
-}
-
 /// A write through a view: rows of one writer's half.
 #[derive(Debug)]
 struct Operation {
@@ -58,7 +50,7 @@ struct Operation {
 
 impl Operation {
     fn of(who: u64, seed: u64) -> Operation {
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut random = Random::new(seed);
         let view = ["rows", "a", "b", "c"][random.below(4) as usize];
         let half = ROW_COUNT / 2;
         let first = random.below(half as u64) as usize;
@@ -199,7 +191,7 @@ fn catch_up(dir: &Path, who: u64, next: &mut u64, values: &mut Values) -> Option
 fn all_replicas_agree_on_whole_writes_despite_kills() {
     let kills: u64 = std::env::var("TERRACE_KILLS").map_or(60, |n| n.parse().unwrap());
     let seed: u64 = std::env::var("TERRACE_SEED").map_or(1, |n| n.parse().unwrap());
-    let mut random = Random(seed.wrapping_mul(2) + 1);
+    let mut random = Random::new(seed);
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let store = common::store(dir);

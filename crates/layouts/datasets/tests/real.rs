@@ -4,18 +4,14 @@
 
 mod common;
 
-use std::path::PathBuf;
-
 use terrace::Store;
 use terrace_datasets::Datasets;
+use terrace_testkit::real_files;
 
 const STEPS_DECLARATION: &str = include_str!("../examples/vpic.dataset");
 
 fn dump() -> Option<Vec<u8>> {
-    let Some(data) = std::env::var_os("TERRACE_DATA").map(PathBuf::from) else {
-        eprintln!("skipped: TERRACE_DATA is not set");
-        return None;
-    };
+    let data = real_files("particles of VPIC")?;
     Some(std::fs::read(data.join("pic/vpic_harris_i_t264_r0.aos32")).unwrap())
 }
 

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use terrace_testkit::{Random, real_files};
 use terrace_views::Diagnostics;
 use terrace_views::import::{Error, Format, import};
 use terrace_views::language::parse;
@@ -257,11 +258,8 @@ fn damaged_hdf5_files_never_panic() {
     let cases = std::env::var("CASES").map_or(800, |text| text.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("damaged.h5");
-    let mut state = 11u64;
-    let mut next = move |below: usize| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 33) as usize % below
-    };
+    let mut random = Random::new(11);
+    let mut next = move |below: usize| random.below(below as u64) as usize;
     let (mut good, mut refused) = (0, 0);
     for name in ["old.h5", "new.h5"] {
         let whole = fs::read(hdf5(name)).unwrap();
@@ -294,10 +292,7 @@ fn damaged_hdf5_files_never_panic() {
 
 #[test]
 fn real_hdf5_files() {
-    let Some(data) = std::env::var_os("TERRACE_DATA").map(PathBuf::from) else {
-        eprintln!("TERRACE_DATA is not set; no real files are imported");
-        return;
-    };
+    let Some(data) = real_files("real_hdf5_files") else { return };
     for (name, lines) in [
         ("h5/openpmd_femm_3d.h5", &["x [47, 47, 47]float64", "z [47, 47, 47]float64"][..]),
         ("h5/openpmd_pic_2d_it255.h5", &["E_x [51, 201]float64"]),
@@ -338,11 +333,8 @@ fn real_hdf5_files() {
 }
 
 #[test]
-fn real_files() {
-    let Some(data) = std::env::var_os("TERRACE_DATA").map(PathBuf::from) else {
-        eprintln!("TERRACE_DATA is not set; no real files are imported");
-        return;
-    };
+fn real_numpy_files() {
+    let Some(data) = real_files("real_numpy_files") else { return };
     let files = fs::read_dir(data.join("npy")).unwrap().map(|entry| entry.unwrap().path());
     for path in files.filter(|path| path.extension() == Some("npy".as_ref())) {
         let text = import(&path, None, 1).unwrap().declaration;

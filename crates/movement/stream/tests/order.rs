@@ -14,6 +14,7 @@ use common::settings;
 use terrace::{Ack, Store};
 use terrace_stream::destinations::Files;
 use terrace_stream::{Control, Request, Stream};
+use terrace_testkit::{Missing, skip};
 
 /// Not a test: the traced program.
 #[test]
@@ -34,8 +35,7 @@ fn traced() {
 #[test]
 fn bytes_are_synced_before_progress_is_recorded() {
     if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
-        println!("skipped: there is no strace here");
-        return;
+        return skip("the order of syncs", &Missing::new("programs", "strace is not installed"));
     }
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

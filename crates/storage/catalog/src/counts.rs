@@ -10,6 +10,7 @@ use terrace_format::TargetId;
 use terrace_format::key::{RESERVED_FOLDER, below};
 
 use super::apply::Applier;
+use super::count_changes::CountChanges;
 use super::environment::Environment;
 use super::{Catalog, decode, encode, keys};
 use crate::Result;
@@ -25,27 +26,6 @@ pub(super) struct Counts {
     pub objects: u64,
     /// The pending replicas of each target that has any.
     pub owed: BTreeMap<TargetId, u64>,
-}
-
-/// By how much commits change the counts.
-#[derive(Default)]
-pub(super) struct CountChanges {
-    objects: i64,
-    owed: BTreeMap<TargetId, i64>,
-}
-
-impl CountChanges {
-    /// An object got this key, or has lost it.
-    pub fn name(&mut self, key: &[u8], change: i64) {
-        if !below(key, RESERVED_FOLDER) {
-            self.objects += change;
-        }
-    }
-
-    /// Replicas of a target became pending, or are no longer.
-    pub fn owe(&mut self, target: TargetId, change: i64) {
-        *self.owed.entry(target).or_default() += change;
-    }
 }
 
 impl Catalog {

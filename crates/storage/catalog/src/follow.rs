@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::apply::Applier;
 use super::environment::Environment;
 use super::members::Member;
+use super::verdict::Verdict;
 use super::{Catalog, counts, decode, encode, keys};
 use crate::{Error, Result};
 
@@ -24,25 +25,6 @@ pub struct Followed {
     pub chain: u64,
     /// The highest time of these records, in seconds since 1970.
     pub time: u64,
-}
-
-/// The decision about a step of a proposal. All nodes agree on it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Verdict {
-    /// It was carried out as this commit. A session that begins or ends has no commit, and reports the last one.
-    Done(u64),
-    /// An expectation of it does not hold. Nothing has changed.
-    Conflict,
-    /// An object that it expects does not exist. Nothing has changed.
-    NotFound,
-    /// The session has ended, or never began. Nothing has changed.
-    NoSession,
-    /// Its number is too old: whether it was carried out is not known any more.
-    Forgotten,
-    /// It names a frame that was appended before the node of the frame's target began again. Nothing has changed; append it again.
-    Stale,
-    /// A node's own step does not hold any more. Nothing has changed.
-    Refused,
 }
 
 impl Catalog {

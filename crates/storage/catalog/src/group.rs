@@ -97,7 +97,7 @@ impl Turns {
         });
         for (one, result) in group.iter().zip(results) {
             *one.result.lock() = Some(result);
-            one.tell(STATE_DONE);
+            one.wake_with(STATE_DONE);
         }
     }
 
@@ -108,7 +108,7 @@ impl Turns {
             None => queue.led = false,
             Some(next) => {
                 drop(queue);
-                next.tell(STATE_LEADS);
+                next.wake_with(STATE_LEADS);
             }
         }
     }
@@ -137,7 +137,7 @@ impl Waiting {
         }
     }
 
-    fn tell(&self, what: u8) {
+    fn wake_with(&self, what: u8) {
         if self.state.swap(what, Ordering::AcqRel) == STATE_SLEEPS {
             self.thread.unpark();
         }

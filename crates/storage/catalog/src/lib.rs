@@ -5,6 +5,7 @@
 
 mod apply;
 mod children;
+mod count_changes;
 mod counts;
 mod dead;
 mod environment;
@@ -29,6 +30,7 @@ mod shared;
 mod shared_log;
 mod snapshot;
 mod turn;
+mod verdict;
 
 pub use apply::Live;
 pub use children::Child;
@@ -36,7 +38,7 @@ pub use dead::{Dead, DeadPlaces};
 pub use environment::check_pages;
 pub use error::{Error, Result};
 pub use extents::lay;
-pub use follow::{Followed, Verdict};
+pub use follow::Followed;
 pub use listing::{NameListing, NamePage};
 pub use members::{Member, Served, first_number};
 pub use plain::Unfollowed;
@@ -44,6 +46,7 @@ pub use shared::{Miscounted, SharedFrame};
 use shared_log::Prepare;
 pub use shared_log::SharedLog;
 pub use snapshot::snapshot_tail;
+pub use verdict::Verdict;
 
 use std::cell::RefCell;
 use std::path::Path;

@@ -9,7 +9,7 @@ use terrace_format::{Change, Edit, PLAIN_SEGMENT_BIT, Place, Replica, TargetId, 
 
 use super::apply::{Applier, Live};
 use super::environment::Environment;
-use super::follow::Verdict;
+use super::verdict::Verdict;
 use super::{Catalog, Records, decode, keys};
 use crate::Result;
 

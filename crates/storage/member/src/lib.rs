@@ -10,6 +10,8 @@ mod deliver;
 mod error;
 mod follow;
 mod heads;
+#[doc(hidden)]
+pub mod hostile;
 mod keeper;
 mod member;
 mod session;

@@ -16,6 +16,7 @@ use terrace_format::frame::{Frame, Header, MAX_HEADER};
 use terrace_system::{failed_sync, open_regular};
 
 use super::again::{lost, open_to_write, write_again};
+use super::file_calls::read_up_to;
 use super::home_lock::HomeLock;
 use super::plain::{BYTES_FOLDER, FILES_FOLDER, Plain};
 use super::segment::{self, Segment};
@@ -429,19 +430,6 @@ impl DirectoryTarget {
         }
         Ok(ControlFlow::Continue(()))
     }
-}
-
-pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut done = 0;
-    while done < buffer.len() {
-        match file.read_at(&mut buffer[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(done)
 }
 
 impl Target for DirectoryTarget {

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Capabilities, EmptiedNote, Ids, NamedBlobs, Target, Used, removal};
+use super::file_calls::remove_file;
+use super::{Capabilities, EmptiedNote, Ids, NamedBlobs, Target, Used};
 
 /// The configuration of one target.
 #[derive(Clone, Debug)]
@@ -104,7 +105,7 @@ impl TargetOwner {
     /// Forgets that the target was made. Call it just before the marker is removed: a target that was made and has no
     /// marker counts as unavailable.
     pub fn forget_made(&self) -> io::Result<()> {
-        removal::remove_file(&self.made_note())
+        remove_file(&self.made_note())
     }
 
     /// The note behind [`Target::is_new`].

@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod decorate;
 mod directory;
 mod emptied;
+mod file_calls;
 mod files;
 mod home_lock;
 mod kind;

@@ -154,7 +154,8 @@ impl Plain {
     /// Reads from a frame as if its header and payload were in one piece.
     pub fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
         let mut head = [0; MAX_HEADER];
-        let held = super::directory::read_up_to(&open_regular(&self.headers(place.segment))?, &mut head, place.offset)?;
+        let held =
+            super::file_calls::read_up_to(&open_regular(&self.headers(place.segment))?, &mut head, place.offset)?;
         let header = Header::read(&head[..held], self.store, place)
             .map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
         let head = &head[..header.written_len()];

@@ -9,6 +9,7 @@ use terrace_format::REACH_FILE;
 
 use super::TargetFound;
 use super::directory::{MARKER_FILE, SEGMENTS_FOLDER, read_marker};
+pub use super::file_calls::remove_file;
 use super::home_lock::HOME_FILE;
 use super::owner_mark::TARGET_OWNER_FILE;
 use super::plain::{BYTES_FOLDER, FILES_FOLDER, LINK_SUFFIX, Plain};
@@ -80,14 +81,6 @@ pub fn remove_emptied(root: &Path) -> io::Result<Vec<PathBuf>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(_) => Ok(files_below(root)),
         Ok(()) => Ok(Vec::new()),
-    }
-}
-
-/// Removes a file if it exists.
-pub fn remove_file(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
     }
 }
 

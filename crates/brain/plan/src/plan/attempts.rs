@@ -5,12 +5,14 @@ use smallvec::SmallVec;
 use super::Want;
 use super::bound::Bound;
 use super::candidates::{Candidate, Terms, fill_candidates};
+use super::goal::{Goal, NO_TARGET};
 use super::held::{collect_held, count_kept_pages, hash_pieces};
 use super::members::select_members;
 use super::memo::{Key, Memo};
 use super::offers::{Offers, OffersKey};
 use super::scheme::{GaveWay, Piece, Plan, max_pieces};
-use super::search::{Goal, NO_TARGET, Search, search};
+use super::search::search;
+use super::work::{Search, build_bounds};
 use crate::mix::mix;
 use crate::policy::Replicas;
 use crate::snapshot::{PAGE_BYTES, Snapshot, TargetSet};
@@ -137,7 +139,7 @@ fn attempt_plan(terms: &Terms, offers: &Offers, costs: &Costs, work: &mut Search
     plan.cost = cost;
     plan.replicas.clear();
     for (index, placed) in work.best[..usize::from(replicas)].iter().enumerate() {
-        let piece = |placed: &super::search::Placed| {
+        let piece = |placed: &super::goal::Placed| {
             let candidate = &work.lists[index.min(1)][usize::from(placed.candidate)];
             let pages = placed.end - placed.start;
             let stays = count_kept_pages(&work.held, candidate.target, candidate.encoding, placed.start, placed.end);
@@ -187,17 +189,6 @@ fn prepare_bounds(goal: &Goal, work: &mut Search) {
         list.sort_unstable_by(|a, b| {
             weight(a).total_cmp(&weight(b)).then((a.target, a.encoding).cmp(&(b.target, b.encoding)))
         });
-    }
-}
-
-/// Builds the bounds for the prices of a stored byte in replica 0 and in the others.
-pub(super) fn build_bounds(goal: &Goal, work: &mut Search, prices: [f64; 2]) {
-    let Search { lists, bounds, joint, held, .. } = work;
-    for ((bound, list), price) in bounds.iter_mut().zip(&*lists).zip(prices) {
-        bound.build(&[(list, 0.0)], held, goal.pages, price);
-    }
-    if !goal.is_async && goal.replicas > 1 {
-        joint.build(goal, lists, held, prices[1]);
     }
 }
 

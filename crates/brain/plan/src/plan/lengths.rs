@@ -3,7 +3,8 @@
 use smallvec::SmallVec;
 
 use super::candidates::Candidate;
-use super::search::{Goal, Search};
+use super::goal::Goal;
+use super::work::Search;
 
 /// Returns the lengths to try for a piece of `candidate` that begins at `start` and has at most `most` pages, longest
 /// first: `most`; the length that leaves exactly as many pages as another target can hold; the length at which two

@@ -1,7 +1,7 @@
 //! [`Memo`]: a cache of plans.
 
 use super::offers::{OfferTable, OffersKey};
-use super::search::Search;
+use super::work::Search;
 use super::{Piece, Plan, Want, held};
 use crate::mix::mix;
 use crate::policy::Policy;

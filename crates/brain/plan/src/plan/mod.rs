@@ -29,6 +29,7 @@ mod attempts;
 mod bound;
 pub(crate) mod candidates;
 mod choice;
+mod goal;
 mod held;
 mod joint;
 mod layout;
@@ -38,6 +39,8 @@ mod memo;
 pub(crate) mod offers;
 mod scheme;
 mod search;
+mod sharpen;
+mod work;
 
 pub use candidates::Forbidden;
 pub use memo::Memo;

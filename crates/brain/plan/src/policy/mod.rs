@@ -1,13 +1,15 @@
 //! The translation of a user's requirements to the planner's policy (HReplica IV-B.2, Table III).
 
 mod ask;
+mod field;
 mod requirement;
 mod resolution;
 mod resolve;
 
 pub use ask::{Ask, Budget, Level, Replicas};
+pub use field::Field;
 pub use requirement::{Asked, Requirement, Value};
-pub use resolution::{Field, Resolution, Source};
+pub use resolution::{Resolution, Source};
 pub use resolve::{resolve, resolve_levels};
 
 use std::fmt;

@@ -120,13 +120,18 @@ fn numbers(elements: Elements, sample: &[u8]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_testkit::Random;
 
-    struct Random(u64);
+    struct Numbers(Random);
 
-    impl Random {
+    impl Numbers {
+        fn new(seed: u64) -> Numbers {
+            Numbers(Random::new(seed))
+        }
+
+        /// Returns a number between 0 and 1, without both.
         fn next(&mut self) -> f64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((self.0 >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+            self.0.unit() + 0.5 / (1u64 << 53) as f64
         }
 
         fn exponential(&mut self) -> f64 {
@@ -138,15 +143,15 @@ mod tests {
         }
     }
 
-    fn judged(number: impl Fn(&mut Random) -> f64, seed: u64) -> Option<Distribution> {
-        let mut random = Random(seed);
+    fn judged(number: impl Fn(&mut Numbers) -> f64, seed: u64) -> Option<Distribution> {
+        let mut random = Numbers::new(seed);
         let bytes: Vec<u8> = (0..1000).flat_map(|_| number(&mut random).to_le_bytes()).collect();
         Distribution::of(Elements::of(Element::F64), &bytes)
     }
 
     #[test]
     fn families_are_distinguished() {
-        type Draw = fn(&mut Random) -> f64;
+        type Draw = fn(&mut Numbers) -> f64;
         let families: [(Distribution, Draw); 4] = [
             (Distribution::Uniform, |r| r.next() * 8.0 - 3.0),
             (Distribution::Normal, |r| r.normal() * 2.0 + 50.0),
@@ -162,7 +167,7 @@ mod tests {
 
     #[test]
     fn numbers_of_no_family_have_no_distribution() {
-        let two_humps = |r: &mut Random| r.normal() + if r.next() < 0.5 { 0.0 } else { 20.0 };
+        let two_humps = |r: &mut Numbers| r.normal() + if r.next() < 0.5 { 0.0 } else { 20.0 };
         assert_eq!(judged(two_humps, 1), None);
         assert_eq!(judged(|r| (r.next() * 5.0).floor(), 1), None);
         assert_eq!(judged(|_| 4.0, 1), None);

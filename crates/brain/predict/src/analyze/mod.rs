@@ -104,14 +104,10 @@ impl Histogram {
 mod tests {
     use super::*;
     use terrace_codec::Element;
+    use terrace_testkit::Random;
 
     fn random(length: usize) -> Vec<u8> {
-        let mut state = 7u64;
-        let step = |_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as u8
-        };
-        (0..length).map(step).collect()
+        Random::new(7).bytes(length)
     }
 
     #[test]

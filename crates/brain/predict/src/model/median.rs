@@ -57,6 +57,7 @@ impl Median {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use terrace_testkit::Random;
 
     fn exact(values: &[f64]) -> f64 {
         let mut sorted = values.to_vec();
@@ -66,12 +67,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn near_the_exact_median(middle in -3.0..3.0f64, width in 0.01..1.0f64, seed: u32) {
-            let mut state = seed;
-            let mut next = || {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                f64::from(state >> 8) / f64::from(1 << 24) - 0.5
-            };
+        fn near_the_exact_median(middle in -3.0..3.0f64, width in 0.01..1.0f64, seed: u64) {
+            let mut random = Random::new(seed);
+            let mut next = || random.unit() - 0.5;
             // A tenth of all values lies far off, on one side.
             let values: Vec<f64> =
                 (0..400).map(|i| if i % 10 == 9 { middle + 20.0 * width } else { middle + width * next() }).collect();

@@ -3,11 +3,9 @@
 //! Squares with the side of a cache line are transposed in registers, so that each line is read once and written whole.
 //! If the destination is larger than the caches, it is written past them with streaming stores.
 
-use super::{Area, Level, MIN_STREAMED_BYTES, avx2, avx512, scalar, vectors};
+use super::turn::{CACHE_LINE_BYTES, Turn, fence_streamed_stores};
+use super::{Area, Level, MIN_STREAMED_BYTES, avx2, avx512, scalar};
 use crate::moves::Move;
-
-/// The size of a cache line.
-pub(super) const CACHE_LINE_BYTES: usize = 64;
 
 /// A move of 4 or 8 bytes whose rows are adjacent in the source and whose elements are adjacent in the destination.
 #[derive(Debug)]
@@ -26,17 +24,6 @@ struct Order {
 const CACHED_ORDER: Order = Order { rows: 64, elements: 512, tiles_along: true, along: true };
 /// The order for larger areas: it reads adjacent lines, prefetches them, and touches few pages at a time.
 const STREAMED_ORDER: Order = Order { rows: 128, elements: 128, tiles_along: false, along: false };
-
-/// The transposition of one square with the side of a cache line.
-pub(super) struct Turn {
-    /// The size of an element, and of the unit that is byte-swapped in it.
-    pub size: usize,
-    pub unit: usize,
-    /// The distances between rows in the destination and in the source.
-    pub steps: (isize, isize),
-    /// Whether lines are written with streaming stores, past the caches.
-    pub stream: bool,
-}
 
 impl Across<'_> {
     /// Returns `None` if the moves are not a transposition.
@@ -86,7 +73,7 @@ impl Across<'_> {
         ];
         rests.into_iter().for_each(|rest| scalar::run(one, rest, to, from));
         if stream {
-            vectors::fence_streamed_stores();
+            fence_streamed_stores();
         }
     }
 }
@@ -109,9 +96,4 @@ fn nested(second: bool, a: (u64, u64, u64), b: (u64, u64, u64), each: &mut dyn F
     } else {
         count(b).for_each(|b| count(a).for_each(|a| each(a, b)));
     }
-}
-
-/// Returns a shuffle mask for 16 bytes that swaps the bytes of each unit.
-pub(super) fn mask(unit: usize) -> [u8; 16] {
-    std::array::from_fn(|byte| (byte / unit * unit + (unit - 1 - byte % unit)) as u8)
 }

@@ -10,6 +10,8 @@ mod level;
 mod record;
 mod scalar;
 mod stage;
+#[cfg(target_arch = "x86_64")]
+mod turn;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_vectors.rs")]
 mod vectors;
 

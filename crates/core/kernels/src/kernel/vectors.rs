@@ -1,9 +1,10 @@
 //! The choice of vector kernels for moves.
 
-use std::arch::x86_64::{__m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
+use std::arch::x86_64::{__m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_stream_si128};
 
 use super::across::Across;
 use super::avx2::square::{self, Square};
+pub(super) use super::turn::fence_streamed_stores;
 use super::{Area, Level, Part, Span, avx2, avx512};
 use crate::moves::Move;
 
@@ -141,10 +142,3 @@ pub(super) fn copy_past_caches(to: &mut [u8], from: &[u8], ahead: *const u8, ste
 /// A cache line.
 #[repr(C, align(64))]
 struct Line([u8; 64]);
-
-/// Orders the streaming stores before all later stores. Without the fence, another core could see a later store first.
-#[allow(unsafe_code, reason = "every x86-64 has the instruction")]
-pub(super) fn fence_streamed_stores() {
-    // SAFETY: it belongs to SSE.
-    unsafe { _mm_sfence() }
-}

@@ -31,7 +31,7 @@ impl AdoptedCounts {
         self.linked += u64::from(how == Some(Adoption::Linked));
     }
 
-    pub fn tell(self, show: Show) -> Result<()> {
+    pub fn show(self, show: Show) -> Result<()> {
         let AdoptedCounts { cloned, linked } = self;
         show.line(&format!("{cloned} as clones, {linked} as hard links"))?;
         if linked > 0 {

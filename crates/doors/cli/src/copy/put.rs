@@ -92,7 +92,7 @@ fn put_all(store: &Store, put: &Put, way: Way, show: Show) -> Result<bool> {
     let adopted = (way == Way::Adopted && !put.dry_run).then_some(done.adopted);
     let good = done.report(put.dry_run, show)?;
     if let Some(adopted) = adopted {
-        adopted.tell(show)?;
+        adopted.show(show)?;
     }
     if late > 0 {
         let owed = store.status()?.owed;

@@ -50,18 +50,18 @@ impl Saver {
             return;
         }
         let done = self.look(folder).and_then(|()| self.save_if_due(store, folder, plan, host));
-        self.tell(done);
+        self.complain_once(done);
     }
 
     /// Saves the catalog now.
     pub fn save_now(&mut self, store: &Store, folder: &SharedFolder) {
         let done = save(store, folder).and(keep_room(store, folder)).and_then(|()| self.look(folder));
-        self.tell(done);
+        self.complain_once(done);
     }
 
     /// Shows an error, unless the last try has failed in the same way: that there is no room for the next catalog must not hide that it
     /// is not saved.
-    fn tell(&mut self, done: Result<()>) {
+    fn complain_once(&mut self, done: Result<()>) {
         let failure = done.as_ref().err().map(ToString::to_string);
         if let Some(error) = done.as_ref().err().filter(|_| failure != self.failure) {
             complain(&format!("{error:#}; this is tried again"));

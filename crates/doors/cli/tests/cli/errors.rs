@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use terrace_testkit::{Missing, skip};
+
 use crate::place::{Place, noise};
 
 #[test]
@@ -146,8 +148,8 @@ fn a_file_that_may_not_be_read_is_told_of() {
     place.write("tree/open", b"y");
     fs::set_permissions(&file, Permissions::from_mode(0o000)).unwrap();
     if File::open(&file).is_ok() {
-        println!("skipped: this user may read everything");
-        return;
+        let missing = Missing::new("permissions", "this user may read everything");
+        return skip("a_file_that_may_not_be_read_is_told_of", &missing);
     }
     place.bad(["put", "tree", "d"], &["reading tree/secret: Permission denied", "has the permission"]);
     assert_eq!(place.keys("d"), ["d/open"]);

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use terrace_testkit::real_files;
+
 use crate::place::Place;
 
 /// The differences that `diff -r` would find.
@@ -29,10 +31,7 @@ fn compare(a: &Path, b: &Path) {
 
 #[test]
 fn real_files_come_back_as_they_were() {
-    let Some(data) = std::env::var_os("TERRACE_DATA") else {
-        println!("skipped: TERRACE_DATA names no directory of files");
-        return;
-    };
+    let Some(data) = real_files("real_files_come_back_as_they_were") else { return };
     let place = Place::new();
     let data = fs::canonicalize(data).unwrap();
     let source = data.to_str().unwrap();

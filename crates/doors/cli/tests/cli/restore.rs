@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::Command;
 
 use serde_json::json;
+use terrace_testkit::{Missing, skip};
 
 use crate::place::Place;
 
@@ -79,8 +80,8 @@ fn a_mode_that_changed_is_put_and_got_again() {
 fn owners_come_back_and_setuid_only_with_them() {
     let place = tree();
     if !am_root(&place) {
-        println!("skipped: only root may give files to others");
-        return;
+        let missing = Missing::new("root", "only root may give files to others");
+        return skip("owners_come_back_and_setuid_only_with_them", &missing);
     }
     let other = 12_345;
     chown(place.path("tree/private/deep/setuid"), Some(other), Some(other)).unwrap();

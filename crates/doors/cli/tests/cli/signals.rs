@@ -42,13 +42,11 @@ fn longest(folder: &Path) -> u64 {
     entries.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len())).max().unwrap_or(0)
 }
 
-/// Ends the child by a signal; it must obey soon.
+/// Ends the child by a signal. Callers check that it left its work undone.
 fn end(child: Child, signal: Signal, code: i32) {
-    let start = Instant::now();
     send(&child, signal);
     let ran = ran(child.wait_with_output().unwrap());
     assert_eq!((ran.code, ran.err.contains("stopped; ")), (code, code > 0), "{}", ran.err);
-    assert!(start.elapsed() < Duration::from_secs(1));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use terrace::{Config, Files, Store};
 use terrace_mount::{Mount, MountError};
+use terrace_testkit::{Missing, skip};
 
 pub struct Mounted {
     pub at: PathBuf,
@@ -18,7 +19,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts a store. Returns `None` and prints why if nothing can be mounted.
+    /// Mounts a store. Skips the test if nothing can be mounted.
     pub fn new() -> Option<Mounted> {
         // Other users need access, too.
         let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
@@ -35,7 +36,7 @@ impl Mounted {
         match Mount::begin(&files, &at) {
             Ok(mount) => Some(Mounted { at, files, mount: Some(mount), _dir: dir }),
             Err(error @ (MountError::NoDevice | MountError::Device(_))) => {
-                eprintln!("skipped: {error}");
+                skip("a mounted store", &Missing::new("fuse", error));
                 None
             }
             Err(error) => panic!("{error}"),
@@ -55,13 +56,13 @@ impl Drop for Mounted {
     }
 }
 
-/// Finds a program that `make test` installs, or that is on the path. Returns `None` and prints why if it is missing.
+/// Finds a program that `make test` installs, or that is on the path. Skips the test if it is missing.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools/bin");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = [ours].into_iter().chain(std::env::split_paths(&path)).map(|at| at.join(name)).find(|at| at.exists());
     if found.is_none() {
-        eprintln!("skipped: {name} is not installed (`make tools`)");
+        skip(name, &Missing::new("programs", format!("{name} is not installed (`make servers tools`)")));
     }
     found
 }

@@ -35,7 +35,7 @@ where
                 Ok(request) => {
                     session.answer(tag, request, &mut out);
                     to.write_all(&out)?;
-                    activity.wait(session.holding());
+                    activity.end_request(session.holding());
                     for buffer in [&mut message, &mut out] {
                         if buffer.capacity() > MAX_KEPT_BUFFER_BYTES && buffer.len() < READ_BUFFER_BYTES {
                             *buffer = Vec::new();
@@ -69,7 +69,7 @@ fn next(from: &mut impl Read, limit: u32, body: &mut Vec<u8>, activity: &Activit
             Ok(0) if have == 0 => return Ok(Next::End),
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(length) => {
-                activity.hear();
+                activity.begin_request();
                 have += length;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

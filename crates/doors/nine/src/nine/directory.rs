@@ -6,7 +6,7 @@ use terrace::Kind;
 use terrace::files::Stat;
 use terrace_tree::{Listed, Node, Tree};
 
-use super::fids::Held;
+use super::held::Held;
 use super::record::{MODE_DIRECTORY, Qid, Record};
 use super::refusal::{Answer, BAD_OFFSET, errno};
 

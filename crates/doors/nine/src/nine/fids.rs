@@ -1,47 +1,17 @@
 //! A connection's fids: the numbers by which it names files.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use terrace_tree::{Node, Open, Tree};
+use terrace_tree::Open;
 
 use super::directory::Directory;
+use super::held::Held;
 use super::refusal::{Answer, FID_IN_USE, UNKNOWN_FID, errno};
 
 /// The largest number of fids of a connection.
 const MAX_FIDS: usize = 1 << 14;
 /// The largest number of fids that are checked for open files.
 const MAX_CHECKED_FIDS: usize = 64;
-
-/// A number of the tree, held while this value lives.
-pub struct Held {
-    tree: Arc<Tree>,
-    number: u64,
-}
-
-impl Held {
-    /// Holds a number that was looked up.
-    pub fn of(tree: &Arc<Tree>, node: &Node) -> Held {
-        Held { tree: tree.clone(), number: node.number }
-    }
-
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-}
-
-impl Clone for Held {
-    fn clone(&self) -> Held {
-        self.tree.hold(self.number);
-        Held { tree: self.tree.clone(), number: self.number }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.tree.forget(self.number, 1);
-    }
-}
 
 /// A fid.
 pub struct Fid {

@@ -5,7 +5,8 @@ use terrace::files::Setting;
 use terrace_tree::{Node, Open};
 
 use super::directory::{Directory, qid};
-use super::fids::{Fid, Held, State};
+use super::fids::{Fid, State};
+use super::held::Held;
 use super::record::{MODE_DIRECTORY, MODE_TEMPORARY, Qid};
 use super::refusal::{Answer, BAD_USE, errno};
 use super::session::Session;

@@ -1,6 +1,8 @@
 //! Decoding of requests: `size[4] type[1] tag[2]`, then the fields of the type. Numbers are little-endian; strings are preceded by
 //! `length[2]`.
 
+pub use super::fields::Damaged;
+use super::fields::Fields;
 use super::record::Record;
 
 /// The size of the largest message without its data, which a `Tversion` may request in addition to 1 MiB.
@@ -13,11 +15,6 @@ pub const NO_FID: u32 = u32::MAX;
 pub const MAX_WALK_NAMES: usize = 16;
 /// The size of `size`, `type` and `tag`.
 pub const HEADER_BYTES: usize = 7;
-
-/// A message that violates the protocol.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("a damaged message: {0}")]
-pub struct Damaged(pub &'static str);
 
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,54 +123,5 @@ impl<'a> Request<'a> {
         };
         fields.end()?;
         Ok(request)
-    }
-}
-
-/// The unread rest of a message.
-pub struct Fields<'a>(pub &'a [u8]);
-
-impl<'a> Fields<'a> {
-    /// Takes this number of bytes.
-    pub fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(Damaged("it ends too early"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn number<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Damaged("it ends too early"))?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    /// A number of one byte.
-    pub fn one(&mut self) -> Result<u8, Damaged> {
-        Ok(u8::from_le_bytes(self.number()?))
-    }
-
-    /// A number of two bytes.
-    pub fn two(&mut self) -> Result<u16, Damaged> {
-        Ok(u16::from_le_bytes(self.number()?))
-    }
-
-    /// A number of four bytes.
-    pub fn four(&mut self) -> Result<u32, Damaged> {
-        Ok(u32::from_le_bytes(self.number()?))
-    }
-
-    /// A number of eight bytes.
-    pub fn eight(&mut self) -> Result<u64, Damaged> {
-        Ok(u64::from_le_bytes(self.number()?))
-    }
-
-    /// Takes a string, which need not be UTF-8.
-    pub fn text(&mut self) -> Result<&'a [u8], Damaged> {
-        let length = self.two()?;
-        self.take(length.into())
-    }
-
-    /// Checks that no bytes are left.
-    pub fn end(&self) -> Result<(), Damaged> {
-        if self.0.is_empty() { Ok(()) } else { Err(Damaged("it goes on behind its end")) }
     }
 }

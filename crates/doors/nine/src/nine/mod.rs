@@ -6,7 +6,9 @@
 mod connection;
 mod directory;
 mod fids;
+mod fields;
 mod files;
+mod held;
 pub mod message;
 pub mod record;
 mod refusal;

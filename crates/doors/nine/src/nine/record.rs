@@ -1,6 +1,6 @@
 //! The record of a file's attributes: `stat(5)`.
 
-use super::message::{Damaged, Fields};
+use super::fields::{Damaged, Fields};
 
 /// The mode bit of a directory.
 pub const MODE_DIRECTORY: u32 = 1 << 31;

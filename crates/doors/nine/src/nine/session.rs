@@ -5,7 +5,8 @@ use std::sync::Arc;
 use terrace_tree::{ROOT_NODE, Tree};
 
 use super::directory::{qid, record};
-use super::fids::{Fid, Fids, Held};
+use super::fids::{Fid, Fids};
+use super::held::Held;
 use super::message::{MAX_OVERHEAD_BYTES, NO_FID, Request};
 use super::record::Qid;
 use super::refusal::{Answer, BAD_USE, NO_AUTHENTICATION, NO_VERSION, Refusal, UNKNOWN_FID, UNKNOWN_MESSAGE};

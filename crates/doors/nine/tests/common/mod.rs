@@ -41,12 +41,5 @@ impl Served {
     }
 }
 
-/// Makes pseudo-random bytes.
-pub fn bytes(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = |_| {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
-    (0..length).map(next).collect()
-}
+#[allow(unused_imports)] // As above.
+pub use terrace_testkit::noise as bytes;

@@ -56,12 +56,12 @@ unsafe fn complete(request: *mut AioRequest, run: impl FnOnce(&AioRequest) -> ss
     request.error = if request.returned < 0 { error_number() } else { 0 };
     crate::errors::set_error_number(before);
     // SAFETY: as above.
-    unsafe { tell(&request.event) };
+    unsafe { notify_program(&request.event) };
     0
 }
 
 /// Tells the program that requests are complete.
-unsafe fn tell(event: &AioEvent) {
+unsafe fn notify_program(event: &AioEvent) {
     // A signal that cannot be queued, and a thread that cannot be started, are lost in the C library's own requests, too.
     match (event.notify, event.function) {
         (libc::SIGEV_SIGNAL, _) => {

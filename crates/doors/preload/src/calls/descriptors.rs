@@ -1,39 +1,15 @@
-//! Descriptors: `close`, `dup`, `fcntl`, `ioctl`.
+//! Descriptors: `close_range`, `dup`, `fcntl`, `ioctl`.
 
 use std::ffi::{c_int, c_uint, c_ulong};
 
-use crate::answer::{answer, give, guard};
-use crate::calls::{by_descriptor, locks, stdio, twins};
-use crate::errors::{CallResult, of_kernel, refuse};
+use crate::answer::{give, guard};
+use crate::calls::closing::forget;
+pub use crate::calls::closing::{close, kernels};
+use crate::calls::{by_descriptor, locks, streams, twins};
+use crate::errors::{of_kernel, refuse};
 use crate::inside::is_inside;
 use crate::unseen::is_unseen;
 use crate::{numbers, opened, real, table};
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    let is_inside = is_inside();
-    if !is_inside && numbers::is_engines(fd) {
-        // The program has not opened it.
-        return give(refuse(libc::EBADF));
-    }
-    if !numbers::has(fd) {
-        let _change = is_inside.then(numbers::change_engines);
-        numbers::let_go(fd);
-        // SAFETY: it takes a number only.
-        return unsafe { real::close(fd) };
-    }
-    answer(|| {
-        let flushed = forget(fd);
-        // SAFETY: as above.
-        of_kernel(unsafe { real::close(fd) })?;
-        flushed.map(|()| 0)
-    })
-}
-
-/// Takes a descriptor that the kernel is about to close out of the table, and writes its file's buffered bytes.
-fn forget(fd: c_int) -> CallResult<()> {
-    table::remove(fd).map_or(Ok(()), |open| open.finish())
-}
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
@@ -69,16 +45,6 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
 }
 
-/// Notes that the kernel has just given a number for another file than one of the store. A program that has closed it by a call of its own has
-/// left it in the table.
-pub fn kernels(fd: c_int) -> c_int {
-    if numbers::has(fd) {
-        // The call that opens a file cannot return this error. The engine's log reports bytes that were not written.
-        let _ = guard(|| forget(fd));
-    }
-    fd
-}
-
 /// Enters a copy of a descriptor.
 fn copied(from: c_int, to: c_int) -> c_int {
     if to < 0 {
@@ -88,7 +54,7 @@ fn copied(from: c_int, to: c_int) -> c_int {
         Some(open) => give(table::add(to, open)),
         None => kernels(to),
     };
-    stdio::adopt(copied);
+    streams::adopt(copied);
     copied
 }
 
@@ -159,7 +125,6 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
 }
 
 twins! {
-    close(fd: c_int) -> c_int: __close, __close_nocancel;
     dup2(fd: c_int, to: c_int) -> c_int: __dup2;
     fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int: fcntl64, __fcntl;
 }

@@ -9,6 +9,7 @@
 pub mod aio;
 pub mod bytes;
 pub mod change;
+pub mod closing;
 pub mod copy;
 pub mod current;
 pub mod descriptors;
@@ -32,6 +33,7 @@ pub mod space;
 pub mod spawn;
 pub mod stat;
 pub mod stdio;
+pub mod streams;
 pub mod sync;
 pub mod temporary;
 pub mod threads;

@@ -8,7 +8,7 @@ use terrace::Kind;
 use terrace::files::{File, Stat};
 use terrace_prefix::access::caller;
 
-use crate::calls::{descriptors, names, stat, stdio, twins};
+use crate::calls::{descriptors, names, stat, streams, twins};
 use crate::description::OpenDescription;
 use crate::errors::{CallResult, refuse};
 use crate::inside::is_inside;
@@ -103,7 +103,7 @@ pub fn last_link(flags: c_int) -> LastLink {
 pub fn open_below(path: &[u8], stat: Option<Stat>, flags: c_int, mode: mode_t) -> CallResult<c_int> {
     let (description, fd) = describe(path, stat, flags, mode)?;
     let fd = table::add(fd, Arc::new(description))?;
-    stdio::adopt(fd);
+    streams::adopt(fd);
     Ok(fd)
 }
 

@@ -1,8 +1,10 @@
 //! Ranges of sorted sets: by rank, by score, or by bytes.
 
-use super::sorted_sets::Ranked;
 use crate::number::{parse_float, parse_integer, resolve_range};
 use crate::problem::{Problem, said};
+
+/// A member with its score.
+pub type Ranked = (Vec<u8>, f64);
 
 /// The meaning of the bounds of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::hashes::random_count;
-use super::score_ranges::{Bounds, RangeBy, Wanted, select};
+use super::score_ranges::{Bounds, RangeBy, Ranked, Wanted, select};
 use super::sets::{Combination, read_limit, store_or_remove};
 use super::{
     Call, Done, KEYS_AFTER_OPERATION, KEYS_BEFORE_TIMEOUT, NO_KEYS, ONE_KEY, TWO_KEYS, Verb, WaitRule, reading,
@@ -57,9 +57,6 @@ pub const COMMAND_TABLE: &[Verb] = &[
     writing("zdiffstore", -4, ONE_KEY, |call| store_combined(call, Combination::Difference)),
     reading("zintercard", -3, KEYS_AFTER_OPERATION, zintercard),
 ];
-
-/// A member with its score.
-pub type Ranked = (Vec<u8>, f64);
 
 /// The members in order of their scores, then of their bytes.
 pub fn ranked(scores: &Scores) -> Vec<Ranked> {

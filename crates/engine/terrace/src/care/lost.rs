@@ -8,7 +8,7 @@ use terrace_catalog::log::Record;
 use terrace_catalog::{Catalog, Edit, NewExtent, Replica, TargetId, Task, Voids};
 
 use super::Care;
-use super::rebuild::{FrameId, frame_in, frame_of};
+use super::frame_id::{FrameId, frame_in, frame_of};
 use crate::{Error, Result};
 
 /// A commit that brings bytes, so that it may be void, and lays over or removes bytes of other commits, or stages its own.

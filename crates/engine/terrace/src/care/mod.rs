@@ -1,5 +1,6 @@
 //! Care of the store: recovery, scrubs, sweeps, and rebuilding the catalog or the log.
 
+mod frame_id;
 mod lost;
 mod names;
 mod rebuild;

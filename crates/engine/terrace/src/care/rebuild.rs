@@ -2,24 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use terrace_catalog::{Edit, Extent, Replica, Task};
+use terrace_catalog::{Edit, Replica, Task};
 
 use super::Care;
+use super::frame_id::{FrameId, frame_in, frame_of};
 use super::lost::{Doubtful, Later};
 use super::survey::Survey;
 use crate::Result;
-
-/// Identifies a frame among all of the store: its object, its write, and its first byte's offset.
-pub(crate) type FrameId = (u64, (u64, u64));
-
-pub(super) fn frame_of(task: &Task) -> FrameId {
-    (task.object, (task.write, task.frame_offset))
-}
-
-/// Returns the frame of an object's extent.
-pub(super) fn frame_in(object: u64, extent: &Extent) -> FrameId {
-    frame_of(&extent.task(object, 0))
-}
 
 /// Fills a new catalog from the newest whole snapshot and the log after it. A power cut may have destroyed the bytes of
 /// commits after the last sync mark. So their extents are verified, and a commit is left out if it names an extent without a

@@ -10,7 +10,8 @@ use terrace_format::key;
 use terrace_tier::Place;
 
 use super::Care;
-use super::rebuild::{FrameId, frame_in, replay};
+use super::frame_id::{FrameId, frame_in};
+use super::rebuild::replay;
 use crate::devices::Device;
 use crate::home::boot;
 use crate::read::{bad, is_changed_by_owner, task_of};

@@ -10,7 +10,7 @@ use terrace_system::clock::unix_nanos;
 use terrace_tier::PLAIN_SEGMENT_BIT;
 
 use super::Care;
-use super::rebuild::{FrameId, frame_of};
+use super::frame_id::{FrameId, frame_of};
 use crate::place::PutOptions;
 use crate::report::Salvaged;
 use crate::{Error, Result};

@@ -206,10 +206,9 @@ mod tests {
         assert!(ranges[2..].iter().any(Option::is_some));
         // Here and there is no order.
         let mut course = Course::default();
-        let mut at = 1u64;
+        let mut random = terrace_testkit::Random::new(1);
         for _ in 0..1000 {
-            at = at.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            assert_eq!(course.read(at >> 24, 100_000), None);
+            assert_eq!(course.read(random.bits() >> 24, 100_000), None);
         }
     }
 }

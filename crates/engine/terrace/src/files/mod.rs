@@ -32,6 +32,7 @@ mod handle;
 mod holes;
 mod names;
 mod open;
+mod open_state;
 mod others;
 mod pairs;
 mod path;

@@ -34,18 +34,18 @@ impl Others {
 
     /// Tells others that this process has a file open.
     pub fn enter(&self, id: u64) {
-        self.tell(byte_of(id), true);
+        self.mark(byte_of(id), true);
     }
 
     /// Tells others that it has the file no longer open.
     pub fn leave(&self, id: u64) {
-        self.tell(byte_of(id), false);
+        self.mark(byte_of(id), false);
     }
 
     /// Tells others whether this process has buffered bytes of a file. Before bytes are buffered it is called, and then
     /// [`Others::have`]: an opener tells first, and then looks, so that one of the two sees the other.
     pub fn buffer(&self, id: u64, has_bytes: bool) {
-        self.tell(byte_of(id) | BUFFERED_BYTE, has_bytes);
+        self.mark(byte_of(id) | BUFFERED_BYTE, has_bytes);
     }
 
     /// Returns whether another process has a file open. If the system cannot tell, it counts as open.
@@ -67,7 +67,7 @@ impl Others {
         }
     }
 
-    fn tell(&self, byte: i64, is_so: bool) {
+    fn mark(&self, byte: i64, is_so: bool) {
         let told = if is_so { self.0.try_share(byte).map(drop) } else { self.0.unlock(byte) };
         // Without locks, `have` says that others have every file open, so nothing is buffered.
         if let Err(error) = told {

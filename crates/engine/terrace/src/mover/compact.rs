@@ -8,7 +8,7 @@ use terrace_catalog::{Change, Edit, Expect, Extent, Object, TargetId, frames};
 use terrace_format::frame::MAX_EXTENT_BYTES;
 
 use super::Mover;
-use super::request::owe;
+use super::edits::owe;
 use crate::place::PutOptions;
 use crate::report::TierState;
 use crate::{Error, Result};

@@ -4,8 +4,7 @@ use terrace_catalog::{Edit, Extent, Object, Replica, TargetId};
 use terrace_plan::snapshot::TierSet;
 
 use super::Mover;
-use super::evict::drop_replica;
-use super::request::{owe, owe_instead, task_at};
+use super::edits::{drop_replica, owe, owe_instead, task_at};
 use crate::devices::Tiers;
 use crate::read::task_of;
 use crate::report::Moved;

@@ -4,8 +4,8 @@ use terrace_catalog::{Edit, Extent, Object, Replica, TargetId, Task};
 use terrace_plan::snapshot::TierSet;
 
 use super::Mover;
+use super::edits::{drop_replica, owe, replica_on};
 use super::leaving::Leaving;
-use super::request::owe;
 use crate::Result;
 use crate::devices::Device;
 use crate::read::task_of;
@@ -151,15 +151,4 @@ impl Mover {
     pub(super) fn outlives(&self, replica: &Replica) -> bool {
         self.tiers.device(replica.target).is_ok_and(|d| self.tiers.tier(d).persistent && !d.target.is_new())
     }
-}
-
-/// Returns the replica of an extent on a target.
-pub(super) fn replica_on<'e>(extent: &'e Extent, device: &Device) -> Option<&'e Replica> {
-    extent.replicas.iter().find(|replica| replica.target == device.id)
-}
-
-/// Returns the edit that drops a replica of an extent.
-pub(super) fn drop_replica(key: &[u8], object: u64, extent: &Extent, replica: &Replica) -> Edit {
-    let task = task_of(object, extent, replica);
-    Edit::Lost { task, key: serde_bytes::ByteBuf::from(key), place: replica.place, owed: None }
 }

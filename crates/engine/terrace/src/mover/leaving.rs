@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use terrace_catalog::{Extent, Object, TargetId, Task, frames};
 
 use super::Mover;
-use super::evict::replica_on;
+use super::edits::replica_on;
 use crate::Result;
 use crate::arrivals::Arrival;
 use crate::devices::Device;

@@ -10,7 +10,7 @@ use terrace_plan::policy::Policy;
 
 use super::Mover;
 use super::claimed::Claimed;
-use super::request::owe_instead;
+use super::edits::owe_instead;
 use crate::Result;
 use crate::devices::Device;
 use crate::place::{Placer, PutOptions, element_of};

@@ -10,6 +10,7 @@ mod claimed;
 mod compact;
 mod drain;
 mod drops;
+mod edits;
 mod evict;
 pub(crate) mod expiry;
 mod flow;

@@ -6,7 +6,7 @@ use terrace_catalog::{Change, Edit, Extent, TargetId, frames};
 use terrace_plan::hotness::{Entry, promotions};
 
 use super::Mover;
-use super::request::owe;
+use super::edits::owe;
 use crate::Result;
 use crate::devices::{Device, TierList};
 

@@ -10,8 +10,7 @@ use terrace_plan::policy::Policy;
 use terrace_system::replace;
 
 use super::Mover;
-use super::evict::drop_replica;
-use super::request::{owe, task_at};
+use super::edits::{drop_replica, owe, task_at};
 use crate::config::{Config, StoreConfig};
 use crate::home::read_config;
 use crate::place::{PutOptions, element_of};

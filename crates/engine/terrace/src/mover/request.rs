@@ -7,7 +7,7 @@ use terrace_catalog::{Edit, Extent, Object, Owed, Replica, TargetId, Task, frame
 use terrace_plan::snapshot::TierSet;
 
 use super::drain::Departing;
-use super::evict::drop_replica;
+use super::edits::{drop_replica, owe, task_at};
 use super::room::HOPELESS_WAIT;
 use super::{MAX_WAIT, Mover};
 use crate::report::Moved;
@@ -175,26 +175,4 @@ fn owed_by(edit: &Edit) -> Option<(Task, Owed)> {
         }
         _ => None,
     }
-}
-
-pub(super) fn task_at(object: u64, extent: &Extent, target: TargetId) -> Task {
-    extent.task(object, target)
-}
-
-/// The edits that make a pending replica pending on another target instead. In this order, because the sync mark waits for a frame
-/// since its first replica became pending: a frame that was pending nowhere in between would count from now on only, and the
-/// mark could cover the commit of bytes that are in memory only.
-pub(super) fn owe_instead(
-    key: &[u8],
-    task: Task,
-    target: TargetId,
-    raw_len: u32,
-    then_drop: Option<TargetId>,
-) -> [Edit; 2] {
-    let key = serde_bytes::ByteBuf::from(key);
-    [Edit::Owe { task: Task { target, ..task }, key, raw_len, then_drop }, Edit::Forgive { task }]
-}
-
-pub(super) fn owe(key: &[u8], task: Task, extent: &Extent, then_drop: Option<TargetId>) -> Edit {
-    Edit::Owe { task, key: serde_bytes::ByteBuf::from(key), raw_len: extent.raw_len, then_drop }
 }

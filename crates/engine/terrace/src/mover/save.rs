@@ -7,7 +7,7 @@ use terrace_catalog::{Edit, Extent, Object, Replica, Task};
 use terrace_plan::snapshot::TierSet;
 
 use super::Mover;
-use super::request::{owe, task_at};
+use super::edits::{owe, task_at};
 use crate::Result;
 use crate::report::Moved;
 

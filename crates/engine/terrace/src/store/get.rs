@@ -7,7 +7,7 @@ use terrace_format::frame::MAX_EXTENT_BYTES;
 use terrace_format::key;
 
 use super::Store;
-use super::object_snapshot::ObjectSnapshot;
+use super::object_snapshot::{ObjectSnapshot, same_frames};
 use crate::read::Lent;
 use crate::sparse::{Dense, WriteHoles};
 use crate::{Error, Result};
@@ -215,8 +215,4 @@ impl Version<'_> {
 fn too_long(key: &[u8]) -> Error {
     let reason = "it is longer than this machine's memory can address; read it in parts";
     Error::io(format!("reading {:?}", key::show(key)))(io::Error::new(io::ErrorKind::FileTooLarge, reason))
-}
-
-pub(super) fn same_frames(a: &[Extent], b: &[Extent]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same_frame(b) && a.replicas == b.replicas)
 }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use terrace_catalog::{Extent, Object};
 use terrace_format::key;
 
-use super::get::same_frames;
 use super::{Lease, Store};
 use crate::{Error, Result};
 
@@ -116,4 +115,9 @@ impl ObjectSnapshot {
             }
         }
     }
+}
+
+/// Returns whether the catalog names the same replicas of the same frames.
+pub(super) fn same_frames(a: &[Extent], b: &[Extent]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same_frame(b) && a.replicas == b.replicas)
 }

@@ -292,12 +292,12 @@ fn give_up(catalog: &Catalog, gone: &[TargetId], successors: &Successors) -> Res
         Ok::<_, Error>(true)
     })?;
     catalog.commit(Change { expect: Vec::new(), edits })?;
-    forgive_all(catalog, gone)?;
+    cancel_pending_on(catalog, gone)?;
     Ok(missing)
 }
 
-/// Deletes what is pending on these targets and no object needs any more.
-fn forgive_all(catalog: &Catalog, gone: &[TargetId]) -> Result<()> {
+/// Deletes the pending replicas on these targets, which no object needs any more.
+fn cancel_pending_on(catalog: &Catalog, gone: &[TargetId]) -> Result<()> {
     let mut after = None;
     loop {
         let page = catalog.owed(after.as_ref(), EDITS_PER_COMMIT)?;

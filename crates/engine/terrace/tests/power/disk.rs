@@ -12,6 +12,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use terrace_testkit::Random;
+
 const SECTOR_BYTES: usize = 512;
 /// Once in this many calls the disk writes some of a file's sectors back by itself: what is lost later is lost to a state
 /// between the last sync and now.
@@ -39,7 +41,7 @@ struct Disk {
     folders: HashMap<u64, Listing>,
     calls: u64,
     fail_at: BTreeSet<u64>,
-    random: u64,
+    random: Random,
     progress: Progress,
     losses: Vec<Loss>,
 }
@@ -77,7 +79,7 @@ pub fn watch(root: &Path, fail_at: BTreeSet<u64>) {
         files: HashMap::new(),
         folders: HashMap::new(),
         calls: 0,
-        random: fail_at.iter().sum(),
+        random: Random::new(fail_at.iter().sum()),
         fail_at,
         progress: Progress::default(),
         losses: Vec::new(),
@@ -115,8 +117,7 @@ impl Disk {
     }
 
     fn below(&mut self, end: u64) -> u64 {
-        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.random >> 33) % end.max(1)
+        self.random.below(end)
     }
 
     /// Makes some sectors of one file durable.

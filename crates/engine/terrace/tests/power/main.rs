@@ -16,9 +16,8 @@ use std::path::{Path, PathBuf};
 
 use disk::{Loss, Progress};
 use terrace::{Config, Object, PutOptions, Store};
-use workload::{
-    ALL_KINDS, Kind, Model, Operation, Outcome, Random, apply, crowded_operation, is_durable, operation, run,
-};
+use terrace_testkit::Random;
+use workload::{ALL_KINDS, Kind, Model, Operation, Outcome, apply, crowded_operation, is_durable, operation, run};
 
 /// About how many calls an operation makes that change files.
 const CALLS_OF_OPERATION: u64 = 40;
@@ -251,7 +250,7 @@ fn what_was_durable_survives_the_loss_of_power() {
     let memory = Path::new("/dev/shm");
     let folder = tempfile::tempdir_in(if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }).unwrap();
     let root: PathBuf = folder.path().join("disk");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (mut short, mut long, mut crowded, mut losses, mut boots) = (0, 0, 0, 0, 0);
     for _ in 0..share.max(10) {
         losses += rename_there_and_back(&root, &mut boots, &mut random);

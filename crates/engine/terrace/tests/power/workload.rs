@@ -4,19 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use terrace::{Ack, PutOptions, Store};
+use terrace_testkit::Random;
 
 use crate::common;
 
 pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % n
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {

@@ -1,6 +1,7 @@
 //! Chooses the stored leaf that serves each leaf of a view.
 
-use super::plan::{Part, Plan, Route};
+use super::plan::{Part, Plan};
+use super::route::Route;
 use crate::layout::{Layout, Placed, is_regular};
 
 /// A replica's layout and its read rate.

@@ -7,6 +7,7 @@ mod gathered;
 mod join;
 mod plan;
 mod request;
+mod route;
 mod side;
 mod touches;
 mod walk;

@@ -6,9 +6,10 @@ use terrace_kernels::Steps;
 
 use super::field::{Field, Group, normalise};
 use super::join::{Joined, join};
+use super::route::Route;
 use super::side::{MAX_PIECES, Piece, pieces};
 use super::walk::Pair;
-use crate::layout::{Layout, Placed, is_regular};
+use crate::layout::{Layout, is_regular};
 use crate::model::Misfit;
 
 /// The moves between the bytes of a view and those of stored files, in either direction.
@@ -32,14 +33,6 @@ pub(crate) enum Part {
     Group(Group),
     /// Elements that no groups describe are moved one by one.
     Pair(Pair),
-}
-
-/// The part of a view's leaf that is moved, and the stored leaf at the other end.
-pub(crate) struct Route<'a> {
-    pub view: &'a Placed,
-    pub stored: &'a Placed,
-    /// The file's index among those given to the plan.
-    pub file: usize,
 }
 
 /// The offset of a leaf in the view, the first turn of its elements, and the next free turn.

@@ -1,7 +1,7 @@
 //! Moves elements one by one, for the few pairs of layouts that no descriptors describe.
 
 use super::field::{Field, Group};
-use super::plan::Route;
+use super::route::Route;
 use super::side::runs;
 use crate::layout::{Digit, Placed, Walk};
 use crate::model::Affine;

@@ -6,24 +6,21 @@ pub mod ast;
 pub mod declare;
 pub mod oracle;
 
-/// A generator of random numbers; equal seeds give equal numbers.
-pub struct Random(u64);
+/// The testkit's generator, with what declarations need.
+pub struct Random(terrace_testkit::Random);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        Random(terrace_testkit::Random::new(seed))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        self.0.bits()
     }
 
     /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 11) % end.max(1)
+        self.0.below(end)
     }
 
     /// Returns true in `percent` of a hundred cases.

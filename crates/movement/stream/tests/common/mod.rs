@@ -10,6 +10,7 @@ use std::time::Duration;
 use terrace::{Config, Store};
 use terrace_stream::destinations::{Destination, Files, Keys, Outcome};
 use terrace_stream::{Failure, Position, Run, Settings};
+pub use terrace_testkit::Random;
 
 /// Returns a number from the environment.
 pub fn number(name: &str, usual: u64) -> u64 {
@@ -23,28 +24,6 @@ pub fn fail_as_a_whole() {
         let _ = writeln!(std::io::stderr(), "{info}");
         std::process::exit(101);
     }));
-}
-
-/// A generator of random numbers; equal seeds give equal numbers.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        random.below(2);
-        random
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % n
-    }
-
-    pub fn shuffle<T>(&mut self, all: &mut [T]) {
-        for at in (1..all.len()).rev() {
-            all.swap(at, self.below(at as u64 + 1) as usize);
-        }
-    }
 }
 
 /// Returns the configuration of memory above a disk.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use terrace_format::{Attributes, Object, Owed, Replica, TargetId, Task};
 use terrace_format::{Edit, NewExtent};
 
-use super::counts::CountChanges;
+use super::count_changes::CountChanges;
 use super::extents;
 use super::keys;
 use super::{Records, decode, encode};

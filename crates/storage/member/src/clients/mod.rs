@@ -5,7 +5,7 @@
 
 mod client;
 mod server;
-mod wire;
+pub(crate) mod wire;
 
 pub use client::Client;
 pub use server::ClientServer;

@@ -64,7 +64,7 @@ impl World {
     }
 
     /// A node tells a client what became of its step.
-    pub fn tell(&mut self, node: usize, slot: u64, Whose { client, session, number }: Whose) {
+    pub fn deliver_verdict(&mut self, node: usize, slot: u64, Whose { client, session, number }: Whose) {
         if self.random.once_in(7) {
             return self.counts.note("answers to clients lost");
         }

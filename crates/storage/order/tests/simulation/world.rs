@@ -231,7 +231,7 @@ impl World {
         self.nodes[node].decided = later;
         let known: Vec<(u64, Whose)> = known;
         for (slot, whose) in known {
-            self.tell(node, slot, whose);
+            self.deliver_verdict(node, slot, whose);
         }
     }
 

@@ -61,7 +61,7 @@ struct Told {
     next: Option<(u64, u64)>,
 }
 
-fn tell(value: &impl Serialize) -> Result<Told, Refusal> {
+fn answer_with(value: &impl Serialize) -> Result<Told, Refusal> {
     let body = serde_json::to_vec(value).map_err(|error| Refusal::Target(io::Error::other(error)))?;
     Ok(Told { body: body.into(), next: None })
 }
@@ -133,16 +133,16 @@ impl Answers {
         if let ("GET", ["marker"]) = (method.as_str(), &rest[..]) {
             let (owner, found) = target.find_owner()?;
             *incarnation = found;
-            return tell(&owner);
+            return answer_with(&owner);
         }
         if let ("PUT", ["marker"]) = (method.as_str(), &rest[..]) {
             *incarnation = Some(target.make(parse(body)?)?);
-            return tell(&());
+            return answer_with(&());
         }
         let owner = headers.get(OWNER_HEADER).and_then(|owner| read_owner(owner.to_str().ok()?)).ok_or(BAD_REQUEST)?;
         if let ("DELETE", []) = (method.as_str(), &rest[..]) {
             target.remove(owner)?;
-            return tell(&());
+            return answer_with(&());
         }
         let open = target.open(owner)?;
         *incarnation = Some(open.incarnation);
@@ -171,16 +171,16 @@ fn told_of_frames(
             open.read(number(segment)?, number(offset)?, skip, &mut bytes)?;
             Ok(Told { body: bytes.into_body(), next: None })
         }
-        ("GET", ["segments", segment]) => tell(&open.segment(number(segment)?)?),
+        ("GET", ["segments", segment]) => answer_with(&open.segment(number(segment)?)?),
         ("POST", ["frames"]) => {
             let place = open.append(body, query.number("number")?).map_err(of_target)?;
-            tell(&Appended { place })
+            answer_with(&Appended { place })
         }
-        ("POST", ["sync"]) => tell(&open.sync(&list(body)?).map_err(of_target)?),
-        ("POST", ["free"]) => tell(&open.free(&list(body)?).map_err(of_target)?),
-        ("POST", ["discard"]) => tell(&open.discard(&list(body)?).map_err(of_target)?),
-        ("POST", ["verify"]) => tell(&open.verify(&list(body)?).map_err(of_target)?),
-        ("GET", ["space"]) => tell(&open.space().map_err(of_target)?),
+        ("POST", ["sync"]) => answer_with(&open.sync(&list(body)?).map_err(of_target)?),
+        ("POST", ["free"]) => answer_with(&open.free(&list(body)?).map_err(of_target)?),
+        ("POST", ["discard"]) => answer_with(&open.discard(&list(body)?).map_err(of_target)?),
+        ("POST", ["verify"]) => answer_with(&open.verify(&list(body)?).map_err(of_target)?),
+        ("GET", ["space"]) => answer_with(&open.space().map_err(of_target)?),
         ("GET", ["headers"]) => {
             let [segment, offset] = [query.number("segment")?, query.number("offset")?].map(|n| n.unwrap_or(0));
             let whole = query.get("whole") == Some("true");

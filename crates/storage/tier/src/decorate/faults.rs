@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
@@ -12,6 +12,9 @@ use terrace_format::frame::{Frame, Header};
 
 use super::files;
 use crate::{Adoption, FileStore, Place, Space, Target, Whole};
+
+/// The time between looks whether a call still has to hang.
+const HANG_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The error that a call ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +85,7 @@ impl FaultPlan {
         self.fail_all(io::ErrorKind::NotConnected);
     }
 
-    /// Delays every call by this time from now on.
+    /// Delays every call by this time from now on, or until the faults end.
     pub fn hang(&self, time: Duration) {
         self.faults.lock().hang = Some(time);
     }
@@ -106,12 +109,22 @@ impl FaultPlan {
         let number = self.calls.fetch_add(1, Ordering::SeqCst);
         let faults = self.faults.lock().clone();
         if let Some(time) = faults.hang {
-            std::thread::sleep(time);
+            self.hang_for(time);
         }
         let once = faults.at.iter().find(|(at, _)| *at == number).map(|(_, failure)| *failure);
         match once.or(faults.all).or(faults.writes.filter(|_| writes)) {
             Some(failure) => Err(failure.into()),
             None => Ok(()),
+        }
+    }
+
+    /// Waits for this time, or until the faults end.
+    fn hang_for(&self, time: Duration) {
+        let begun = Instant::now();
+        while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero())
+            && self.faults.lock().hang.is_some()
+        {
+            std::thread::sleep(left.min(HANG_POLL_INTERVAL));
         }
     }
 

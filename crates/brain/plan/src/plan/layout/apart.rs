@@ -1,7 +1,8 @@
 //! The layout of replica 0, then of the others on the space that it leaves.
 
 use super::super::candidates::Candidate;
-use super::super::search::{Goal, NO_TARGET, Placed, Search};
+use super::super::goal::{Goal, NO_TARGET, Placed};
+use super::super::work::Search;
 use super::line::Line;
 use crate::snapshot::MAX_SEARCHED_TARGETS;
 

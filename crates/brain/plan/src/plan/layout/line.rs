@@ -1,8 +1,9 @@
 //! A line on which shares are laid one after another.
 
 use super::super::candidates::Candidate;
+use super::super::goal::{Goal, Placed};
 use super::super::scheme::Cost;
-use super::super::search::{Goal, Placed, Search};
+use super::super::work::Search;
 
 /// The current end of the line.
 #[derive(Default)]

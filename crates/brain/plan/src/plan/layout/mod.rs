@@ -9,10 +9,10 @@ mod line;
 
 use self::apart::{lay_out_along_joint_bound, lay_out_apart};
 use self::line::{Line, compute_cost, is_valid};
-use super::attempts::build_bounds;
 use super::candidates::Candidate;
+use super::goal::{Goal, Placed};
 use super::scheme::Cost;
-use super::search::{Goal, Placed, Search};
+use super::work::{Search, build_bounds};
 
 /// A scheme that was stored in `Search::best`.
 #[derive(Clone, Copy, Debug)]

@@ -5,13 +5,12 @@ mod prune;
 mod settle;
 mod step;
 
-use super::bound::{Bound, Share};
 use super::candidates::Candidate;
-use super::held::Held;
-use super::joint::Joint;
+use super::goal::{Goal, Placed};
 use super::layout::lay_out_bound;
 use super::lengths::collect_piece_lengths;
 use super::scheme::Cost;
+use super::work::{Search, Step};
 use crate::policy::Replicas;
 use crate::snapshot::MAX_SEARCHED_TARGETS;
 
@@ -21,73 +20,6 @@ pub(super) const MAX_EXHAUSTIVE_PAGES: u32 = 16;
 /// For requests of more than [`MAX_EXHAUSTIVE_PAGES`] pages, the search ignores schemes that are cheaper by less than
 /// this share.
 const MIN_IMPROVEMENT_SHARE: f64 = 0.001;
-/// The index that stands for no target.
-pub(super) const NO_TARGET: u8 = u8::MAX;
-
-/// A piece of a replica during the search.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Placed {
-    /// The index into the class's candidates.
-    pub candidate: u16,
-    pub start: u32,
-    pub end: u32,
-    pub excludes: u128,
-}
-
-/// A possible next piece, and the lower bound of schemes that contain it.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    least: (u64, u64),
-    index: u16,
-    pages: u32,
-}
-
-/// The parameters of a search.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Goal {
-    pub pages: u32,
-    pub replicas: usize,
-    /// The maximum number of pieces of a replica.
-    pub pieces: usize,
-    /// The write waits for replica 0 only, so that its cost is minimised first.
-    pub is_async: bool,
-    /// The last replica must survive a reboot.
-    pub last_persistent: bool,
-    /// The maximum number of stored bytes.
-    pub budget: u64,
-    /// The search ends after this many steps with the best scheme found.
-    pub steps: u32,
-}
-
-/// Buffers and state of the search, which are reused from plan to plan.
-#[derive(Debug, Default)]
-pub(super) struct Search {
-    /// The candidates of replica 0, and those of the other replicas, cheapest first.
-    pub lists: [Vec<Candidate>; 2],
-    pub bounds: [Bound; 2],
-    /// The bound of all replicas together.
-    pub joint: Joint,
-    /// Free bytes of each target.
-    pub free: Vec<u64>,
-    /// The number of pages that each failure domain can still take.
-    pub domains: Vec<u32>,
-    /// For each target, the preceding interchangeable target; [`NO_TARGET`] if there is none.
-    pub twins: Vec<u8>,
-    /// The pieces that are stored already, in the order given.
-    pub present: Vec<Held>,
-    /// The pieces that are stored already, with adjacent runs merged.
-    pub held: Vec<Held>,
-    /// Under a budget, the ascending prices of a stored byte at which the preference between encodings changes.
-    pub byte_prices: Vec<f64>,
-    /// The minimum number of bytes that any candidate stores for a page.
-    pub densest: u64,
-    /// The best scheme so far.
-    pub best: Vec<Vec<Placed>>,
-    pub current: Vec<Vec<Placed>>,
-    steps: Vec<Step>,
-    pub shares: Vec<Share>,
-}
-
 /// The state of one search.
 struct Run<'a> {
     goal: Goal,

@@ -1,8 +1,9 @@
 //! Pruning: permutations of the same scheme, and branches that cannot improve on the best scheme.
 
 use super::super::candidates::Candidate;
+use super::super::goal::NO_TARGET;
 use super::step::largest_fitting;
-use super::{MAX_EXHAUSTIVE_PAGES, MIN_IMPROVEMENT_SHARE, NO_TARGET, Run, Search};
+use super::{MAX_EXHAUSTIVE_PAGES, MIN_IMPROVEMENT_SHARE, Run, Search};
 
 impl Run<'_> {
     /// Returns whether a piece need not be tried, because the search tries an equal scheme elsewhere. That is so for a piece

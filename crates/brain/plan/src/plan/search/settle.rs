@@ -1,8 +1,8 @@
 //! The best scheme so far, and the lower bound of all schemes.
 
-use super::super::joint::sharpen_joint_bound;
 use super::super::layout::improve_along_joint_bound;
 use super::super::scheme::Cost;
+use super::super::sharpen::sharpen_joint_bound;
 use super::{Run, Search};
 
 impl Run<'_> {

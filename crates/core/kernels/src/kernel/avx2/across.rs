@@ -10,7 +10,7 @@ use std::arch::x86_64::{
 };
 use std::mem::MaybeUninit;
 
-use crate::kernel::across::{CACHE_LINE_BYTES, Turn, mask};
+use crate::kernel::turn::{CACHE_LINE_BYTES, Turn, mask};
 
 /// The size of a register.
 const REGISTER_BYTES: usize = 32;

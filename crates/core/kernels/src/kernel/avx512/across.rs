@@ -8,7 +8,7 @@ use std::arch::x86_64::{
     _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
-use crate::kernel::across::{CACHE_LINE_BYTES, Turn, mask};
+use crate::kernel::turn::{CACHE_LINE_BYTES, Turn, mask};
 
 /// The source is prefetched this far ahead if the caches do not hold it.
 const PREFETCH_DISTANCE_BYTES: usize = 2 * CACHE_LINE_BYTES;

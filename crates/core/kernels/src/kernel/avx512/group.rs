@@ -3,7 +3,7 @@
 //! If many registers are loaded, several at a time are first packed into one, which then holds the needed bytes of all
 //! of them.
 
-use super::program::{Place, VECTOR_BYTES};
+use super::place::{Place, VECTOR_BYTES};
 use super::source::{Source, Stretches};
 
 /// The maximum number of registers that are loaded at once. More cost as much as single moves.

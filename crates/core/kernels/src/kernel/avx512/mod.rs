@@ -3,6 +3,7 @@
 pub(super) mod across;
 mod group;
 pub(super) mod network;
+mod place;
 pub(super) mod program;
 pub(super) mod run;
 mod source;

@@ -5,7 +5,7 @@
 //! single field. The conversion into records runs the stages backwards.
 
 use super::group::Pick;
-use super::program::{Place, VECTOR_BYTES};
+use super::place::{Place, VECTOR_BYTES};
 use crate::kernel::record::{Record, swapped};
 use crate::kernel::{Area, Span};
 use crate::moves::Move;

@@ -5,13 +5,12 @@
 //! sizes, strides and byte orders: from records, into records, and from one kind of record to another.
 
 use super::group::{self, Group, Vector};
+use super::place::{Place, VECTOR_BYTES};
 use super::source::Stretches;
 use crate::kernel::record::{Record, period};
 use crate::kernel::{Area, Span};
 use crate::moves::Move;
 
-/// The size of a vector.
-pub(super) const VECTOR_BYTES: usize = 64;
 /// The maximum number of vectors that are written in a period. More gain nothing.
 const MOST_OUTPUTS: usize = 32;
 
@@ -22,17 +21,6 @@ pub(in crate::kernel) struct Program {
     pub records: u64,
     /// The registers that are loaded together, and the vectors made from them.
     pub groups: Vec<Group>,
-}
-
-/// The start of 64 bytes, and its distances.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::kernel) struct Place {
-    /// The start for the first record.
-    pub at: i64,
-    /// The distance from record to record.
-    pub step: i64,
-    /// The distance from row to row.
-    pub row: i64,
 }
 
 impl Program {
@@ -90,30 +78,5 @@ impl Program {
         let lines = outputs().all(|p| begins_line(p, first) && (one_row || p.row % VECTOR_BYTES as i64 == 0));
         let periods = (most - first) as u64 / self.records + 1;
         Span { first: first as u64, count: periods * self.records, lines }
-    }
-}
-
-impl Place {
-    /// Returns the records among `first..=last` whose bytes lie within a buffer in all rows.
-    pub(super) fn within(
-        &self,
-        (first, last): (i64, i64),
-        width: usize,
-        base: i64,
-        area: Area,
-        length: usize,
-    ) -> (i64, i64) {
-        let rows = self.row * (area.rows as i64 - 1);
-        let base = base + self.row * area.first_row as i64;
-        let (least, most) = (base + self.at + rows.min(0), base + self.at + rows.max(0) + width as i64 - length as i64);
-        // The range in which least + step * record >= 0 and most + step * record <= 0.
-        let up = |a: i64, b: i64| -(-a).div_euclid(b);
-        let (from, to) = match self.step {
-            0 if least >= 0 && most <= 0 => (first, last),
-            0 => (0, -1),
-            1.. => (up(-least, self.step), (-most).div_euclid(self.step)),
-            _ => (up(most, -self.step), least.div_euclid(-self.step)),
-        };
-        (first.max(from), last.min(to))
     }
 }

@@ -8,7 +8,8 @@ use std::arch::x86_64::{
 };
 
 use super::group::{Group, Pick};
-use super::program::{Place, Program};
+use super::place::Place;
+use super::program::Program;
 use crate::kernel::Area;
 
 /// Executes a program for an area of whole periods.

@@ -1,6 +1,6 @@
 //! The source of a period, as registers.
 
-use super::program::{Place, VECTOR_BYTES};
+use super::place::{Place, VECTOR_BYTES};
 use crate::kernel::record::{Record, swapped};
 use crate::moves::Move;
 

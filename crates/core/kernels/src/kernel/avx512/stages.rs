@@ -9,7 +9,7 @@ use std::arch::x86_64::{
 
 use super::group::Pick;
 use super::network::{MAX_HELD_REGISTERS, Network};
-use super::program::{Place, VECTOR_BYTES};
+use super::place::{Place, VECTOR_BYTES};
 use crate::kernel::Area;
 
 /// Expands to a block for each register, by its index. The compiler would keep the registers in memory if this were a

@@ -62,7 +62,7 @@ pub fn new(window: Window, address: u64, widths: Widths) -> Option<Dataset> {
             let length = fields.count(2)?;
             let flags = fields.byte()?;
             fields.skip(head - 4)?;
-            told.hear(kind, flags, Fields(fields.take(length)?), widths);
+            told.read_message(kind, flags, Fields(fields.take(length)?), widths);
         }
         Some(())
     };
@@ -90,7 +90,7 @@ pub fn old(window: Window, address: u64, widths: Widths) -> Option<Dataset> {
             let length = fields.count(2)?;
             let flags = fields.byte()?;
             fields.skip(3)?;
-            told.hear(kind, flags, Fields(fields.take(length)?), widths);
+            told.read_message(kind, flags, Fields(fields.take(length)?), widths);
         }
         Some(())
     };
@@ -108,7 +108,7 @@ impl Told {
     }
 
     /// Reads a message; ignores an unknown one.
-    fn hear(&mut self, kind: u16, flags: u8, fields: Fields, widths: Widths) {
+    fn read_message(&mut self, kind: u16, flags: u8, fields: Fields, widths: Widths) {
         let _ = match kind {
             _ if flags & SHARED_MESSAGE_FLAG > 0 => None,
             MESSAGE_DATATYPE => self.datatype(fields),
