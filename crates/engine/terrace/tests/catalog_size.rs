@@ -27,6 +27,12 @@ fn data_bytes(home: &Path) -> u64 {
     fs::metadata(home.join("catalog/data.mdb")).unwrap().len()
 }
 
+/// The resident memory of this process, as the kernel writes it.
+fn resident_memory() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    status.lines().find(|line| line.starts_with("VmRSS")).unwrap_or("no VmRSS").to_owned()
+}
+
 fn key(n: u64) -> Vec<u8> {
     format!("object/{n}/{}", "long".repeat(50)).into_bytes()
 }
@@ -79,7 +85,11 @@ fn frames_that_die_one_after_the_other_share_a_record_and_take_nothing_else_with
     let dead = store.catalog().dead(0, u64::MAX, u64::MAX, usize::MAX).unwrap();
     // Not of the file: it also grows while a reader holds old pages, the more the slower the machine, and is shortened at a later opening.
     let (bytes, file) = (store.catalog().used_bytes().unwrap(), data_bytes(store.dir()));
-    println!("{overwrites} overwrites: {} records of dead frames, {bytes} bytes in {file} of data.mdb", dead.len());
+    println!(
+        "{overwrites} overwrites: {} records of dead frames, {bytes} bytes in {file} of data.mdb, {}",
+        dead.len(),
+        resident_memory()
+    );
     // One for each second, each frame that lives between them, and each 4096 numbers of objects and writes.
     let most = begun.elapsed().as_secs() + 2 + others + overwrites * 2 / 4096;
     assert!(dead.len() as u64 <= most, "{} records of {overwrites} dead frames, not {most}", dead.len());

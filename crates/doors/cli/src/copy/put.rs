@@ -90,7 +90,7 @@ fn put_all(store: &Store, put: &Put, way: Way, show: Show) -> Result<bool> {
     }
     let (late, in_time) = (done.late, done.unmet == 0);
     let adopted = (way == Way::Adopted && !put.dry_run).then_some(done.adopted);
-    let good = done.report(put.dry_run, show)?;
+    let good = done.report(put.dry_run, has_budget(store, put), show)?;
     if let Some(adopted) = adopted {
         adopted.show(show)?;
     }
@@ -170,7 +170,7 @@ impl Done {
         bar.suspend(|| complain(text));
     }
 
-    fn report(self, dry_run: bool, show: Show) -> Result<bool> {
+    fn report(self, dry_run: bool, has_budget: bool, show: Show) -> Result<bool> {
         let Done { written, unchanged, failed, bytes, would_write, fewer, over_budget, slow, late, .. } = self;
         if dry_run {
             for key in &would_write {
@@ -188,10 +188,11 @@ impl Done {
         if let Some(Fewer { have, asked, possible, memory_left_out }) = fewer {
             let replicas = count(have.into(), "replica");
             let least = if have < possible { "at least " } else { "" };
-            let why = match (have < possible, memory_left_out) {
-                (true, _) => "the budget pays for no more, or memory has no room",
-                (false, true) => "they have to be persistent, and the other tiers are in memory",
-                (false, false) => "there are no more failure domains",
+            let why = match (have < possible, has_budget, memory_left_out) {
+                (true, true, _) => "the budget pays for no more, or other tiers have no room",
+                (true, false, _) => "other tiers have no room",
+                (false, _, true) => "they have to be persistent, and the other tiers are in memory",
+                (false, _, false) => "there are no more failure domains",
             };
             show.line(&format!("{least}{replicas} each, not {asked}: {why}"))?;
         }
@@ -204,6 +205,14 @@ impl Done {
         }
         Ok(failed == 0)
     }
+}
+
+/// Returns whether any budget may limit the replicas.
+fn has_budget(store: &Store, put: &Put) -> bool {
+    let config = store.config();
+    put.wishes.options().budget.is_some()
+        || config.store.budget.is_some()
+        || config.rules.iter().any(|rule| rule.budget.is_some())
 }
 
 fn options(put: &Put, key: &[u8], attributes: Option<Attributes>) -> PutOptions {

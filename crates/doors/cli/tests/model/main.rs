@@ -45,8 +45,18 @@ fn setting(name: &str, usual: u64) -> u64 {
 }
 
 /// Runs one store for its number of commands; returns what was tried.
-fn check(mut checker: Checker, seed: u64, mut next: impl FnMut(&mut Checker) -> Result<(), String>) -> Counts {
-    while checker.counts.commands < STORE_COMMANDS {
+fn check(checker: Checker, seed: u64, next: impl FnMut(&mut Checker) -> Result<(), String>) -> Counts {
+    check_for(STORE_COMMANDS, checker, seed, next)
+}
+
+/// The same for this number of commands.
+fn check_for(
+    commands: u64,
+    mut checker: Checker,
+    seed: u64,
+    mut next: impl FnMut(&mut Checker) -> Result<(), String>,
+) -> Counts {
+    while checker.counts.commands < commands {
         if let Err(wrong) = next(&mut checker) {
             let folder = checker.place.keep().display().to_string();
             let (shape, trace) = (checker.place.shape, checker.place.trace.join("\n"));
@@ -114,12 +124,12 @@ fn what_was_durable_survives_power_cuts() {
 
 #[test]
 fn a_full_disk_loses_nothing_and_gives_room_back() {
-    let seed = setting("TERRACE_SEED", 1);
+    let (steps, seed) = (setting("TERRACE_STEPS", 600) / 4, setting("TERRACE_SEED", 1));
     let disk = match RecordedDisk::create(DiskFormat::Ext4, 0) {
         Ok(disk) => disk,
         Err(missing) => return skip("full disks under the command line", &missing),
     };
     let checker = Checker::new(Shape { scarce: true, ..Shape::default() }, seed, Some(disk));
-    let counts = check(checker, seed, Checker::fill_and_clear);
+    let counts = check_for(steps, checker, seed, Checker::fill_and_clear);
     println!("{counts}: nothing was lost, and room came back");
 }

@@ -62,6 +62,7 @@ fn describe_refusal(dir: &Path, kind: &str, mounts: &Mounts) -> String {
     };
     format!(
         "it lies on a network file system ({kind}), where several machines can lose each other's writes; {way}, with --store \
-         DIR or TERRACE_STORE. Tiers may stay on network file systems{suggested}"
+         DIR or TERRACE_STORE. Tiers may stay on network file systems. If several machines are to use one store, `terrace node --join` or \
+         `terrace cluster up` gives each a directory of its own{suggested}"
     )
 }

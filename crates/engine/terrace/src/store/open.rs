@@ -211,6 +211,13 @@ fn forget_distrusted_catalog(dir: &Path, lock: &Locked, config: &Config, log: &L
         let survey = Survey::new(dir, config, log)?;
         survey.check_whole(log)?;
         survey.check(was_cut_off).map_err(advise_rebuild)?;
+        if boot::has_catalog(dir) {
+            let why = match was_cut_off {
+                true => "the machine, or a file system of the store, went down while it was in use",
+                false => "its boot mark is missing or unreadable",
+            };
+            tracing::info!(store = %dir.display(), why, "discarded the catalog; it is made again from the log, which is whole");
+        }
         boot::forget_catalog(dir)?;
         boot::mark_opened(dir, config)?;
     }
