@@ -181,6 +181,11 @@ impl Both {
                 let (mut a, mut b) = (vec![1; length], vec![2; length]);
                 let length = theirs.read_at(&mut b, offset).unwrap();
                 ours.read_to(offset, &mut a, |read| assert!(read.unwrap() == &b[..length]));
+                // Again, from the chunk that the handle holds by then.
+                for _ in 0..2 {
+                    a.fill(1);
+                    assert!(ours.read_at(offset, &mut a).unwrap() == length && a[..length] == b[..length]);
+                }
             }),
             Step::SetLength(handle, length) => self.with(handle, |ours, theirs| {
                 ours.set_len(length).unwrap();
@@ -555,6 +560,65 @@ fn a_file_that_is_read_in_order_shows_what_is_written_meanwhile() {
 }
 
 /// Files that a transaction wrote lay beside their places until its end, and a kill left them there for ever.
+/// A handle holds the chunk around its last small read, and reads on from it while the catalog stays as it is.
+#[test]
+fn a_handle_that_reads_again_sees_what_others_have_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let (ours, others) = (Files::new(&store).unwrap(), Files::new(&store).unwrap());
+    let mut noise: Vec<u8> = (0..150_000u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
+    let writer = others.create(b"f", 0o644, ROOT_OWNER, true).unwrap();
+    writer.write_at(0, &noise).unwrap();
+    writer.flush().unwrap();
+    let reader = ours.open(b"f").unwrap();
+    let mut part = [0; 4096];
+    let mut read = |offset: u64, expected: &[u8]| {
+        for _ in 0..3 {
+            let expected = expected.get(offset as usize..).unwrap_or_default();
+            let length = reader.read_at(offset, &mut part).unwrap();
+            assert_eq!(length, expected.len().min(4096), "at {offset}");
+            assert!(part[..length] == expected[..length], "at {offset}");
+        }
+    };
+    // Written over, cut within what is held, made longer, and given a hole.
+    read(70_000, &noise);
+    noise[71_000..71_100].fill(7);
+    writer.write_at(71_000, &[7; 100]).unwrap();
+    writer.flush().unwrap();
+    read(70_000, &noise);
+    noise.truncate(72_000);
+    writer.set_len(72_000).unwrap();
+    read(70_000, &noise);
+    noise.resize(140_000, 0);
+    writer.set_len(140_000).unwrap();
+    read(70_000, &noise);
+    read(139_000, &noise);
+    noise[65_000..66_000].fill(0);
+    writer.clear(65_000, 1000).unwrap();
+    read(64_000, &noise);
+    // By another handle of the same process, before the bytes are written to the store.
+    let beside = ours.open(b"f").unwrap();
+    noise[64_500] = 9;
+    beside.write_at(64_500, &[9]).unwrap();
+    read(64_000, &noise);
+    beside.flush().unwrap();
+    // Moved to another tier, and out of this one; then the last replica is damaged, too.
+    store.sync().unwrap();
+    read(1000, &noise);
+    assert!(store.evict(b"", "ram").unwrap().dropped > 0);
+    read(1000, &noise);
+    for segment in fs::read_dir(dir.path().join("disk/segments")).unwrap().map(|entry| entry.unwrap().path()) {
+        let length = fs::metadata(&segment).unwrap().len();
+        fs::write(segment, vec![0xee; length as usize]).unwrap();
+    }
+    read(1000, &noise);
+    assert!(store.scrub(b"", false, None, |_| {}).unwrap().bad > 0, "the replica is not damaged");
+    read(1000, &noise);
+    // Renamed by others: the handle follows no name, and the object of its name is gone.
+    others.rename(b"f", b"g", true).unwrap();
+    assert!(matches!(reader.read_at(1000, &mut [0; 4096]), Err(FileError::Stale(_))));
+}
+
 #[test]
 fn a_file_without_a_name_is_seen_once_it_has_one_and_a_dead_process_leaves_none() {
     let dir = tempfile::tempdir().unwrap();

@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use terrace::{Ack, Config, Error, PutOptions, Store};
+use terrace::files::{File, Owner};
+use terrace::{Ack, Config, Error, Files, PutOptions, Store};
 
 const RANGE_COUNT: u64 = 300;
 /// Bytes of a value: more than one extent, and no multiple of a sub-block.
@@ -62,6 +63,8 @@ fn child() {
     match role.as_str() {
         "ranges" => write_ranges(&store, who),
         "values" => put_values(&store, dir, who),
+        "file writes" => write_files(&store, dir, who),
+        "file reads" => read_files(&store, dir, who),
         _ => read_values(&store, dir, who),
     }
 }
@@ -156,6 +159,41 @@ fn read_values(store: &Store, dir: &Path, who: u64) {
     });
 }
 
+/// The bytes of each file of a history.
+const FILE_BYTES: usize = 4096;
+
+fn open_files(store: &Store) -> Vec<File> {
+    let files = Files::new(store).unwrap();
+    (0..3).map(|key| files.open(format!("k{key}").as_bytes()).unwrap()).collect()
+}
+
+fn write_files(store: &Store, dir: &Path, who: u64) {
+    let files = open_files(store);
+    record(dir, who, |key, round| {
+        let value = who << 32 | round;
+        let bytes: Vec<u8> = value.to_le_bytes().into_iter().cycle().take(FILE_BYTES).collect();
+        files[key as usize].write_at(0, &bytes).unwrap();
+        files[key as usize].flush().unwrap();
+        Some((true, value))
+    });
+}
+
+/// Each handle reads the same bytes again and again, so that it holds them between the writes of others.
+fn read_files(store: &Store, dir: &Path, who: u64) {
+    let files = open_files(store);
+    record(dir, who, |key, round| {
+        let (file, mut bytes) = (&files[key as usize], [0; FILE_BYTES]);
+        let from = round as usize % 400 * 8;
+        if !file.read_at(from as u64, &mut bytes[from..]).is_ok_and(|length| length == FILE_BYTES - from) {
+            return None;
+        }
+        let value = u64::from_le_bytes(bytes[from..from + 8].try_into().unwrap());
+        let of_value = value.to_le_bytes();
+        assert!(bytes[from..].chunks(8).all(|part| part == of_value), "bytes of two writes");
+        (value > 0).then_some((false, value))
+    });
+}
+
 fn panic_with(error: &Error) -> ! {
     std::panic::resume_unwind(Box::new(error.to_string()))
 }
@@ -221,12 +259,31 @@ fn the_checker_refuses_what_cannot_have_been() {
 fn puts_and_gets_of_many_processes_have_an_order() {
     let dir = tempfile::tempdir().unwrap();
     let store = new_store(dir.path());
-    let writers = (0..3).map(|who| spawn(dir.path(), "values", who));
-    let readers = (3..6).map(|who| spawn(dir.path(), "reads", who));
-    all_end_well(dir.path(), writers.chain(readers).collect());
+    have_an_order(dir.path(), ["values", "reads"]);
+    store.sync().unwrap();
+}
+
+#[test]
+fn writes_and_small_reads_of_open_files_by_many_processes_have_an_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    let files = Files::new(&store).unwrap();
+    for key in 0..3 {
+        let file = files.create(format!("k{key}").as_bytes(), 0o644, Owner { uid: 0, gid: 0 }, true).unwrap();
+        file.write_at(0, &[0; FILE_BYTES]).unwrap();
+    }
+    have_an_order(dir.path(), ["file writes", "file reads"]);
+    store.sync().unwrap();
+}
+
+/// Runs three writers and three readers, and checks that some order of their operations explains each read.
+fn have_an_order(dir: &Path, [writers, readers]: [&str; 2]) {
+    let writers = (0..3).map(|who| spawn(dir, writers, who));
+    let readers = (3..6).map(|who| spawn(dir, readers, who));
+    all_end_well(dir, writers.chain(readers).collect());
     let mut histories: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
     for who in 0..6 {
-        for line in fs::read_to_string(dir.path().join(format!("journal-{who}"))).unwrap().lines() {
+        for line in fs::read_to_string(dir.join(format!("journal-{who}"))).unwrap().lines() {
             let field: Vec<&str> = line.split(' ').collect();
             let time = |at: usize| field[at].parse::<u128>().unwrap();
             let event =
@@ -241,7 +298,6 @@ fn puts_and_gets_of_many_processes_have_an_order() {
     for (key, events) in &histories {
         assert_eq!(is_linearizable(events), Ok(()), "k{key}");
     }
-    store.sync().unwrap();
 }
 
 #[test]

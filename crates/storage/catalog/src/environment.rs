@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -48,9 +48,21 @@ const MAX_READ_ATTEMPTS: usize = 32;
 /// The longest wait for another thread of this process to close the environment.
 const MAX_CLOSING_TIME: Duration = Duration::from_secs(10);
 
+/// The number of the next environment. A fork inherits it.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// A moment in the history of a catalog, as one process sees it. While it is the current one, all answers of the catalog stay the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    environment: u64,
+    commit: usize,
+}
+
 /// An open environment and its one database.
 pub struct Environment {
     env: Env<WithoutTls>,
+    /// Tells it from all others that this process and those it was forked from have opened.
+    number: u64,
     /// All records.
     pub records: Records,
     /// The lock on the catalog's folder, shared by all processes that have the environment open. Dropped after `env`: as
@@ -96,10 +108,19 @@ impl Environment {
             share(&in_use).map_err(Error::io(format!("locking {}", folder.display())))?;
             // From here on nobody replaces the file: that takes the exclusive lock.
             if data_id()? == opened {
-                return Ok(Environment { env, records, _in_use: in_use, held: None });
+                let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+                return Ok(Environment { env, number, records, _in_use: in_use, held: None });
             }
             env.prepare_for_closing().wait();
         }
+    }
+
+    /// Returns the current moment: a look at two words of memory that all processes share.
+    ///
+    /// The newest meta page decides, as in [`Environment::read_txn`]: a transaction that begins later sees this commit or a newer one, and who
+    /// still finds the same moment after it has seen another process's change would have found that commit's page instead.
+    pub fn moment(&self) -> Moment {
+        Moment { environment: self.number, commit: self.env.info().last_txn_id }
     }
 
     /// Begins to read the newest commit.
@@ -476,7 +497,7 @@ mod tests {
         let mut txn = env.write_txn().expect("a transaction");
         let records = env.create_database(&mut txn, None).expect("a database");
         txn.commit().expect("commits");
-        Environment { env, records, _in_use: in_use, held: None }
+        Environment { env, number: 0, records, _in_use: in_use, held: None }
     }
 
     const OTHER_VARIABLE: &str = "TERRACE_ENVIRONMENT_OF_OTHER";

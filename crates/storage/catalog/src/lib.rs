@@ -64,6 +64,7 @@ use terrace_system::reserve::Reserve;
 
 use crate::log::{Log, Tail};
 use apply::Applier;
+pub use environment::Moment;
 use environment::{Environment, Holder};
 use group::Turns;
 use turn::Turn;

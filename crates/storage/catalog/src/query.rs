@@ -5,7 +5,7 @@ use serde::Deserialize;
 use terrace_format::{Extent, Object, Owed, TargetId, Task};
 
 use super::apply::Live;
-use super::{Catalog, Environment, decode, extents, keys, shared};
+use super::{Catalog, Environment, Moment, decode, extents, keys, shared};
 use crate::log::Tail;
 use crate::{Error, Result};
 
@@ -19,6 +19,11 @@ impl Catalog {
 
     fn object_in(&self, env: &Environment, txn: &RoTxn<'_>, key: &[u8]) -> Result<Option<Object>> {
         env.records.get(txn, &keys::object(key))?.map(|value| decode(value, "an object's record")).transpose()
+    }
+
+    /// Returns the current moment. What was read after this call stays true while the catalog is at the same moment.
+    pub fn moment(&self) -> Result<Moment> {
+        Ok(self.env()?.moment())
     }
 
     /// The object and its extents that touch `start..end`, in order. `None` if the key names no object.

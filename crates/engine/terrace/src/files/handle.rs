@@ -12,7 +12,7 @@ use terrace_system::clock::unix_nanos;
 use super::ahead::Course;
 use super::open::{Open, State};
 use super::{FileError, FileResult, Setting, Shared, Stat};
-use crate::read::Lent;
+use crate::read::{HeldChunk, Lent};
 use crate::report::TierState;
 
 /// A file with more buffered bytes, or more pieces, than this is written at once.
@@ -30,11 +30,13 @@ pub struct File {
     pub(super) flushes: bool,
     /// How this handle reads the file.
     pub(super) course: Mutex<Course>,
+    /// The chunk around the last small read. A leaf: nothing but the catalog's moment is asked for under it.
+    pub(super) held: Mutex<Option<HeldChunk>>,
 }
 
 impl File {
     pub(super) fn new(shared: Arc<Shared>, open: Arc<Open>) -> File {
-        File { shared, open, flushes: true, course: Mutex::default() }
+        File { shared, open, flushes: true, course: Mutex::default(), held: Mutex::default() }
     }
 
     /// Returns the object's number.
@@ -90,14 +92,51 @@ impl File {
             return Ok(out.len());
         }
         self.shared.ahead.note(&self.shared.store, &self.course, &state.key, offset, out.len() as u64);
-        let have = self.shared.store.read_numbered(&state.key, self.open.id, offset, out)?;
-        let have = have.ok_or_else(|| FileError::stale(&state.key))?;
+        let have = match self.read_held(&state, offset, out)? {
+            true => out.len(),
+            false => self.read_and_hold(&state, offset, out)?,
+        };
         let kept = state.dirty.end().saturating_sub(offset).min(out.len() as u64) as usize;
         let length = have.max(kept);
         let out = &mut out[..length];
         out[have..].fill(0);
         state.dirty.overlay(offset, out);
         Ok(length)
+    }
+
+    /// Fills `out` from the chunk that this handle holds. Returns false if it has not all of these bytes, or the catalog has changed since the
+    /// chunk was taken: somebody may have changed the file.
+    fn read_held(&self, state: &State, offset: u64, out: &mut [u8]) -> FileResult<bool> {
+        let store = &self.shared.store;
+        let mut held = self.held.lock();
+        let Some(chunk) = held.as_mut() else { return Ok(false) };
+        let Some((bytes, range)) = chunk.lend(store.engine.catalog.moment()?, offset, out.len()) else {
+            return Ok(false);
+        };
+        let counted = chunk.count(out.len());
+        drop(held);
+        out.copy_from_slice(&bytes[range]);
+        if let Some(read) = counted {
+            store.engine.hotness.touch(&state.key, read.start, read.end - read.start);
+        }
+        Ok(true)
+    }
+
+    /// Reads from the store, and holds the chunk that the cache has of these bytes.
+    fn read_and_hold(&self, state: &State, offset: u64, out: &mut [u8]) -> FileResult<usize> {
+        let read = self.shared.store.read_numbered(&state.key, self.open.id, offset, out)?;
+        let (length, chunk) = read.ok_or_else(|| FileError::stale(&state.key))?;
+        let before = std::mem::replace(&mut *self.held.lock(), chunk);
+        if let Some(before) = before {
+            self.let_go(state, &before);
+        }
+        Ok(length)
+    }
+
+    /// Counts the last reads from a chunk that is not held any more.
+    fn let_go(&self, state: &State, chunk: &HeldChunk) {
+        let read = chunk.count_rest();
+        self.shared.store.engine.hotness.touch(&state.key, read.start, read.end - read.start);
     }
 
     /// Writes `bytes` at `offset`.
@@ -278,6 +317,10 @@ impl Shared {
 impl Drop for File {
     fn drop(&mut self) {
         self.course.get_mut().end(&self.shared.store);
+        // A forked process has only a copy of its parent's counts.
+        if let Some(chunk) = self.held.get_mut().take().filter(|_| !self.shared.store.engine.catalog.inherited()) {
+            self.let_go(&self.open.state.read(), &chunk);
+        }
         self.shared.close(&self.open, self.flushes);
     }
 }

@@ -102,6 +102,12 @@ impl Files {
     /// bytes.
     pub fn opened(&self, id: u64) -> Option<File> {
         let shared = self.shared.clone();
-        self.shared.open.again(id).map(|open| File { shared, open, flushes: false, course: Mutex::default() })
+        self.shared.open.again(id).map(|open| File {
+            shared,
+            open,
+            flushes: false,
+            course: Mutex::default(),
+            held: Mutex::default(),
+        })
     }
 }

@@ -9,7 +9,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache as Lru;
 use terrace_catalog::Extent;
 use terrace_codec::Encoding;
-use terrace_format::frame::sub_block_len;
+use terrace_format::frame::{SUB_BLOCK_CODED, SUB_BLOCK_RAW, sub_block_len};
 
 /// Identifies a chunk of a frame, which is as long as a sub-block: the frame's write, its offset in the object, and the
 /// offset of the chunk's first raw byte in the frame. Frames never change, and no two writes of a store have the same
@@ -48,6 +48,22 @@ impl Cache {
         let most = capacity / u64::from(sub_block_len(Encoding::NONE));
         let chunks = (most > 0).then(|| Lru::with_weighter(most as usize, capacity, Length));
         Cache { chunks, read: (0..most).map(|_| AtomicU64::new(0)).collect(), hasher: RandomState::new() }
+    }
+
+    /// Returns the most bytes of all chunks.
+    pub fn capacity(&self) -> u64 {
+        self.chunks.as_ref().map_or(0, Lru::capacity)
+    }
+
+    /// Returns the cached chunk with the frame's raw byte `at`, and the offset of the chunk in the frame.
+    pub fn find(&self, extent: &Extent, at: u32) -> Option<(u32, Arc<[u8]>)> {
+        let (write, frame) = extent.frame();
+        // Which of the two lengths it has depends on the replica that it was read from.
+        [SUB_BLOCK_RAW, SUB_BLOCK_CODED].into_iter().find_map(|size| {
+            let start = at / size * size;
+            let chunk = self.chunks.as_ref()?.get(&(write, frame, start))?;
+            (chunk.len() > (at - start) as usize).then_some((start, chunk))
+        })
     }
 
     /// Notes that a chunk was read, and returns whether it was noted before.

@@ -2,6 +2,7 @@
 
 mod cache;
 mod fetched;
+mod held;
 mod lost;
 mod nearest;
 mod suspects;
@@ -14,6 +15,7 @@ use terrace_codec::Encoding;
 
 pub(crate) use cache::{Cache, Caching};
 pub(crate) use fetched::{Fetched, Lent};
+pub(crate) use held::{HeldAccount, HeldChunk};
 pub(crate) use lost::LostObjects;
 use nearest::nearest;
 pub(crate) use suspects::{Suspect, Suspects};
@@ -39,6 +41,8 @@ pub(crate) struct Reader {
     pub lessons: Arc<Lessons>,
     /// The blocks that small reads have decoded.
     pub cache: Cache,
+    /// The blocks of the cache that open files hold.
+    pub held: HeldAccount,
     /// The prefetched frames.
     pub fetched: Fetched,
     /// Replicas that reads found bad, for the mover to repair.

@@ -17,7 +17,7 @@ use crate::hotness::Hotness;
 use crate::journal::Journal;
 use crate::mover::{Mover, State};
 use crate::place::{Lessons, Planner, Planning};
-use crate::read::{Cache, Fetched, LostObjects, Reader, Suspects};
+use crate::read::{Cache, Fetched, HeldAccount, LostObjects, Reader, Suspects};
 use crate::write::{Kept, Writer};
 
 /// A long `put` records its extents after this many bytes, before it is visible.
@@ -89,6 +89,7 @@ impl Engine {
             tiers: tiers.clone(),
             lessons,
             cache: Cache::new(config.store.cache.0),
+            held: HeldAccount::default(),
             fetched: Fetched::default(),
             suspects: Suspects::default(),
             lost: LostObjects::of(&dir),

@@ -8,7 +8,7 @@ use terrace_format::key;
 
 use super::Store;
 use super::object_snapshot::{ObjectSnapshot, same_frames};
-use crate::read::Lent;
+use crate::read::{HeldChunk, Lent};
 use crate::sparse::{Dense, WriteHoles};
 use crate::{Error, Result};
 
@@ -16,6 +16,12 @@ use crate::{Error, Result};
 const MAX_READ_ATTEMPTS: u32 = 8;
 /// The number of bytes that `get` hands out at a time.
 const STEP_BYTES: u64 = 4 * MAX_EXTENT_BYTES as u64;
+
+#[cfg(test)]
+thread_local! {
+    /// How often reads of this thread have looked up an object.
+    pub(crate) static LOOKUP_COUNT: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
 
 impl Store {
     /// Reads a whole object.
@@ -50,7 +56,8 @@ impl Store {
     pub fn read_at(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
         key::check(key)?;
         key::check_end(key, offset, out.len() as u64)?;
-        self.read_version(key, offset, out, Version::Any)?.ok_or_else(|| Error::Replaced { key: key::show(key) })
+        let found = self.read_version(key, offset, out, Version::Any)?;
+        found.map(|found| found.length).ok_or_else(|| Error::Replaced { key: key::show(key) })
     }
 
     /// Fills `out` from the object's byte `offset` on, if it is still `object`, as [`Store::stat`] returned it. Returns
@@ -58,16 +65,29 @@ impl Store {
     pub fn read_unchanged(&self, key: &[u8], object: &Object, offset: u64, out: &mut [u8]) -> Result<bool> {
         key::check(key)?;
         let read = self.read_version(key, offset, out, Version::This(object))?;
-        if let Some(beyond) = read.and_then(|length| out.get_mut(length..)) {
+        if let Some(beyond) = read.as_ref().and_then(|found| out.get_mut(found.length..)) {
             beyond.fill(0);
         }
         Ok(read.is_some())
     }
 
     /// Fills `out` from the object's byte `offset` on, if the key still names the object with this number. Otherwise returns
-    /// none.
-    pub(crate) fn read_numbered(&self, key: &[u8], number: u64, offset: u64, out: &mut [u8]) -> Result<Option<usize>> {
-        self.read_version(key, offset, out, Version::Numbered(number))
+    /// none. Returns the number of bytes, and the chunk of the cache that has all of them, if there is one.
+    pub(crate) fn read_numbered(
+        &self,
+        key: &[u8],
+        number: u64,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<Option<(usize, Option<HeldChunk>)>> {
+        // Before the look-up: if the object changes in between, the chunk is not used, although it might be right.
+        let moment = self.engine.catalog.moment()?;
+        let Some(found) = self.read_version(key, offset, out, Version::Numbered(number))? else { return Ok(None) };
+        let FoundBytes { length, object, extents } = found;
+        let reader = &self.engine.reader;
+        let range = offset..offset + length as u64;
+        let chunk = HeldChunk::take(&reader.cache, &reader.held, moment, (&object, &extents), range);
+        Ok(Some((length, chunk)))
     }
 
     /// Lends bytes of an object that were fetched ahead, if one frame holds all of them and the key names the object with
@@ -156,10 +176,18 @@ impl Store {
     }
 
     /// Reads from the current object, if that is `version`. Otherwise returns none.
-    fn read_version(&self, key: &[u8], offset: u64, out: &mut [u8], version: Version<'_>) -> Result<Option<usize>> {
+    fn read_version(
+        &self,
+        key: &[u8],
+        offset: u64,
+        out: &mut [u8],
+        version: Version<'_>,
+    ) -> Result<Option<FoundBytes>> {
         let engine = &self.engine;
         let mut failed = None;
         for _ in 0..MAX_READ_ATTEMPTS {
+            #[cfg(test)]
+            LOOKUP_COUNT.set(LOOKUP_COUNT.get() + 1);
             let found = engine.catalog.locate(key, offset, offset.saturating_add(out.len() as u64))?;
             let (object, extents) = match (found, version) {
                 (Some(found), _) => found,
@@ -174,7 +202,7 @@ impl Store {
             match engine.reader.read_extents(key, &object, &extents, offset, out) {
                 Ok(()) => {
                     engine.hotness.touch(key, offset, length as u64);
-                    return Ok(Some(length));
+                    return Ok(Some(FoundBytes { length, object, extents }));
                 }
                 Err(e) => {
                     // This is damage only if the catalog still names the same frames. Otherwise read again.
@@ -189,6 +217,15 @@ impl Store {
         }
         Err(failed.unwrap_or_else(|| Error::Replaced { key: key::show(key) }))
     }
+}
+
+/// The bytes that a read has found.
+struct FoundBytes {
+    /// The number of bytes read.
+    length: usize,
+    object: Object,
+    /// The extents of these bytes.
+    extents: Vec<Extent>,
 }
 
 /// The version of an object that a read accepts.

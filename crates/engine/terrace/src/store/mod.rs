@@ -48,6 +48,8 @@ pub use append::Appended;
 pub use batch::Batch;
 pub(crate) use engine::Engine;
 pub use explain::{Explained, Measured, Question, WhatIf};
+#[cfg(test)]
+pub(crate) use get::LOOKUP_COUNT;
 pub use handle::Handle;
 pub use hot::HotRange;
 pub(crate) use lease::Lease;
