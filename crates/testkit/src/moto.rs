@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::{Missing, Running, find_server};
 
-/// Moto shows private blobs to whoever signs, and checks no signature.
+/// Moto shows private blobs to a request that is signed, and checks no signature.
 const AUTHORIZATION_HEADER: &str =
     "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
 

@@ -41,10 +41,11 @@ impl Blobs {
         let (operator, name) = (self.operator.clone(), name.to_owned());
         let runtime = RuntimeUse::begin()?;
         let hidden = operator.info().capability().rename.then(|| hidden.to_owned());
-        let (at, to) = (operator.clone(), hidden.clone().unwrap_or_else(|| name.clone()));
+        let (at, is_moved, to) = (operator.clone(), hidden.is_some(), hidden.clone().unwrap_or_else(|| name.clone()));
         let writer = run(async move {
-            // HDFS moves several parts only into a folder that is there.
-            if let Some((folder, _)) = to.rsplit_once('/').filter(|_| at.info().capability().create_dir) {
+            // HDFS moves several parts only into a folder that is there. In a bucket, that would be an empty blob.
+            let makes_folder = is_moved && at.info().capability().create_dir;
+            if let Some((folder, _)) = to.rsplit_once('/').filter(|_| makes_folder) {
                 at.create_dir(&format!("{folder}/")).await?;
             }
             at.writer_with(&to).chunk(PART_BYTES).await

@@ -2,7 +2,6 @@
 //! that another number of ranks can restart.
 
 mod census;
-mod memory;
 pub(crate) mod shape;
 
 use std::collections::BTreeMap;
@@ -18,7 +17,6 @@ use crate::session::{Session, Work};
 use crate::transport::{World, agree};
 use crate::{Dumped, Error, Options, Result, Wanted, restore_whole};
 use census::{Census, Transfer};
-use memory::prefer_huge_pages;
 use shape::{RegionShape, decode_head, encode_head};
 
 pub use shape::Split;
@@ -101,7 +99,6 @@ pub fn copy(regions: &BTreeMap<u32, Protected<&[u8]>>, mut spare: CopiedRegions)
             let length = region.bytes.len();
             Error::Refused(format!("copying the {length} bytes of region {number}: {error}; dump without a copy"))
         })?;
-        prefer_huge_pages(&mut bytes);
         bytes.extend_from_slice(region.bytes);
         Ok((*number, Protected { split: region.split, bytes }))
     };
