@@ -187,7 +187,7 @@ test: needed-by-tests servers tools etcd mpi-installed target/python/installed #
 GOLDEN := TERRACE_WRITE_GOLDEN=1 TERRACE_LOG_FILE=1024 TERRACE_STAGE_BYTES=65536
 golden: ## golden stores and records that are not there yet; those that are there are never written again
 	$(GOLDEN) $(CARGO) test -p terrace --test golden --test format
-	$(GOLDEN) $(CARGO) test -p terrace-datasets -p terrace-dump -p terrace-stream --test golden
+	$(GOLDEN) $(CARGO) test -p terrace-datasets -p terrace-dump -p terrace-redis -p terrace-stream --test golden
 
 lint: needed-by-tests packages mpi-installed target/tools/bin/typos ## formatting, clippy and docs, warnings denied; what crates may use; spelling and language
 	$(CARGO) fmt --all --check
@@ -278,6 +278,7 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 	TERRACE_KILLS=100 $(CARGO) test -p terrace-cli --test serve_redis --test serve_memcached -- --nocapture
 	crates/doors/redis/tests/units/run target/debug/terrace target/servers/redis
 	CASES=20000 $(CARGO) test -p terrace-hostile --test mutations -- --nocapture
+	cp Cargo.lock fuzz/Cargo.lock && $(CARGO) check --quiet --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve -- --nocapture
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve_s3 -- --nocapture
 	CASES=1000000 $(CARGO) test -p terrace-s3 --test requests -- --nocapture

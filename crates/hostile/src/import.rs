@@ -49,10 +49,9 @@ fn netcdf_file() -> Vec<u8> {
 }
 
 pub fn import_samples() -> Vec<Vec<u8>> {
-    let zarr = r#"{"zarr_format": 2, "shape": [100, 7], "chunks": [10, 7], "dtype": "<f4", "order": "C", "compressor": null,
-        "fill_value": 0, "filters": null}"#;
-    let header = "#pragma pack(push, 1)\nstruct point { char c; int ids[3]; double x, y; };\n#pragma pack(pop)\n";
-    let dtype = "[('x', '<f4', (3,)), ('id', '>i8')]";
+    let zarr = r#"{"zarr_format": 2, "shape": [100, 70], "chunks": [10, 20], "dtype": ">i2", "order": "F", "compressor": null}"#;
+    let header = "struct a { char c; double d; } __attribute__((__packed__));";
+    let dtype = "[('id', '<i8'), ('position', '<f4', (3,)), ('', '|V4'), ('ok', '?')]";
     let texts = [zarr, header, dtype].map(|text| text.as_bytes().to_vec());
     let files = [OLD_HDF5_FILE.to_vec(), NEW_HDF5_FILE.to_vec(), numpy_file(), netcdf_file()];
     texts.into_iter().chain(files).collect()
