@@ -24,7 +24,8 @@ int main(int argc, char **argv) {
     terrace_store *store;
     must(terrace_open(argc > 1 ? argv[1] : "store", &application, &store));
 
-    terrace_options operation = {.requirements = "min_storage", .ack = "replicated"};
+    terrace_options operation = {
+        .requirements = "min_storage", .ack = "replicated", .max_latency = 60, .size = sizeof operation};
     terrace_receipt receipt;
     must(terrace_replicate(store, "field", field, sizeof field, &operation, &receipt));
     printf("%llu bytes, %u replicas, %llu pending\n", (unsigned long long)receipt.bytes, receipt.have,
@@ -69,6 +70,17 @@ int main(int argc, char **argv) {
     must(terrace_compress(NULL, field, sizeof field, packed, most, &made));
     must(terrace_decompress(packed, made, back, sizeof back, &again));
     if (memcmp(field, back, sizeof field)) return 4;
+
+    // For tiers that the program describes. The memory has no room for it.
+    terrace_tier tiers[] = {{.name = "memory", .read = 1e10, .write = 1e10, .room = 100},
+                            {.name = "archive", .read = 2e7, .write = 1e7, .latency = 0.01}};
+    terrace_compression wanted = {
+        .size = sizeof wanted, .tiers = tiers, .tier_count = 2, .weights = "archival", .reads = 1};
+    must(terrace_compress_for(&wanted, field, sizeof field, packed, most, &made, &json));
+    must(terrace_decompress(packed, made, back, sizeof back, &again));
+    if (memcmp(field, back, sizeof field)) return 5;
+    printf("compressed for the archive: %d\n", strstr(json, "\"tier\":1") != NULL);
+    terrace_free(json);
 
     // What goes wrong is a number and a sentence.
     packed[made - 1] ^= 1;

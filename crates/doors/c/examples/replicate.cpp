@@ -20,6 +20,7 @@ static void objects(terrace::store &store) {
     terrace::options operation;
     operation.requirements = "min_storage";
     operation.ack = "replicated";
+    operation.max_latency = 60;
     terrace_receipt receipt = store.replicate("run/field", field, operation);
     store.wait(receipt, "durable");
     std::cout << receipt.bytes << " bytes, durable: " << receipt.durable << "\n";
@@ -117,6 +118,12 @@ static void encodings() {
     std::vector<double> back(field.size());
     terrace::decompress(packed, back);
     std::cout << "packed: " << (packed.size() < 80000 && back == field) << "\n";
+    terrace::compression wanted;
+    wanted.tiers = {{"memory", 1e10, 1e10, 0, 0}, {"archive", 2e7, 1e7, 0.01, 0}};
+    std::string report;
+    const std::string quick = terrace::compress_for(wanted, field, &report);
+    terrace::decompress(quick, back);
+    std::cout << "for memory: " << (back == field && report.find("\"tier\":0") != std::string::npos) << "\n";
     std::cout << "of any length: " << (terrace::decompress(terrace::compress("again and again"s)) == "again and again") << "\n";
 }
 

@@ -28,7 +28,10 @@ program replicate
   real(c_double) :: field(n), back(n)
   type(c_ptr) :: store, json
   type(terrace_receipt) :: receipt
-  integer(c_size_t) :: read
+  type(terrace_tier), target :: disk(1)
+  type(terrace_compression) :: wanted
+  character(kind=c_char) :: packed(8 * n + 24)
+  integer(c_size_t) :: read, made
   integer, target :: objects = 0
   character(len=1024) :: directory
   integer :: i
@@ -37,7 +40,8 @@ program replicate
   field = [(sqrt(real(i, c_double)), i = 1, n)]
   call must(terrace_open(trim(directory)//c_null_char, store=store))
   call must(terrace_replicate(store, key, field, c_sizeof(field), &
-                              operation=terrace_options(requirements=c_loc(requirement)), receipt=receipt))
+                              operation=terrace_options(requirements=c_loc(requirement), max_latency=60.0_c_double), &
+                              receipt=receipt))
   call must(terrace_wait(store, receipt, "durable"//c_null_char))
   print '(i0, a, l1)', receipt%bytes, " bytes, durable: ", receipt%durable
   call must(terrace_read(store, key, 0_c_int64_t, back, c_sizeof(back), read))
@@ -51,6 +55,15 @@ program replicate
   call must(terrace_locate(store, key, json))
   print '(a, l1)', "located: ", index(terrace_text(json), '"present"') > 0
   call terrace_free(json)
+
+  ! Without the store, for a tier that the program describes.
+  disk(1)%read = 2.0e8_c_double
+  disk(1)%write = 1.0e8_c_double
+  wanted%tiers = c_loc(disk)
+  wanted%tier_count = size(disk)
+  call must(terrace_compress_for(wanted, field, c_sizeof(field), packed, c_sizeof(packed), made))
+  call must(terrace_decompress(packed, made, back, c_sizeof(back), read))
+  print '(a, l1)', "compressed and back: ", all(field == back)
 
   if (terrace_delete(store, "none"//c_null_char) /= terrace_status_not_found) error stop "it was there"
   print '(a, l1)', "in words: ", index(terrace_text(terrace_last_error()), "none") > 0

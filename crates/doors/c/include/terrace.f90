@@ -41,6 +41,25 @@ module terrace
     type(c_ptr) :: budget = c_null_ptr
     type(c_ptr) :: element = c_null_ptr
     integer(c_int8_t) :: replicas = 0
+    ! The bytes of this type: the library reads the components below only with it.
+    integer(c_int32_t) :: size = 64
+    real(c_double) :: max_latency = 0
+    type(c_ptr) :: tiers = c_null_ptr
+  end type
+
+  type, bind(c) :: terrace_tier
+    type(c_ptr) :: name = c_null_ptr
+    real(c_double) :: read = 0, write = 0, latency = 0
+    integer(c_int64_t) :: room = 0
+  end type
+
+  type, bind(c) :: terrace_compression
+    ! The bytes of this type.
+    integer(c_size_t) :: size = 40
+    type(c_ptr) :: tiers = c_null_ptr
+    integer(c_size_t) :: tier_count = 0
+    type(c_ptr) :: weights = c_null_ptr
+    real(c_double) :: reads = 1
   end type
 
   type, bind(c) :: terrace_receipt
@@ -82,6 +101,16 @@ module terrace
       integer(c_size_t), value :: length, capacity
       type(*), intent(inout) :: out(*)
       integer(c_size_t), intent(out) :: made
+    end function
+
+    integer(c_int) function terrace_compress_for(wanted, bytes, length, out, capacity, made, json) bind(c)
+      import
+      type(terrace_compression), intent(in) :: wanted
+      type(*), intent(in) :: bytes(*)
+      integer(c_size_t), value :: length, capacity
+      type(*), intent(inout) :: out(*)
+      integer(c_size_t), intent(out) :: made
+      type(c_ptr), intent(out), optional :: json
     end function
 
     integer(c_int) function terrace_decompress(bytes, length, out, capacity, made) bind(c)

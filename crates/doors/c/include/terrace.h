@@ -52,6 +52,34 @@ typedef struct terrace_store terrace_store;
 // An open stream. Many threads may use one at once.
 typedef struct terrace_stream terrace_stream;
 
+// A place for compressed bytes.
+typedef struct terrace_tier {
+  // Its name, which the report tells; or null.
+  const char *name;
+  // The bytes that it reads in a second.
+  double read;
+  // The bytes that it writes in a second.
+  double write;
+  // The seconds before the first byte.
+  double latency;
+  // The most bytes that it takes; or 0, if it takes any number.
+  uint64_t room;
+} terrace_tier;
+
+// The tiers and weights for which bytes are compressed.
+typedef struct terrace_compression {
+  // `sizeof(terrace_compression)`. Later versions may be longer.
+  size_t size;
+  // The tiers that may get the bytes.
+  const struct terrace_tier *tiers;
+  // The number of tiers.
+  size_t tier_count;
+  // The weights for choosing encodings: `"compress,decompress,ratio"` or a preset's name; or null.
+  const char *weights;
+  // The expected number of reads.
+  double reads;
+} terrace_compression;
+
 // A description of an object.
 typedef struct terrace_info {
   // The object's number. An object keeps it when it is renamed; one that replaces it has another.
@@ -87,6 +115,13 @@ typedef struct terrace_options {
   const char *element;
   // The number of replicas; or 0.
   uint8_t replicas;
+  // `sizeof(terrace_options)`, if the program sets any of the fields below. They count only with it, because programs that were
+  // compiled before they existed pass a shorter structure.
+  uint32_t size;
+  // The highest latency, in seconds, of the target that holds the first replica; or 0.
+  double max_latency;
+  // The only tiers to use, such as `"ram+disk"`; or null.
+  const char *tiers;
 } terrace_options;
 
 // The level that a write had reached when it returned.
@@ -152,6 +187,21 @@ enum terrace_status terrace_decompress(const void *bytes,
                                        void *out,
                                        size_t capacity,
                                        size_t *made);
+
+// Compresses at most one gibibyte into `out` for the best tier of `wanted`, and `made` gets the number of bytes. For each tier, the
+// encoding is chosen that costs least to encode, write, read and decode, by the weights. The bytes are compressed for the tier where that
+// costs least among those that have room for them. `terrace_decompress` takes the result.
+//
+// If `json` is not null, it gets a report: `tier` (its number in `tiers`, from 0), its `name`, the `encoding`, the `raw` and `stored` bytes,
+// the seconds that encoding took, and for each tier the `encoding`, the `stored` bytes and the `seconds` that were expected. The caller
+// passes the text to `terrace_free`.
+enum terrace_status terrace_compress_for(const struct terrace_compression *wanted,
+                                         const void *bytes,
+                                         size_t length,
+                                         void *out,
+                                         size_t capacity,
+                                         size_t *made,
+                                         char **json);
 
 // Adds a dataset, filled with zeros, and opens it. `declaration` is a text in the language of datasets.
 enum terrace_status terrace_dataset_add(const struct terrace_store *store,

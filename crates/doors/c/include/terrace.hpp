@@ -78,6 +78,10 @@ private:
 struct options {
     std::string requirements, ack, weights, budget, element;
     std::uint8_t replicas = 0;
+    // Seconds, for the target that holds the first replica.
+    double max_latency = 0;
+    // The only tiers to use, such as "ram+disk".
+    std::string tiers;
 };
 
 // A request of a stream.
@@ -98,7 +102,8 @@ inline const char *or_null(const std::string &text) noexcept { return text.empty
 // Requirements in C, which point to those in C++.
 inline terrace_options in_c(const options &given) noexcept {
     return {or_null(given.requirements), or_null(given.ack),     or_null(given.weights),
-            or_null(given.budget),       or_null(given.element), given.replicas};
+            or_null(given.budget),       or_null(given.element), given.replicas,
+            sizeof(terrace_options),     given.max_latency,      or_null(given.tiers)};
 }
 
 // Takes a text in JSON from C.
@@ -385,7 +390,28 @@ inline std::string compress(bytes from, const std::string &encoding = {}) {
     return made;
 }
 
-// Decompresses the result of `compress`, and returns the number of bytes.
+// The tiers and weights for `compress_for`.
+struct compression {
+    std::vector<terrace_tier> tiers;
+    std::string weights;
+    double reads = 1;
+};
+
+// Compresses at most one gibibyte for the best of these tiers. `report`, unless it is null, gets the report in JSON.
+inline std::string compress_for(const compression &wanted, bytes from, std::string *report = nullptr) {
+    const terrace_compression in_c = {sizeof(terrace_compression), wanted.tiers.data(), wanted.tiers.size(),
+                                      detail::or_null(wanted.weights), wanted.reads};
+    std::string made(terrace_compressed_most(from.size()), '\0');
+    std::size_t length;
+    char *json = nullptr;
+    check(terrace_compress_for(&in_c, from.data(), from.size(), made.data(), made.size(), &length,
+                               report ? &json : nullptr));
+    if (report) *report = detail::taken(json);
+    made.resize(length);
+    return made;
+}
+
+// Decompresses the result of `compress` or `compress_for`, and returns the number of bytes.
 inline std::size_t decompress(bytes from, room into) {
     std::size_t made;
     check(terrace_decompress(from.data(), from.size(), into.data(), into.size(), &made));

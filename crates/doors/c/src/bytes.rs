@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_void};
 
 use terrace_codec::{Encoding, Scratch, decode};
 use terrace_cost::{Objective, TargetRates};
-use terrace_predict::{Predictor, Stream};
+use terrace_predict::{Choice, Predictor, Stream};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::guard;
@@ -50,28 +50,46 @@ pub extern "C" fn terrace_compress(
 ) -> Status {
     guard(|| {
         let (raw, out) = (given(bytes, length)?, room(out, capacity)?);
-        if length > MAX_RAW_BYTES {
-            return Err(Failure::Invalid(format!(
-                "{length} bytes are too many for one call; {MAX_RAW_BYTES} are the most"
-            )));
-        }
+        check_length(length)?;
         let wanted = text(encoding, "the encoding")?.map(self::encoding).transpose()?;
-        let wanted = wanted.unwrap_or_else(|| choose_encoding(raw));
+        let wanted = wanted.unwrap_or_else(|| choose(raw, &disk_objective()).encoding);
+        let packed = Packed::of(wanted, raw)?;
+        packed.write_to(raw, out, made)
+    })
+}
+
+/// Encoded bytes.
+pub(crate) struct Packed {
+    /// Their encoding: none, if they did not shrink.
+    pub encoding: Encoding,
+    /// Empty, if they did not shrink.
+    stored: Vec<u8>,
+    /// The length with the header.
+    pub length: usize,
+}
+
+impl Packed {
+    /// Encodes bytes.
+    pub fn of(wanted: Encoding, raw: &[u8]) -> Result<Packed, Failure> {
         let mut stored = Vec::new();
         let shrunk = CODEC_SCRATCH.with_borrow_mut(|scratch| terrace_codec::encode(wanted, raw, &mut stored, scratch));
         let shrunk = shrunk.map_err(|error| Failure::Internal(error.to_string()))?;
-        let (used, payload) = if shrunk.is_some() { (wanted, stored.as_slice()) } else { (Encoding::NONE, raw) };
-        let need = HEADER_BYTES + payload.len();
-        let have = out.len();
+        let encoding = if shrunk.is_some() { wanted } else { Encoding::NONE };
+        Ok(Packed { encoding, stored, length: HEADER_BYTES + shrunk.unwrap_or(raw.len()) })
+    }
+
+    /// Writes the header and the encoded bytes of `raw` to the caller's buffer.
+    pub fn write_to(&self, raw: &[u8], out: &mut [u8], made: *mut usize) -> Result<(), Failure> {
+        let (need, have) = (self.length, out.len());
         let target = out.get_mut(..need).ok_or(Failure::TooShort { need: need as u64, have })?;
         target[..4].copy_from_slice(COMPRESSED_MAGIC);
-        target[4..8].copy_from_slice(&used.to_bytes());
+        target[4..8].copy_from_slice(&self.encoding.to_bytes());
         target[8..16].copy_from_slice(&(raw.len() as u64).to_le_bytes());
         target[16..24].copy_from_slice(&xxh3_64(raw).to_le_bytes());
-        target[HEADER_BYTES..].copy_from_slice(payload);
+        target[HEADER_BYTES..].copy_from_slice(if self.encoding == Encoding::NONE { raw } else { &self.stored });
         give(made, need);
         Ok(())
-    })
+    }
 }
 
 /// Decompresses the result of `terrace_compress` into `out`; `made` gets the number of bytes. If `capacity` is too
@@ -112,11 +130,17 @@ pub extern "C" fn terrace_decompress(
     })
 }
 
+/// Refuses bytes that are too many for the codecs.
+pub(crate) fn check_length(length: usize) -> Result<(), Failure> {
+    let refused = || format!("{length} bytes are too many for one call; {MAX_RAW_BYTES} are the most");
+    if length > MAX_RAW_BYTES { Err(Failure::Invalid(refused())) } else { Ok(()) }
+}
+
 /// Chooses the cheapest encoding for bytes like these. The thread's predictor remembers its measurements.
-fn choose_encoding(raw: &[u8]) -> Encoding {
+pub(crate) fn choose(raw: &[u8], objective: &Objective) -> Choice {
     SHARED_PREDICTOR.with_borrow_mut(|predictor| {
         let predictor = predictor.get_or_insert_default();
         let mut stream = Stream::new().with_length(raw.len() as u64);
-        predictor.choose(&mut stream, raw, &disk_objective()).encoding
+        predictor.choose(&mut stream, raw, objective)
     })
 }

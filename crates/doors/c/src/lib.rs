@@ -6,6 +6,7 @@
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
 mod bytes;
+mod compression;
 mod dataset;
 mod failure;
 mod file;
@@ -19,6 +20,7 @@ mod stream;
 mod words;
 
 pub use bytes::*;
+pub use compression::*;
 pub use dataset::*;
 pub use failure::*;
 pub use file::*;

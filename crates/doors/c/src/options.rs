@@ -1,6 +1,8 @@
 //! Requirements for a store or a call.
 
 use std::ffi::{CStr, c_char};
+use std::mem::{MaybeUninit, offset_of};
+use std::ptr;
 use std::str::FromStr;
 
 use engine::{Ack, Asked, Element, PutOptions};
@@ -25,7 +27,19 @@ pub struct Options {
     pub element: *const c_char,
     /// The number of replicas; or 0.
     pub replicas: u8,
+    /// `sizeof(terrace_options)`, if the program sets any of the fields below. They count only with it, because programs that were
+    /// compiled before they existed pass a shorter structure.
+    pub size: u32,
+    /// The highest latency, in seconds, of the target that holds the first replica; or 0.
+    pub max_latency: f64,
+    /// The only tiers to use, such as `"ram+disk"`; or null.
+    pub tiers: *const c_char,
 }
+
+/// The length of the first version of the structure. `size` was padding in it.
+const FIRST_SIZE: usize = offset_of!(Options, max_latency);
+/// A longer structure is none: its `size` is padding that nobody has set.
+const MAX_SIZE: usize = 4096;
 
 /// Returns the text at a caller's pointer; `None` for null.
 pub(crate) fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
@@ -37,7 +51,10 @@ pub(crate) fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a 
     text.map(Some).map_err(|_| Failure::Invalid(format!("{what} is not UTF-8")))
 }
 
-fn parsed<T: FromStr<Err: std::fmt::Display>>(pointer: *const c_char, what: &str) -> Result<Option<T>, Failure> {
+pub(crate) fn parsed<T: FromStr<Err: std::fmt::Display>>(
+    pointer: *const c_char,
+    what: &str,
+) -> Result<Option<T>, Failure> {
     let wrong = |error: T::Err| Failure::Invalid(format!("{what}: {error}"));
     text(pointer, what)?.map(|text| text.parse().map_err(wrong)).transpose()
 }
@@ -69,6 +86,8 @@ impl Options {
             weights: parsed(self.weights, "weights")?,
             budget: parsed(self.budget, "budget")?,
             element: text(self.element, "element")?.map(element).transpose()?,
+            max_latency: (self.max_latency != 0.0).then_some(self.max_latency),
+            tiers: text(self.tiers, "tiers")?.map(|names| names.split('+').map(str::to_owned).collect()),
             ..PutOptions::default()
         })
     }
@@ -76,6 +95,31 @@ impl Options {
 
 /// Returns the options at a caller's pointer; the defaults for null.
 pub(crate) fn understood(options: *const Options) -> Result<PutOptions, Failure> {
-    // SAFETY: the caller passes null or a valid pointer.
-    unsafe { options.as_ref() }.map_or_else(|| Ok(PutOptions::default()), Options::understood)
+    if options.is_null() {
+        return Ok(PutOptions::default());
+    }
+    let asked = copied(options)?.understood()?;
+    asked.check().map_err(|error| Failure::Invalid(error.to_string()))?;
+    Ok(asked)
+}
+
+/// Copies the options of a caller that may know fewer fields than this library, or more.
+fn copied(options: *const Options) -> Result<Options, Failure> {
+    // SAFETY: `size` lies within the shortest structure that a caller can pass, where it was padding. No reference to the whole is made,
+    // because a short structure ends before `max_latency`.
+    let told = unsafe { ptr::addr_of!((*options).size).read_unaligned() } as usize;
+    let given = if (size_of::<Options>()..=MAX_SIZE).contains(&told) { told } else { FIRST_SIZE };
+    let known = given.min(size_of::<Options>());
+    let mut copy = MaybeUninit::<Options>::zeroed();
+    // SAFETY: the caller's structure has `known` bytes, and the copy has at least as many.
+    unsafe { ptr::copy_nonoverlapping(options.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), known) };
+    // SAFETY: the caller's structure has `given` bytes.
+    let unknown = unsafe { std::slice::from_raw_parts(options.cast::<u8>().add(known), given - known) };
+    if unknown.iter().any(|byte| *byte != 0) {
+        let reason =
+            "the program was compiled with a newer terrace.h, and sets options that this library does not know";
+        return Err(Failure::Invalid(format!("{reason}; install the newer library")));
+    }
+    // SAFETY: each field has the caller's value or zeros, and zeros are values of all fields.
+    Ok(unsafe { copy.assume_init() })
 }

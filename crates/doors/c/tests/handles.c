@@ -72,6 +72,36 @@ int main(int argc, char **argv) {
     refused("negative length", terrace_append(store, "a", "abc", (size_t)-1, NULL, NULL, NULL));
     refused("negative room", terrace_read(store, "a", 0, back, (size_t)-1, &read));
     refused("the store's own key", terrace_replicate(store, ".terrace/x", "x", 1, NULL, NULL));
+    terrace_options options = {.tiers = "none", .max_latency = 60, .size = sizeof options};
+    printf("no such tier: %d\n", terrace_replicate(store, "b", "x", 1, &options, NULL) == TERRACE_STATUS_FAILED);
+    options.tiers = "a";
+    must(terrace_replicate(store, "b", "x", 1, &options, NULL));
+    options.max_latency = -1;
+    refused("negative latency", terrace_replicate(store, "b", "x", 1, &options, NULL));
+    // A program that was compiled with the first version of the header, where the structure ended with padding.
+    struct {
+        const char *requirements, *ack, *weights, *budget, *element;
+        uint8_t replicas;
+        char padding[7];
+    } *first = malloc(sizeof *first);
+    for (int fill = 0; fill < 256; fill += 85) {
+        memset(first, 0, sizeof *first);
+        first->replicas = 2;
+        memset(first->padding, fill, sizeof first->padding);
+        must(terrace_replicate(store, "b", "x", 1, (const terrace_options *)(const void *)first, &receipt));
+        if (receipt.want != 2) return 2;
+    }
+    free(first);
+    // A program that was compiled with a later version.
+    struct {
+        terrace_options known;
+        uint64_t more;
+    } later = {.known = {.tiers = "none", .size = sizeof later}, .more = 0};
+    printf("known of later: %d\n", terrace_replicate(store, "b", "x", 1, &later.known, NULL) == TERRACE_STATUS_FAILED);
+    later.known.tiers = "a";
+    must(terrace_replicate(store, "b", "x", 1, &later.known, NULL));
+    later.more = 1;
+    refused("unknown of later", terrace_replicate(store, "b", "x", 1, &later.known, NULL));
     must(terrace_read(store, "a", 0, back, sizeof back, &read));
     printf("still %.*s\n", (int)read, back);
 
@@ -97,6 +127,25 @@ int main(int argc, char **argv) {
     must(terrace_stream_close(stream));
     refused("declaration", terrace_dataset_add(store, "x", "dataset {", &dataset));
     refused("no dataset", terrace_dataset_sync(NULL));
+
+    terrace_tier tier = {.name = "disk", .read = 1e8, .write = 1e8};
+    terrace_compression wanted = {.size = sizeof wanted, .tiers = &tier, .tier_count = 1, .reads = 1};
+    char packed[64];
+    size_t made;
+    must(terrace_compress_for(&wanted, "bytes", 5, packed, sizeof packed, &made, NULL));
+    refused("no compression", terrace_compress_for(NULL, "bytes", 5, packed, sizeof packed, &made, NULL));
+    tier.room = 8;
+    printf("no room: %d\n",
+           terrace_compress_for(&wanted, "bytes", 5, packed, sizeof packed, &made, NULL) == TERRACE_STATUS_NO_SPACE);
+    tier.read = 0;
+    refused("no speed", terrace_compress_for(&wanted, "bytes", 5, packed, sizeof packed, &made, NULL));
+    tier.read = 1e8;
+    wanted.reads = -1;
+    refused("fewer reads than none", terrace_compress_for(&wanted, "bytes", 5, packed, sizeof packed, &made, NULL));
+    wanted.tier_count = 0;
+    refused("no tiers", terrace_compress_for(&wanted, "bytes", 5, packed, sizeof packed, &made, NULL));
+    wanted.size = 0;
+    refused("no size", terrace_compress_for(&wanted, "bytes", 5, packed, sizeof packed, &made, NULL));
 
     terrace_store *other;
     must(terrace_open(argv[1], NULL, &other));

@@ -103,6 +103,7 @@ no such field: 1
 located: 1
 planned: 1
 compressed to less than a tenth: 1
+compressed for the archive: 1
 damaged: 1
 too short: 1
 not understood: 1
@@ -228,6 +229,10 @@ read beyond 2^63: 1
 negative length: 1
 negative room: 1
 the store's own key: 1
+no such tier: 1
+negative latency: 1
+known of later: 1
+unknown of later: 1
 still bytes more
 mode: 1
 negative write: 1
@@ -241,6 +246,12 @@ offset: 1
 many requests: 1
 declaration: 1
 no dataset: 1
+no compression: 1
+no room: 1
+no speed: 1
+fewer reads than none: 1
+no tiers: 1
+no size: 1
 closed twice: 1
 used after that: 1
 garbage handle: 1
@@ -289,6 +300,7 @@ closed: 1
 added 2, then 0; pending: 2
 [\"whole\",\"heights\"]: 8000 bytes, y[7] = -7
 packed: 1
+for memory: 1
 of any length: 1
 ";
 
@@ -302,6 +314,7 @@ const FORTRAN_OUTPUT: &str = "\
 read back 100000 numbers
 2 objects
 located: T
+compressed and back: T
 in words: T
 ";
 

@@ -1,5 +1,7 @@
 //! Requirements of a store or a call, as keywords with the names of the command line's flags.
 
+use std::time::Duration;
+
 use engine::{Ack, Asked, Element, PutOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -35,6 +37,13 @@ pub fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<PutOptions> {
                 options.weights = Some(text.parse().map_err(|e| wrong(&e))?);
             }
             "budget" => options.budget = Some(text()?.parse().map_err(|e| wrong(&e))?),
+            "max_latency" => options.max_latency = Some(seconds(&value)?),
+            "tiers" => {
+                options.tiers = Some(match value.extract::<String>() {
+                    Ok(one) => vec![one],
+                    Err(_) => value.extract()?,
+                });
+            }
             "element" => options.element = Some(element(&text()?)?),
             "create_new" => options.create_new = value.extract()?,
             _ => options.requirements.push(requirement(&name, &value)?),
@@ -42,6 +51,11 @@ pub fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<PutOptions> {
     }
     options.check().map_err(|e| PyValueError::new_err(e.to_string()))?;
     Ok(options)
+}
+
+/// Returns a time in seconds that is given as a number, or as a `datetime.timedelta`.
+fn seconds(value: &Bound<'_, PyAny>) -> PyResult<f64> {
+    value.extract::<f64>().or_else(|_| value.extract::<Duration>().map(|time| time.as_secs_f64()))
 }
 
 fn requirement(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Asked> {
@@ -54,7 +68,7 @@ fn requirement(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Asked> {
     match known {
         true => asked.map_err(|e| PyValueError::new_err(format!("{e}"))),
         false => {
-            let usual = "replicas, ack, weights, budget, element, create_new, require";
+            let usual = "replicas, ack, weights, budget, max_latency, tiers, element, create_new, require";
             let names = engine::Requirement::ALL.map(|known| known.to_string()).join(", ");
             Err(PyTypeError::new_err(format!("{name:?} is no keyword; there are {usual}, {names}")))
         }

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from array import array as Array
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +87,34 @@ def test_requirements_are_keywords(place: Path) -> None:
             ("ack", "soon", "placed, replicated or durable"),
             ("budget", "3", '"3x"'),
             ("element", "f9", "f64"),
+            ("max_latency", -1, "max_latency"),
         ]:
             with pytest.raises(ValueError, match=words):
                 store.put("a", b"a", **{name: value})
+
+
+def tiers_of(store: terrace.Store, key: str) -> set[str]:
+    return {replica["tier"] for extent in store.locate(key)["extents"] for replica in extent["replicas"]}
+
+
+def test_tiers_and_latency_are_keywords(tmp_path: Path) -> None:
+    config = tmp_path / "terrace.toml"
+    throttle = '[tier.throttle]\nlatency = "50ms"\n'
+    config.write_text(CONFIG.format(tmp_path) + throttle)
+    with terrace.Store.create(tmp_path / "store", config) as store:
+        only: list[str | list[str]] = ["slow", ["slow"]]
+        for tiers in only:
+            store.put("a", b"a" * 3000, replicas=1, tiers=tiers)
+            assert tiers_of(store, "a") == {"slow"}
+        receipt = store.put("a", b"a" * 3000, replicas=2, tiers=("fast", "slow"), ack="replicated")
+        assert receipt.have == 2 and tiers_of(store, "a") == {"fast", "slow"}
+        for latency in [0.04, timedelta(milliseconds=40)]:
+            store.put("a", b"a" * 3000, replicas=1, max_latency=latency)
+            assert tiers_of(store, "a") == {"fast"}
+        with pytest.raises(terrace.TerraceError, match="none"):
+            store.put("a", b"a", tiers=["none"])
+        with pytest.raises(TypeError):
+            store.put("a", b"a", max_latency="soon")  # type: ignore[arg-type]
 
 
 def test_pending_replicas_can_be_waited_for(store: terrace.Store) -> None:

@@ -73,6 +73,7 @@ mod sizes;
 mod sources;
 mod state;
 mod stored;
+mod stored_parts;
 mod touch;
 mod view;
 mod write;

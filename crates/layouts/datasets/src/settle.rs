@@ -1,8 +1,6 @@
 //! Updates replicas: rebuilds the bytes that a file lacks from the other replicas, whatever their layout.
 
-use std::ops::Range;
-
-use terrace_views::convert::{Plan, Stored};
+use std::sync::Arc;
 
 use crate::attempt::{Attempt, AttemptError};
 use crate::attempt::{EXCLUSIVE_AFTER_ATTEMPTS, attempts};
@@ -10,6 +8,7 @@ use crate::loaded::{Loaded, Projection};
 use crate::shared::Shared;
 use crate::sources::Sources;
 use crate::state::State;
+use crate::stored_parts::KnownParts;
 use crate::writer::Writer;
 use crate::{Error, Result};
 
@@ -18,8 +17,6 @@ const UPDATE_STEP_BYTES: u64 = 4 << 20;
 /// In an owed range longer than this, only the parts that other replicas store are rebuilt: the rest may be one large
 /// hole of zeros, and writing it would cost its full length.
 const MAX_DENSE_UPDATE_BYTES: u64 = 64 << 20;
-/// Stored extents less than this apart are treated as one.
-const STORED_GAP_BYTES: u64 = 1 << 20;
 /// The store verifies checksums of chunks of this size, so a part that cannot be rebuilt is skipped with this
 /// granularity.
 const VERIFIED_CHUNK_BYTES: usize = 64 << 10;
@@ -38,6 +35,16 @@ impl Shared {
     /// Rebuilds owed bytes in the files of all replicas for which `which` returns true. Bytes that no other replica has
     /// are left as they are, or become zeros with `accept_loss`.
     pub fn update_replicas(&self, which: &mut dyn FnMut(usize) -> bool, accept_loss: bool) -> Result<()> {
+        self.update_replicas_from(&mut KnownParts::default(), which, accept_loss)
+    }
+
+    /// Does the same as [`Shared::update_replicas`], with what is known of the parts that sources store.
+    pub fn update_replicas_from(
+        &self,
+        known: &mut KnownParts,
+        which: &mut dyn FnMut(usize) -> bool,
+        accept_loss: bool,
+    ) -> Result<()> {
         let (mut file, mut from, mut failures, mut bad) = (0, 0, 0, Vec::new());
         let mut left = attempts();
         loop {
@@ -46,7 +53,7 @@ impl Shared {
                 state.mark_unreadable(&bad);
                 let Some(stored) = loaded.files.get(file) else { return Ok(None) };
                 match which(stored.replica) {
-                    true => self.update_file_step(&loaded, &state, file, from, accept_loss).map(Some),
+                    true => self.update_file_step(&loaded, &state, known, (file, from), accept_loss).map(Some),
                     false => Ok(Some(UpdateOutcome::Done)),
                 }
             });
@@ -77,10 +84,10 @@ impl Shared {
     /// Rebuilds the first part that a file lacks at or after byte `from`.
     fn update_file_step(
         &self,
-        loaded: &Loaded,
+        loaded: &Arc<Loaded>,
         state: &State,
-        file: usize,
-        from: u64,
+        known: &mut KnownParts,
+        (file, from): (usize, u64),
         accept_loss: bool,
     ) -> Attempt<UpdateOutcome> {
         let Some(stored) = loaded.files.get(file) else { return Ok(UpdateOutcome::Done) };
@@ -110,7 +117,7 @@ impl Shared {
             length if length <= MAX_DENSE_UPDATE_BYTES => {
                 (owed.start..owed.start, bytes.start..bytes.end.min(bytes.start + UPDATE_STEP_BYTES))
             }
-            _ => match self.find_first_stored(loaded, state, file, &sources.used, bytes.clone())? {
+            _ => match known.find_first(&self.store, loaded, state, (file, sources.used.as_slice()), bytes.clone())? {
                 Some(part) => (owed.start..part.start, part.start..part.end.min(part.start + UPDATE_STEP_BYTES)),
                 None => (owed.clone(), owed.end..owed.end),
             },
@@ -168,52 +175,5 @@ impl Shared {
             return Ok(UpdateOutcome::Skipped(part.end));
         }
         Ok(UpdateOutcome::Updated)
-    }
-
-    /// Returns the first range of a file for which the sources store bytes or lack bytes. Every other byte is zero in
-    /// all of them.
-    fn find_first_stored(
-        &self,
-        loaded: &Loaded,
-        state: &State,
-        file: usize,
-        used: &[bool],
-        within: Range<u64>,
-    ) -> Attempt<Option<Range<u64>>> {
-        let Some(target) = loaded.files.get(file) else { return Ok(None) };
-        let stored = Stored { layout: &target.layout, first_file: 0, rate: 1.0 };
-        let mut first: Option<Range<u64>> = None;
-        for (number, source) in
-            loaded.files.iter().enumerate().filter(|(_, source)| used.get(source.replica) == Some(&true))
-        {
-            let Some(object) = state.object(number) else { continue };
-            let located = self.store.locate(&source.key)?;
-            if located.generation != object.generation {
-                return Err(AttemptError::Changed);
-            }
-            let plan = Plan::writing(&source.layout, stored);
-            let mut runs: Vec<Range<u64>> = Vec::new();
-            for extent in located.extents {
-                let end = (extent.offset + extent.length).min(plan.length());
-                match runs.last_mut() {
-                    Some(last) if extent.offset <= last.end.saturating_add(STORED_GAP_BYTES) => {
-                        last.end = last.end.max(end)
-                    }
-                    _ if extent.offset < end => runs.push(extent.offset..end),
-                    _ => {}
-                }
-            }
-            runs.extend(state.lacking_ranges(number).filter(|lacked| lacked.start < plan.length()));
-            for run in runs {
-                let run = run.start..run.end.min(plan.length());
-                for part in plan.touches(run.start, run.end - run.start, STORED_GAP_BYTES)? {
-                    let part = part.bytes.start.max(within.start)..part.bytes.end.min(within.end);
-                    if !part.is_empty() && first.as_ref().is_none_or(|first| part.start < first.start) {
-                        first = Some(part);
-                    }
-                }
-            }
-        }
-        Ok(first)
     }
 }

@@ -6,16 +6,14 @@ use super::{Result, text};
 
 pub fn encode(source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
     let level = Compression::new(u32::from(level.clamp(1, 9).unsigned_abs()));
-    // The maximum size of incompressible bytes, according to the format.
-    out.resize(source.len() + source.len() / 100 + 600, 0);
+    // The maximum size of incompressible bytes, according to the format. They are written to the buffer's free capacity, which is not
+    // filled with zeros first.
+    out.reserve(source.len() + source.len() / 100 + 600);
     let mut compress = Compress::new(level, 0);
-    match compress.compress(source, out, Action::Finish).map_err(text)? {
-        Status::StreamEnd => {}
-        status => return Err(format!("{status:?}")),
+    match compress.compress_vec(source, out, Action::Finish).map_err(text)? {
+        Status::StreamEnd => Ok(()),
+        status => Err(format!("{status:?}")),
     }
-    let length = usize::try_from(compress.total_out()).map_err(text)?;
-    out.truncate(length);
-    Ok(())
 }
 
 pub fn decode(stored: &[u8], target: &mut [u8]) -> Result<usize> {

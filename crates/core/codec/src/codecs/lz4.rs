@@ -2,14 +2,14 @@
 
 use lz4::block::{CompressionMode, compress_bound, compress_to_buffer, decompress_to_buffer};
 
-use super::{Result, text};
+use super::{Result, Room, text};
 
-pub fn encode(source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
-    run(source, CompressionMode::FAST(i32::from(level)), out)
+pub fn encode(source: &[u8], level: i8, out: &mut Vec<u8>, room: &mut Room) -> Result<()> {
+    run(source, CompressionMode::FAST(i32::from(level)), out, room)
 }
 
-pub fn encode_high(source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
-    run(source, CompressionMode::HIGHCOMPRESSION(i32::from(level)), out)
+pub fn encode_high(source: &[u8], level: i8, out: &mut Vec<u8>, room: &mut Room) -> Result<()> {
+    run(source, CompressionMode::HIGHCOMPRESSION(i32::from(level)), out, room)
 }
 
 pub fn decode(stored: &[u8], target: &mut [u8]) -> Result<usize> {
@@ -17,9 +17,7 @@ pub fn decode(stored: &[u8], target: &mut [u8]) -> Result<usize> {
     decompress_to_buffer(stored, Some(length), target).map_err(text)
 }
 
-fn run(source: &[u8], mode: CompressionMode, out: &mut Vec<u8>) -> Result<()> {
-    out.resize(compress_bound(source.len()).map_err(text)?, 0);
-    let length = compress_to_buffer(source, Some(mode), false, out).map_err(text)?;
-    out.truncate(length);
-    Ok(())
+fn run(source: &[u8], mode: CompressionMode, out: &mut Vec<u8>, room: &mut Room) -> Result<()> {
+    let bound = compress_bound(source.len()).map_err(text)?;
+    room.append(bound, out, |target| compress_to_buffer(source, Some(mode), false, target).map_err(text))
 }

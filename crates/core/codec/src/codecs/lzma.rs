@@ -19,14 +19,12 @@ pub fn encode(source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
         u32::try_from(source.len()).unwrap_or(MAX_DICTIONARY_BYTES).clamp(MIN_DICTIONARY_BYTES, MAX_DICTIONARY_BYTES),
     );
     let mut stream = Stream::new_lzma_encoder(&options).map_err(text)?;
-    out.resize(source.len() + source.len() / 2 + 1024, 0);
-    match stream.process(source, out, Action::Finish).map_err(text)? {
-        Status::StreamEnd => {}
-        status => return Err(format!("{status:?}")),
+    // Written to the buffer's free capacity, which is not filled with zeros first.
+    out.reserve(source.len() + source.len() / 2 + 1024);
+    match stream.process_vec(source, out, Action::Finish).map_err(text)? {
+        Status::StreamEnd => Ok(()),
+        status => Err(format!("{status:?}")),
     }
-    let length = usize::try_from(stream.total_out()).map_err(text)?;
-    out.truncate(length);
-    Ok(())
 }
 
 pub fn decode(stored: &[u8], target: &mut [u8]) -> Result<usize> {

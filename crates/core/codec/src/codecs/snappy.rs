@@ -2,13 +2,10 @@
 
 use snap::raw::{Decoder, Encoder, max_compress_len};
 
-use super::{Result, text};
+use super::{Result, Room, text};
 
-pub fn encode(source: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    out.resize(max_compress_len(source.len()), 0);
-    let length = Encoder::new().compress(source, out).map_err(text)?;
-    out.truncate(length);
-    Ok(())
+pub fn encode(source: &[u8], out: &mut Vec<u8>, room: &mut Room) -> Result<()> {
+    room.append(max_compress_len(source.len()), out, |target| Encoder::new().compress(source, target).map_err(text))
 }
 
 pub fn decode(stored: &[u8], target: &mut [u8]) -> Result<usize> {

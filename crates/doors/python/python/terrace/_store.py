@@ -37,7 +37,8 @@ class Store(_terrace.Store):
     """An open store. Many threads may use it at once, and so may the child of a process that forks.
 
     Keywords are the application's requirements, and are the same as those of `put`: `min_storage=True`,
-    `max_durability=4`, `replicas=2`, `ack="durable"`, `weights="archival"`, `budget="3x"`.
+    `max_durability=4`, `replicas=2`, `ack="durable"`, `weights="archival"`, `budget="3x"`,
+    `max_latency=0.005` (seconds, for the first replica), `tiers=["ram", "disk"]` (the only ones to use).
     """
 
     def __new__(cls, directory: str | os.PathLike[str] | None = None, **application: Unpack[Options]) -> Self:

@@ -2,6 +2,7 @@
 
 import builtins
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack
@@ -27,6 +28,8 @@ class Options(TypedDict, total=False):
     ack: Ack | None
     weights: str | tuple[float, float, float] | None
     budget: str | None
+    max_latency: float | timedelta | None
+    tiers: str | Sequence[str] | None
     element: str | None
     create_new: bool
     min_read_latency: Requirement

@@ -12,6 +12,7 @@ mod snapshot;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use terrace_catalog::log::Tail;
 use terrace_catalog::{Catalog, Edit};
@@ -33,6 +34,9 @@ pub struct Journal {
     pub dir: PathBuf,
     pub catalog: Arc<Catalog>,
     pub tiers: Arc<Tiers>,
+    /// The bytes in whole files of the log when a snapshot was written that named bytes in memory only, and so was dropped. 0: none was
+    /// since the last good one.
+    pub snapshot_in_vain: AtomicU64,
 }
 
 impl Journal {

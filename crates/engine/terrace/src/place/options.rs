@@ -107,8 +107,13 @@ impl PutOptions {
     /// Checks the values of these options.
     ///
     /// # Errors
-    /// [`Error::Config`] if a level asks for no replicas.
+    /// [`Error::Config`] if a level asks for no replicas, or for a latency that is no time.
     pub fn check(&self) -> Result<()> {
+        if let Some(most) =
+            self.levels().filter_map(|level| level.max_latency).find(|most| most.is_nan() || *most < 0.0)
+        {
+            return Err(Error::Config(format!("max_latency = {most} is no time; give seconds, such as 0.005")));
+        }
         if self.levels().any(|level| level.replicas == Some(0)) {
             return Err(Error::Config("replicas = 0 stores nothing; ask for at least 1".into()));
         }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use terrace_catalog::Catalog;
 use terrace_system::fail;
@@ -75,7 +76,12 @@ impl Engine {
         let locks = Arc::new(Locks::new(&dir));
         let leases = Arc::new(Leases::new(&dir));
         let lessons = Arc::new(Lessons::new(&dir));
-        let journal = Arc::new(Journal { dir: dir.clone(), catalog: catalog.clone(), tiers: tiers.clone() });
+        let journal = Arc::new(Journal {
+            dir: dir.clone(),
+            catalog: catalog.clone(),
+            tiers: tiers.clone(),
+            snapshot_in_vain: AtomicU64::new(0),
+        });
         let planning = Arc::new(Planning {
             rules,
             tiers: tiers.clone(),

@@ -39,12 +39,20 @@ impl Store {
         end: Option<u64>,
         mut room: impl FnMut(&Object, usize) -> R,
     ) -> Result<R> {
+        key::check(key)?;
         key::check_end(key, start, 0)?;
         for _ in 0..MAX_READ_ATTEMPTS {
-            let object = self.stat(key)?;
+            self.catch_up()?;
+            // One lookup gives the object and its extents, both as of one moment.
+            let found = self.engine.catalog.locate(key, start, end.map_or(u64::MAX, |end| end.max(start)))?;
+            let (object, mut extents) = found.ok_or_else(|| Error::not_found(key))?;
             let length = end.map_or(object.length, |end| end.min(object.length)).saturating_sub(start);
             let mut bytes = room(&object, usize::try_from(length).map_err(|_| too_long(key))?);
-            if self.read_version(key, start, bytes.as_mut(), Version::This(&object))?.is_some() {
+            let length = length.min(bytes.as_mut().len() as u64);
+            // The buffer may be shorter than asked for.
+            extents.retain(|extent| extent.offset < start.saturating_add(length));
+            let moved = self.read_located(key, (&object, &extents), start, &mut bytes.as_mut()[..length as usize])?;
+            if moved.is_none() || self.read_version(key, start, bytes.as_mut(), Version::This(&object))?.is_some() {
                 return Ok(bytes);
             }
         }
@@ -198,24 +206,32 @@ impl Store {
                 return Ok(None);
             }
             let length = object.length.saturating_sub(offset).min(out.len() as u64) as usize;
-            let out = &mut out[..length];
-            match engine.reader.read_extents(key, &object, &extents, offset, out) {
-                Ok(()) => {
-                    engine.hotness.touch(key, offset, length as u64);
-                    return Ok(Some(FoundBytes { length, object, extents }));
-                }
-                Err(e) => {
-                    // This is damage only if the catalog still names the same frames. Otherwise read again.
-                    let again = engine.catalog.locate(key, offset, offset + length as u64)?;
-                    let same = again.is_some_and(|(o, now)| o.id == object.id && same_frames(&now, &extents));
-                    if same {
-                        return Err(engine.reader.failed(key, &object, e));
-                    }
-                    failed = Some(e);
-                }
+            failed = self.read_located(key, (&object, &extents), offset, &mut out[..length])?;
+            if failed.is_none() {
+                return Ok(Some(FoundBytes { length, object, extents }));
             }
         }
         Err(failed.unwrap_or_else(|| Error::Replaced { key: key::show(key) }))
+    }
+
+    /// Fills `out` from the object's byte `offset` on, from these extents, which are those of all its bytes. Returns the failure if the
+    /// catalog names other frames for them by now: they have moved, or the object was replaced.
+    fn read_located(
+        &self,
+        key: &[u8],
+        (object, extents): (&Object, &[Extent]),
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<Option<Error>> {
+        let (engine, length) = (&self.engine, out.len() as u64);
+        let Err(failed) = engine.reader.read_extents(key, object, extents, offset, out) else {
+            engine.hotness.touch(key, offset, length);
+            return Ok(None);
+        };
+        // This is damage only if the catalog still names the same frames.
+        let again = engine.catalog.locate(key, offset, offset.saturating_add(length))?;
+        let same = again.is_some_and(|(now, found)| now.id == object.id && same_frames(&found, extents));
+        if same { Err(engine.reader.failed(key, object, failed)) } else { Ok(Some(failed)) }
     }
 }
 

@@ -28,12 +28,15 @@ const RECORD_MAGIC: [u8; 4] = *b"TRLG";
 const RECORD_VERSION: u8 = 1;
 const RECORD_HEADER_BYTES: usize = 48;
 const CHECKSUM_RANGE: std::ops::Range<usize> = 40..48;
-/// A file of this length takes no more records. The next snapshot of the catalog allows its deletion.
+/// A file of this length takes no more records. A replay reads whole files into memory.
 const MAX_FILE_BYTES: u64 = 32 << 20;
-/// A file is full at this length, ...
+/// A shorter file is full at this length, ...
 const MIN_FILE_BYTES: u64 = 4 << 20;
-/// ... or at this many times the catalog's size if that is more: a snapshot then costs little beside the records it replaces.
+/// ... or at this many times the catalog's size if that is more.
 const FILE_BYTES_PER_CATALOG_BYTE: u64 = 4;
+/// A snapshot is due once it replaces this many times the catalog's size in whole files of the log. A snapshot is never longer than the
+/// catalog, and each file is replaced once, so snapshots write at most half as much as the log, however large the catalog is.
+const REPLACED_BYTES_PER_CATALOG_BYTE: u64 = 2;
 
 /// The end of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +64,15 @@ pub struct Record {
     pub tail: Tail,
 }
 
+/// The log's whole files beside its newest snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreplaced {
+    /// The bytes of those with commits after the snapshot.
+    pub bytes: u64,
+    /// Whether there are others, which the process that made the snapshot did not delete.
+    pub has_replaced: bool,
+}
+
 /// The log of a store.
 pub struct Log {
     folder: PathBuf,
@@ -70,11 +82,15 @@ pub struct Log {
     full: AtomicU64,
     /// The highest value of `full`.
     max_full: u64,
+    /// No snapshot is due before its files have this length. Read and written without order, as `full`.
+    replaced: AtomicU64,
     /// The file that was used last, by its number. A leaf: no other lock is taken under it. It is held while the file is
     /// opened, never while it is read, written or synced.
     open: Mutex<Option<(u64, Arc<File>)>>,
     /// The ends of the copies, one for each folder. A leaf, held for the lookup or update of an entry, never during I/O.
     copies: Mutex<Vec<copy::CopyEnd>>,
+    /// For each folder with a copy: the files before this one are whole and durable there. A leaf, as `copies`.
+    copied_before: Mutex<Vec<(PathBuf, u64)>>,
     /// The last commit that this process made durable. `sync` stores it (release) after the files are synced; a thread that
     /// reads it (acquire) may skip its own sync of all commits up to it.
     durable: AtomicU64,
@@ -97,8 +113,10 @@ impl Log {
             store,
             full,
             max_full,
+            replaced: AtomicU64::new(0),
             open: Mutex::new(None),
             copies: Mutex::new(Vec::new()),
+            copied_before: Mutex::new(Vec::new()),
             durable: AtomicU64::new(0),
             durable_before: AtomicU64::new(0),
         })
@@ -124,10 +142,45 @@ impl Log {
         self.folder.join(name(file))
     }
 
-    /// Adapts the length of the log's files to the size of the catalog: a small store must not have a long log.
+    /// Adapts the length of the log and of its files to the size of the catalog: a small store must not have a long log.
     pub fn fit_to(&self, catalog_bytes: u64) {
         let wanted = catalog_bytes.saturating_mul(FILE_BYTES_PER_CATALOG_BYTE).max(MIN_FILE_BYTES);
         self.full.store(wanted.min(self.max_full), Ordering::Relaxed);
+        // Where tests ask for small files, each of them is enough for a snapshot.
+        let is_usual = self.max_full == MAX_FILE_BYTES;
+        let replaced = if is_usual { catalog_bytes.saturating_mul(REPLACED_BYTES_PER_CATALOG_BYTE) } else { 0 };
+        self.replaced.store(replaced, Ordering::Relaxed);
+    }
+
+    /// Returns the whole files of the log that the newest snapshot does not replace.
+    ///
+    /// # Errors
+    /// If the log's folder cannot be read.
+    pub fn unreplaced(&self) -> Result<Unreplaced> {
+        let context = || format!("listing {}", self.folder.display());
+        let newest = snapshots(&self.folder).map_err(Error::io(context()))?.pop().unwrap_or_default();
+        let files = self.files()?;
+        let mut found = Unreplaced { bytes: 0, has_replaced: false };
+        for pair in files.windows(2) {
+            // The last sequence in the file.
+            if pair[1].saturating_sub(1) <= newest {
+                // The newest snapshot's own file stays, also if the snapshot is as of its end: a later record follows from that one.
+                found.has_replaced |= pair[1] <= newest;
+                continue;
+            }
+            match fs::metadata(self.path(pair[0])) {
+                // Another process replaced it.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                file => found.bytes += file.map_err(Error::io(context()))?.len(),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns whether this number of bytes in whole files is enough for a snapshot.
+    pub fn is_snapshot_due(&self, bytes: u64) -> bool {
+        // Relaxed: see `full`.
+        bytes > 0 && bytes >= self.replaced.load(Ordering::Relaxed)
     }
 
     /// Opens a file of the log, which must have at least `length` bytes.
@@ -152,7 +205,8 @@ impl Log {
     /// Forgets the open file and what was synced, because the files in the log's folder have been replaced.
     pub fn forget_open_file(&self) {
         *self.open.lock() = None;
-        // The numbers are about the old files. With them, `sync` would skip the new ones.
+        // The numbers are about the old files. With them, `sync` and `copy_to` would skip the new ones.
+        self.copied_before.lock().clear();
         self.durable.store(0, Ordering::Release);
         self.durable_before.store(0, Ordering::Release);
     }
