@@ -175,8 +175,8 @@ impl Mover {
         }
     }
 
-    /// Returns whether an object cannot become a plain file any more, because the owner of an adopted file has changed it. Reads only
-    /// what is in such files.
+    /// Returns whether an object cannot become a plain file any more, because the owner of an adopted file has changed it. Reads the
+    /// extents in such files only.
     fn is_never_whole(&self, device: &Device, found: Option<&(Object, Vec<Extent>)>) -> bool {
         let (Some((object, extents)), Some(files)) = (found, device.target.files()) else { return false };
         let is_linked = |extent: &&Extent| plain_on(extent, device).is_some_and(|file| files.is_linked(file));
