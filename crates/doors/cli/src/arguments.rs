@@ -227,7 +227,7 @@ pub enum StoreCommand {
     /// A tier with layout "plain" must be on the files' file system. On XFS and Btrfs, each object gets a clone of its file: the two share
     /// their blocks until one of them changes. Elsewhere it gets a hard link, and the file's owner may still change the bytes: then the
     /// object cannot be read, unless it has another replica, until the file is adopted again. The files are read once, for checksums; the
-    /// store never changes them. What is no file is put, and unchanged files are skipped.
+    /// store never changes them. Links and directories are put, and unchanged files are skipped.
     ///
     /// Example: terrace adopt /scratch/era5 data/era5
     Adopt(Put),

@@ -12,12 +12,16 @@ use crate::arguments::Tiers;
 use crate::errors::read_text;
 use crate::node::NodeChange;
 use crate::objects::tell_lost;
-use crate::output::{Show, complain, count};
+use crate::output::{Show, complain, count, name};
+
+/// The largest number of objects in changed files that are named.
+const MAX_NAMED_OBJECTS: usize = 20;
 
 /// Reports moved data; returns false if some had to stay.
 pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
     show.result(moved, &format!("{} made, {} dropped", count(moved.made, "replica"), moved.dropped))?;
-    let unplaced = moved.kept.saturating_sub(moved.kept_from_memory);
+    let changed: u64 = moved.changed.values().sum();
+    let unplaced = moved.kept.saturating_sub(moved.kept_from_memory + changed);
     if unplaced > 0 {
         show.line(&format!("{unplaced} stay as they are: no other failure domain takes them"))?;
     }
@@ -27,6 +31,18 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
              `volatile` in a rule",
             moved.kept_from_memory
         ))?;
+    }
+    if changed > 0 {
+        show.line(&format!(
+            "{changed} stay as they are, or were not made: the owners of these adopted files have changed them; adopt them again, or remove \
+             their objects"
+        ))?;
+        for key in moved.changed.keys().take(MAX_NAMED_OBJECTS) {
+            show.line(&format!("  {}", name(key.as_bytes())))?;
+        }
+        if moved.changed.len() > MAX_NAMED_OBJECTS {
+            show.line(&format!("  and {} more; --json names all", moved.changed.len() - MAX_NAMED_OBJECTS))?;
+        }
     }
     if moved.thinned > 0 {
         let extents = count(moved.thinned, "extent");

@@ -83,7 +83,7 @@ pub enum Error {
         key: String,
     },
     /// No replica of an extent could be read.
-    #[error("{key:?}: no good replica of bytes {start}..{end}; tried {tried}; {}", advise_read(*.is_lost), end = start + length)]
+    #[error("{key:?}: no good replica of bytes {start}..{end}; tried {tried}; {}", advise_read(*.is_lost, *.is_changed), end = start + length)]
     Unreadable {
         /// The object's key, printed lossily.
         key: String,
@@ -93,8 +93,10 @@ pub enum Error {
         length: u64,
         /// Each replica that was tried, with its error.
         tried: String,
-        /// Whether all replicas are bad or missing. Otherwise some could not be asked now.
+        /// Whether all replicas are bad or missing. Otherwise some could not be asked now, or `is_changed`.
         is_lost: bool,
+        /// Whether no replica is away, but one is in an adopted file that its owner has changed since.
+        is_changed: bool,
     },
     /// No tier has room for the bytes.
     #[error("no space: {tiers}")]
@@ -192,10 +194,13 @@ pub enum Error {
     },
 }
 
-fn advise_read(is_lost: bool) -> &'static str {
-    match is_lost {
-        true => "`terrace repair` replaces bad replicas and lists what is lost",
-        false => "read it again once what is away is back; `terrace status` shows what is",
+fn advise_read(is_lost: bool, is_changed: bool) -> &'static str {
+    match (is_lost, is_changed) {
+        (true, _) => "`terrace repair` replaces bad replicas and lists what is lost",
+        (false, true) => {
+            "`terrace adopt` takes the file as it is now, with --checksum if its size and time are as they were"
+        }
+        (false, false) => "read it again once what is away is back; `terrace status` shows what is",
     }
 }
 

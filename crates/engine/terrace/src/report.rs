@@ -253,9 +253,19 @@ pub struct MovedTarget {
     pub now: PathBuf,
 }
 
-/// The result of stage, evict or drain. Counts are of replicas.
+/// The numbers of replicas that reads could not use, and that were replaced by others.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Replaced {
+    /// Damaged or missing ones.
+    pub damaged: u64,
+    /// Those in adopted files that their owners have changed. The objects keep what was adopted, in files of the store.
+    pub changed: u64,
+}
+
+/// The result of stage, evict or drain. Counts are of replicas.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Moved {
     /// Replicas that were made.
     pub made: u64,
@@ -266,6 +276,8 @@ pub struct Moved {
     pub kept: u64,
     /// Those of `kept` whose other replicas are, or could only be, in memory. A move must not make bytes volatile.
     pub kept_from_memory: u64,
+    /// Those of `kept` that are in adopted files which their owners have changed, by key. Nothing can be copied from them.
+    pub changed: BTreeMap<String, u64>,
     /// Extents that have fewer replicas than before and fewer than they should have, because no other failure domain takes
     /// one.
     pub thinned: u64,
@@ -278,6 +290,15 @@ impl Moved {
         self.dropped += next.dropped;
         self.thinned += next.thinned;
         (self.kept, self.kept_from_memory) = (next.kept, next.kept_from_memory);
+        self.changed.clone_from(&next.changed);
+    }
+
+    /// Counts a replica that was to be made, and that cannot be made of an adopted file that its owner has changed.
+    pub(crate) fn count_changed(&mut self, key: &[u8], would_leave: bool) {
+        self.made = self.made.saturating_sub(1);
+        self.dropped = self.dropped.saturating_sub(would_leave.into());
+        self.kept += 1;
+        *self.changed.entry(terrace_format::key::show(key)).or_default() += 1;
     }
 
     /// Counts an extent that had `before` replicas, made or pending, and now has `after`.

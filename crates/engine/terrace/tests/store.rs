@@ -109,7 +109,7 @@ fn a_damaged_replica_is_passed_over_and_repaired() {
     std::os::unix::fs::FileExt::write_all_at(&file, b"damage", middle).unwrap();
     assert_eq!(store.get(b"x").unwrap(), bytes);
     // What the background thread has not repaired by now.
-    assert!(store.repair_suspects().unwrap() <= 1);
+    assert!(store.repair_suspects().unwrap().damaged <= 1);
     let found = store.scrub(b"", false, None, |_| {}).unwrap();
     assert_eq!((found.checked, found.bad, found.lost), (6, 0, 0));
 }

@@ -27,12 +27,15 @@ pub(crate) fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound>
     }
 }
 
-/// Measures the bytes that the segments and plain files of a directory target take.
+/// Measures the bytes that the segments and plain files of a directory target take. Another program's file is not one of them: without
+/// the link to it here, it still takes its bytes.
 fn measure_directory(root: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries =
         [SEGMENTS_FOLDER, BYTES_FOLDER].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten();
-    let found = entries.flatten().filter_map(|entry| entry.metadata().ok());
+    let is_linked = |entry: &fs::DirEntry| entry.file_name().to_str().is_some_and(|name| name.ends_with(LINK_SUFFIX));
+    let found = entries.flatten().filter_map(|entry| Some((is_linked(&entry), entry.metadata().ok()?)));
+    let found = found.filter(|(is_linked, file)| !is_linked || file.nlink() == 1).map(|(_, file)| file);
     // A file that is about to be named has two names here, and counts once.
     let mut inodes = HashSet::new();
     found.filter(|file| inodes.insert(file.ino())).map(|file| file.blocks() * 512).sum()

@@ -52,6 +52,12 @@ pub fn check_adoptable(store: &Store, put: &Put) -> Result<()> {
         "{} is a part of the store itself; name a directory outside of it",
         path_name(&put.source)
     );
+    let kind = fs::metadata(&source).with_context(|| format!("reading {}", path_name(&put.source)))?.file_type();
+    ensure!(
+        kind.is_file() || kind.is_dir(),
+        "{} is a pipe, a socket or a device; `terrace put` copies what it gives",
+        path_name(&put.source)
+    );
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use super::check::same_bytes;
 use super::out_folder::OutFolder;
 use super::restore::{NotRestored, has_mode_and_time};
 use super::special::{write_directory, write_link};
-use super::tell_repaired;
+use super::{replaced_words, tell_repaired};
 use crate::arguments::Get;
 use crate::errors::{describe, io_kind};
 use crate::interrupt::TemporaryFile;
@@ -128,7 +128,7 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
     }
     let not_restored = getter.not_restored;
     bar.finish_and_clear();
-    let repaired = store.repair_suspects()?;
+    let replaced = store.repair_suspects()?;
     if get.dry_run {
         for path in &would_write {
             show.line(&format!("would write {}", path_name(path)))?;
@@ -139,7 +139,7 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
         return Ok(failed == 0);
     }
     let value = json!({
-        "read": read, "unchanged": unchanged, "bytes": bytes, "failed": failed, "repaired": repaired,
+        "read": read, "unchanged": unchanged, "bytes": bytes, "failed": failed, "repaired": replaced.damaged, "changed": replaced.changed,
         "owners_not_restored": not_restored.owners, "modes_not_restored": not_restored.modes,
     });
     let read = count(read, "object");
@@ -147,9 +147,7 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
     if let Some(words) = not_restored.words() {
         show.line(&words)?;
     }
-    if repaired > 0 {
-        show.line(&format!("{} found and repaired", count(repaired, "damaged replica")))?;
-    }
+    replaced_words(replaced).iter().try_for_each(|words| show.line(words))?;
     Ok(failed == 0)
 }
 

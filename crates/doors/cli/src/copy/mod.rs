@@ -19,14 +19,27 @@ pub use tree::{Changes, Item, Tree};
 
 use anyhow::Result;
 use terrace::Store;
+use terrace::report::Replaced;
 
 use crate::output::{count, note};
 
-/// Reports, in one line, the replicas that reads found bad and that were replaced.
+/// Reports the replicas that reads could not use and that were replaced.
 fn tell_repaired(store: &Store) -> Result<()> {
-    match store.repair_suspects()? {
-        0 => {}
-        repaired => note(&format!("{} found and repaired", count(repaired, "damaged replica"))),
-    }
+    replaced_words(store.repair_suspects()?).iter().for_each(|words| note(words));
     Ok(())
+}
+
+/// Describes them, a line for each kind.
+fn replaced_words(replaced: Replaced) -> Vec<String> {
+    let mut lines = Vec::new();
+    if replaced.damaged > 0 {
+        lines.push(format!("{} found and repaired", count(replaced.damaged, "damaged replica")));
+    }
+    if replaced.changed > 0 {
+        lines.push(format!(
+            "{} in adopted files that their owners have changed; the objects keep what was adopted, in files of the store",
+            count(replaced.changed, "replica")
+        ));
+    }
+    lines
 }

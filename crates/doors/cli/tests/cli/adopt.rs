@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use terrace_testkit::{Missing, noise, skip, wait_until};
 
 use crate::place::{Place, ran};
@@ -23,6 +23,11 @@ struct Disk {
 impl Disk {
     /// None, with a counted skip, where this user may not mount.
     fn new(format: &str) -> Option<Disk> {
+        Disk::with_archive(format, "")
+    }
+
+    /// With a further tier in this folder of the place, which holds frames.
+    fn with_archive(format: &str, archive: &str) -> Option<Disk> {
         let place = Place::empty();
         let disk = Disk { at: place.path("disk"), place };
         if let Err(error) = disk.mount(format) {
@@ -34,7 +39,11 @@ impl Disk {
         };
         let ram = target("ram", disk.place.path("ram"), "persistent = false");
         let pfs = target("pfs", disk.at.join("pfs"), "layout = 'plain'");
-        disk.place.write("terrace.toml", format!("[store]\nreplicas = {{ default = 1 }}\n{ram}{pfs}"));
+        let archive = match archive {
+            "" => String::new(),
+            folder => target("archive", disk.place.path(folder), "throttle = { latency = '50ms', read = '10MB/s' }"),
+        };
+        disk.place.write("terrace.toml", format!("[store]\nreplicas = {{ default = 1 }}\n{ram}{pfs}{archive}"));
         disk.place.good(["init", "--config", "terrace.toml"]);
         Some(disk)
     }
@@ -152,7 +161,8 @@ fn no_command_changes_the_files(format: &str) {
     }
     place.good(["get", "data/b2", "out"]);
     assert!(place.read("out") == noise(5000, 5000));
-    place.good(["destroy", "--force"]);
+    let destroyed = place.good(["destroy", "--force"]);
+    assert!(format != "tmpfs" || !destroyed.contains("MiB of tier pfs"), "its owner's bytes stay: {destroyed}");
     same("destroy");
     assert!(seen(&disk).keys().filter(|path| path.is_file()).all(|path| fs::metadata(path).unwrap().nlink() == 1));
     assert!(!disk.at.join("pfs").exists());
@@ -191,7 +201,7 @@ fn a_change_of_a_linked_file_is_an_error_and_then_a_new_version_but_no_damage() 
     change(&disk, "one", 2_000_000);
     change(&disk, "two", 2_000_000);
     let changed = seen(&disk);
-    place.bad(["get", "data/one", "out"], &["its owner has changed it since"]);
+    place.bad(["get", "data/one", "out"], &["its owner has changed it since; `terrace adopt` takes", "--checksum"]);
     let (found, code) = place.json(["scrub"]);
     let counts = ["changed", "bad", "lost"].map(|count| found[count].as_u64());
     assert_eq!((counts, code), ([Some(2), Some(0), Some(0)], 1), "{found}");
@@ -227,6 +237,87 @@ fn a_change_of_a_linked_file_is_an_error_and_then_a_new_version_but_no_damage() 
     assert_eq!(fs::metadata(disk.owned().join("two")).unwrap().nlink(), 1, "the store's own name is gone");
 }
 
+/// A replica was made pending that could not be made: each of these commands waited for half a minute, and then said that a tier was slow
+/// or away.
+#[test]
+fn a_changed_file_stays_where_it_is_and_the_rest_moves() {
+    let Some(disk) = Disk::with_archive("tmpfs", "archive") else { return };
+    let place = &disk.place;
+    for name in ["a", "b", "c"] {
+        disk.write(name, &noise(2_500_000, 3));
+    }
+    disk.adopt();
+    change(&disk, "b", 1_500_000);
+    let left = |command: &[&str], kept: u64| {
+        let (found, code) = place.json(command);
+        assert_eq!(
+            (code, found["kept"].as_u64(), &found["changed"]),
+            (1, Some(kept), &json!({"data/b": 1})),
+            "{found}"
+        );
+        assert_eq!(place.json(["status"]).0["owed"], 0, "{command:?}");
+    };
+    left(&["stage", "data", "--tier", "ram"], 1);
+    left(&["evict", "data", "--tier", "pfs"], 1);
+    let words = place.run(["drain", "pfs"]);
+    assert!(words.code == 1 && words.out.contains("data/b") && words.out.contains("changed"), "{}", words.out);
+    left(&["drain", "pfs"], 1);
+    place.good(["sync"]);
+    for name in ["a", "c"] {
+        place.good(["get", &format!("data/{name}"), "out"]);
+        assert!(place.read("out") == noise(2_500_000, 3));
+    }
+    // A replica that is requested later is not waited for, either.
+    disk.adopt();
+    change(&disk, "b", 1_600_000);
+    place.good(["stage", "data/a", "--tier", "ram"]);
+    left(&["stage", "data", "--tier", "archive"], 1);
+    disk.adopt();
+    place.good(["drain", "pfs"]);
+    place.good(["sync"]);
+    place.good(["check", "disk/own", "data"]);
+    for name in ["a", "c"] {
+        assert!(fs::read(disk.owned().join(name)).unwrap() == noise(2_500_000, 3));
+    }
+}
+
+#[test]
+fn a_read_that_finds_a_changed_file_repairs_no_damage() {
+    let Some(disk) = Disk::with_archive("tmpfs", "archive") else { return };
+    let place = &disk.place;
+    disk.write("a", &noise(2_500_000, 3));
+    place.good(["adopt", "disk/own/a", "a", "--replicas", "2"]);
+    // To the archive, which is slow: the file is read first.
+    place.good(["evict", "a", "--tier", "ram"]);
+    change(&disk, "a", 1_500_000);
+    let words = place.good(["get", "a", "out"]);
+    assert!(words.contains("1 replica in adopted files that their owners have changed"), "{words}");
+    assert!(!words.contains("damaged") && place.read("out") == noise(2_500_000, 3), "{words}");
+    let (found, _) = place.json(["health"]);
+    assert_ne!(found["state"], "damaged", "{found}");
+}
+
+#[test]
+fn a_salvage_offers_no_file_that_its_owner_has_changed() {
+    let Some(disk) = Disk::new("tmpfs") else { return };
+    let place = &disk.place;
+    for (name, seed) in [("a", 3), ("b", 4)] {
+        disk.write(name, &noise(2_500_000, seed));
+    }
+    disk.adopt();
+    place.good(["sync"]);
+    change(&disk, "a", 1_500_000);
+    for lost in ["store/log", "store/catalog", "disk/pfs/log"] {
+        fs::remove_dir_all(place.path(lost)).unwrap();
+    }
+    fs::create_dir(place.path("store/log")).unwrap();
+    place.run(["rebuild", "--salvage"]);
+    let keys = place.keys("");
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    place.good(["get", &keys[0], "out"]);
+    assert!(place.read("out") == noise(2_500_000, 4));
+}
+
 #[test]
 fn a_change_of_a_cloned_file_does_not_change_the_object() {
     let Some(disk) = Disk::new("xfs") else { return };
@@ -246,6 +337,9 @@ fn files_of_another_file_system_are_refused() {
     disk.place.write("elsewhere", b"bytes");
     disk.place
         .bad(["adopt", "elsewhere", "data/x"], &["no tier of layout `plain` is on its file system", "terrace put"]);
+    disk.write("a", b"bytes");
+    disk.place.bad(["adopt", "disk/own/a", &"k".repeat(300)], &["no part of the name may be longer"]);
+    disk.place.bad(["adopt", "/dev/zero", "x"], &["a device"]);
     assert_eq!(disk.place.keys(""), [""; 0]);
     assert!(!disk.at.join("pfs/plain").read_dir().is_ok_and(|mut left| left.next().is_some()));
 }

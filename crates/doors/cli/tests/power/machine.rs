@@ -44,6 +44,23 @@ impl Machine {
         self.memory.path().join(name)
     }
 
+    /// Another program's files, which the store adopts.
+    fn owned(&self) -> PathBuf {
+        self.disk.join("owned")
+    }
+
+    /// Checks that the owner's files with these numbers are there, with their bytes.
+    pub fn check_owned(&self, synced: &[u64], at: &str) {
+        if self.layout != "plain" {
+            return;
+        }
+        for number in synced {
+            let bytes = fs::read(self.owned().join(number.to_string()));
+            let bytes = bytes.unwrap_or_else(|error| panic!("the owner's file {number}: {error}, {at}"));
+            assert!(bytes == content(*number), "the owner's file {number} has {} wrong bytes, {at}", bytes.len());
+        }
+    }
+
     /// Runs `terrace`; its output where it ends with one of these codes.
     fn try_terrace(&self, arguments: &[&str], max_code: i32) -> Result<String, String> {
         let mut command = Command::new("timeout");
@@ -74,6 +91,7 @@ impl Machine {
             self.layout
         );
         fs::write(self.in_memory("config"), config).unwrap();
+        fs::create_dir(self.owned()).unwrap();
         self.terrace(&["init", "--config", &self.in_memory("config").display().to_string()], "at the beginning");
         self.write_back();
     }
@@ -86,10 +104,19 @@ impl Machine {
     pub fn carry_out(&self, task: &Task) {
         let at = "before any cut";
         match task {
-            Task::Put { key, content: number, ack } => {
-                let file = self.in_memory("put");
+            Task::Put { key, content: number, ack, is_adopted } => {
+                let adopts = *is_adopted && self.layout == "plain";
+                let (command, file) = match adopts {
+                    true => ("adopt", self.owned().join(number.to_string())),
+                    false => ("put", self.in_memory("put")),
+                };
                 fs::write(&file, content(*number)).unwrap();
-                self.terrace(&["put", "--ack", ack, &file.display().to_string(), key], at);
+                if adopts {
+                    // So that it is there after a cut, whatever the store does with it.
+                    fs::File::open(&file).unwrap().sync_all().unwrap();
+                    fs::File::open(self.owned()).unwrap().sync_all().unwrap();
+                }
+                self.terrace(&[command, "--ack", ack, &file.display().to_string(), key], at);
             }
             Task::Move { from, to } => drop(self.terrace(&["mv", from, to], at)),
             Task::Remove { key } => drop(self.terrace(&["rm", key], at)),
@@ -133,7 +160,7 @@ impl Machine {
         // Replicas in memory are gone: they are bad until they are repaired.
         let scrubbed = self.try_terrace(&["scrub", "--json"], 1).unwrap_or_else(|error| panic!("{error}, {at}"));
         assert!(scrubbed.contains("\"lost\":0"), "{scrubbed}, {at}");
-        let task = Task::Put { key: "after".into(), content: LATER_CONTENT, ack: "durable" };
+        let task = Task::Put { key: "after".into(), content: LATER_CONTENT, ack: "durable", is_adopted: true };
         self.carry_out(&task);
         self.terrace(&["sync"], at);
         self.terrace(&["repair"], at);

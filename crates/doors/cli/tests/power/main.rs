@@ -14,7 +14,7 @@ mod machine;
 mod model;
 
 use machine::Machine;
-use model::{Objects, Step, draw_tasks, may_hold};
+use model::{Objects, Step, Task, draw_tasks, may_hold};
 use terrace_testkit::disk::{DiskFormat, DiskRecord, RecordedDisk};
 use terrace_testkit::{Random, skip};
 
@@ -55,6 +55,16 @@ fn draw_position(steps: &[Step], record: &DiskRecord, random: &mut Random) -> us
     }
 }
 
+/// The contents that were put by tasks which had returned: their files were synced before.
+fn owned(steps: &[Step], position: usize) -> Vec<u64> {
+    let returned = steps.iter().filter(|step| step.returned <= position);
+    returned
+        .filter_map(
+            |step| if let Task::Put { content, is_adopted: true, .. } = step.task { Some(content) } else { None },
+        )
+        .collect()
+}
+
 /// A machine with a store: it works, loses power, and works on.
 fn try_machine(disk: RecordedDisk, seed: u64, counts: &mut Counts) {
     let mut random = Random::new(seed);
@@ -91,7 +101,9 @@ fn try_machine(disk: RecordedDisk, seed: u64, counts: &mut Counts) {
             machine.lose_power(&mut random);
             let found = machine.objects(&at);
             assert!(may_hold(&objects, &steps, position, &found), "found {found:?}, {at}");
+            machine.check_owned(&owned(&steps, position), &at);
             machine.work_on(&found, &at);
+            machine.check_owned(&owned(&steps, position), &at);
             counts.images += 1;
             counts.lost += losses.lost;
             counts.torn += losses.torn;

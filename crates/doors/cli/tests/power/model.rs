@@ -19,6 +19,8 @@ pub enum Task {
         key: String,
         content: u64,
         ack: &'static str,
+        /// Whether it is a file on the disk that becomes an object without a copy, where the store's layout allows that.
+        is_adopted: bool,
     },
     Move {
         from: String,
@@ -86,6 +88,7 @@ fn draw_task(objects: &Objects, number: u64, random: &mut Random) -> Task {
             key: key(random),
             content: if kind == 0 { 0 } else { number },
             ack: random.pick::<&str>(&["placed", "replicated", "durable"]),
+            is_adopted: random.once_in(2),
         },
     }
 }

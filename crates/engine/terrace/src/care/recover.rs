@@ -234,14 +234,23 @@ impl Care {
     /// # Errors
     /// If its target does not answer.
     pub(super) fn find(&self, object: u64, extent: &Extent, replica: &Replica) -> io::Result<bool> {
-        let Ok(device) = self.tiers.device(replica.target) else { return Ok(false) };
-        let mut raw = vec![0; extent.raw_len as usize];
-        match self.reader.read_replica(device, object, extent, replica, 0, &mut raw) {
+        match self.read(object, extent, replica) {
             Err(error) if !bad(&error) => Err(error),
             // The adoption is valid. A power cut has not undone it.
             Err(error) if is_changed_by_owner(&error) => Ok(true),
             read => Ok(read.is_ok()),
         }
+    }
+
+    /// Like [`Care::holds`], but false for a replica in an adopted file that does not have the adopted bytes any more.
+    pub(super) fn has_bytes(&self, object: u64, extent: &Extent, replica: &Replica) -> bool {
+        self.read(object, extent, replica).is_ok()
+    }
+
+    fn read(&self, object: u64, extent: &Extent, replica: &Replica) -> io::Result<()> {
+        let device = self.tiers.device(replica.target).map_err(|_| io::ErrorKind::NotFound)?;
+        let mut raw = vec![0; extent.raw_len as usize];
+        self.reader.read_replica(device, object, extent, replica, 0, &mut raw)
     }
 
     /// Like `has_frame`, for a frame whose length only its header tells.

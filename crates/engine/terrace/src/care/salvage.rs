@@ -106,7 +106,7 @@ impl Care {
         for mut frame in frames.into_values() {
             let mut held: HashSet<TargetId> = HashSet::new();
             let mut replicas = std::mem::take(&mut frame.replicas);
-            replicas.retain(|replica| self.holds(object, &frame, replica) && held.insert(replica.target));
+            replicas.retain(|replica| self.has_bytes(object, &frame, replica) && held.insert(replica.target));
             frame.replicas = replicas;
             if !frame.replicas.is_empty() {
                 good.push(frame);

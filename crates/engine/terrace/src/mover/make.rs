@@ -142,7 +142,9 @@ impl Mover {
         }
         let kept = self.writer.kept.get(task);
         let Some(raw) = kept.or_else(|| self.reader.read_frame(task.object, extent).map(Arc::new)) else {
-            return Ok(None);
+            // Nobody needs to wait for a replica that can never be made.
+            let is_impossible = self.reader.is_changed_by_owner(task.object, extent);
+            return Ok(is_impossible.then(|| vec![Edit::Forgive { task: *task }]));
         };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };

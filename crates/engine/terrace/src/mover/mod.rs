@@ -90,6 +90,8 @@ pub(crate) struct State {
     repairing: Mutex<()>,
     /// The number of repaired replicas that were not reported yet. Relaxed: a mere count.
     repaired: AtomicU64,
+    /// The same of those in adopted files that their owners had changed.
+    detached: AtomicU64,
     /// The time of the background thread's last report of repairs.
     told: Mutex<Option<Instant>>,
     /// The policies of single writes with pending replicas. Another process that makes these replicas uses the rules

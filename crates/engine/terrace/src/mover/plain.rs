@@ -104,7 +104,10 @@ impl Mover {
                     .target
                     .discard(file)
                     .map_err(Error::io(format!("giving up a file on {}", device.path.display())))?;
-                return Ok(0);
+                return match self.reader.is_changed_by_owner(object.id, extent) {
+                    true => self.give_up_file(device, key, object, extents),
+                    false => Ok(0),
+                };
             };
             let replica = extent.replicas.len() as u8;
             let identity = Identity { object: object.id, write: extent.write, offset: extent.offset, replica };
@@ -156,6 +159,30 @@ impl Mover {
         Ok(replicas.len())
     }
 
+    /// Removes the tasks of a plain file that can never be made. Returns their number.
+    fn give_up_file(&self, device: &Device, key: &[u8], object: &Object, extents: &[Extent]) -> Result<usize> {
+        let mut edits = Vec::new();
+        for extent in extents {
+            if self.is_owed(device, object, extent)? {
+                edits.push(Edit::Forgive { task: task(object, extent, device.id) });
+            }
+        }
+        let (expect, given_up) = (vec![Expect::Generation(key.to_vec(), object.generation)], edits.len());
+        match self.catalog.commit(Change { expect, edits }) {
+            // The object has changed, and its new state is pending.
+            Err(terrace_catalog::Error::Conflict { .. } | terrace_catalog::Error::NotFound { .. }) => Ok(0),
+            committed => Ok(committed.map(|_| given_up)?),
+        }
+    }
+
+    /// Returns whether an object cannot become a plain file any more, because the owner of an adopted file has changed it. Reads the
+    /// extents in such files only.
+    fn is_never_whole(&self, device: &Device, found: Option<&(Object, Vec<Extent>)>) -> bool {
+        let (Some((object, extents)), Some(files)) = (found, device.target.files()) else { return false };
+        let is_linked = |extent: &&Extent| plain_on(extent, device).is_some_and(|file| files.is_linked(file));
+        extents.iter().filter(is_linked).any(|extent| self.reader.is_changed_by_owner(object.id, extent))
+    }
+
     /// Makes the plain files of all targets match the keys of their objects.
     pub fn follow_all(&self) -> Result<()> {
         if !self.planning.rules.now().has_plain() {
@@ -196,7 +223,7 @@ impl Mover {
         let found = self.catalog.locate(key, 0, u64::MAX)?;
         let now = found.as_ref().and_then(|(object, extents)| whole(device, object, extents));
         // An object that will become a file soon keeps its old file until then.
-        if now.is_none() && self.is_awaited(device, found.as_ref())? {
+        if now.is_none() && self.is_awaited(device, found.as_ref())? && !self.is_never_whole(device, found.as_ref()) {
             return Ok(Naming::Awaited);
         }
         let Some(files) = device.target.files() else { return Ok(Naming::Settled) };

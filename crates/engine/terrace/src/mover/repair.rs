@@ -1,13 +1,14 @@
 //! Repairs replicas that reads found bad.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use terrace_catalog::{Edit, Owed};
 
 use super::Mover;
 use crate::Result;
-use crate::read::{Suspect, bad};
+use crate::read::{Suspect, bad, is_changed_by_owner};
+use crate::report::Replaced;
 
 /// The time between two warnings of the background thread about repairs.
 const REPAIR_REPORT_INTERVAL: Duration = Duration::from_secs(30);
@@ -19,6 +20,8 @@ pub(crate) enum Repair {
     NotNeeded,
     /// It was replaced by a new replica, made from a good one.
     Replaced,
+    /// The same, but it was not damaged: it was in an adopted file that its owner had changed.
+    Detached,
     /// No good replica is left, or its target is away or takes none now.
     Impossible,
 }
@@ -37,6 +40,10 @@ impl Mover {
                     done += 1;
                     self.state.repaired.fetch_add(1, Ordering::Relaxed); // a mere count
                 }
+                Ok(Repair::Detached) => {
+                    done += 1;
+                    self.state.detached.fetch_add(1, Ordering::Relaxed); // as above
+                }
                 Ok(Repair::NotNeeded) => done += 1,
                 Ok(Repair::Impossible) => {}
                 Err(error) => {
@@ -48,16 +55,23 @@ impl Mover {
         failed.map(|()| done)
     }
 
-    /// Returns the number of replaced replicas that were not reported yet, and sets it to 0.
-    pub fn take_repaired(&self) -> u64 {
-        self.state.repaired.swap(0, Ordering::Relaxed)
+    /// Returns the numbers of replaced replicas that were not reported yet, and sets them to 0.
+    pub fn take_repaired(&self) -> Replaced {
+        let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
+        Replaced { damaged: take(&self.state.repaired), changed: take(&self.state.detached) }
     }
 
     /// Logs one warning for all replicas that were repaired in the background and not reported yet.
     pub fn tell_repaired(&self) {
-        let replicas = self.take_repaired();
-        if replicas > 0 {
-            tracing::warn!(replicas, "bad replicas were found and replaced; `terrace scrub` looks for more");
+        let Replaced { damaged, changed } = self.take_repaired();
+        if damaged > 0 {
+            tracing::warn!(replicas = damaged, "bad replicas were found and replaced; `terrace scrub` looks for more");
+        }
+        if changed > 0 {
+            tracing::warn!(
+                replicas = changed,
+                "the owners of adopted files have changed them; the objects keep what was adopted, in files of the store"
+            );
         }
     }
 
@@ -79,11 +93,11 @@ impl Mover {
         }
         let mut raw = vec![0; extent.raw_len as usize];
         let device = self.tiers.device(replica.target)?;
-        match self.reader.read_replica(device, task.object, &extent, replica, 0, &mut raw) {
+        let is_changed = match self.reader.read_replica(device, task.object, &extent, replica, 0, &mut raw) {
             Ok(()) => return Ok(Repair::NotNeeded),
             Err(error) if !bad(&error) => return Ok(Repair::Impossible),
-            Err(_) => {}
-        }
+            Err(error) => is_changed_by_owner(&error),
+        };
         let mut others = extent.clone();
         others.replicas.retain(|r| r != replica);
         if self.reader.read_frame(task.object, &others).is_none() {
@@ -96,6 +110,10 @@ impl Mover {
         )?;
         let owed = Owed { key: key.into_vec(), raw_len: extent.raw_len, then_drop: None, since: 0 };
         let made = self.make(&[(*task, owed)], true)?;
-        Ok(if made > 0 { Repair::Replaced } else { Repair::Impossible })
+        Ok(match (made > 0, is_changed) {
+            (false, _) => Repair::Impossible,
+            (true, false) => Repair::Replaced,
+            (true, true) => Repair::Detached,
+        })
     }
 }

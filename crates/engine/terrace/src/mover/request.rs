@@ -115,11 +115,11 @@ impl Mover {
             }
             // A plan does not see the room that the rest of its batch takes, so batches are limited.
             if edits.len() >= BATCH_EDITS || owed_bytes(&edits) >= BATCH_BYTES {
-                moved.kept += self.carry_out(std::mem::take(&mut edits), late)?;
+                self.carry_out(std::mem::take(&mut edits), &mut moved, late)?;
             }
             Ok::<_, Error>(true)
         })?;
-        moved.kept += self.carry_out(edits, late)?;
+        self.carry_out(edits, &mut moved, late)?;
         if !self.catalog.is_shared() {
             self.journal.mark_synced()?;
             self.reap(Duration::from_secs(30))?;
@@ -135,14 +135,14 @@ fn owed_bytes(edits: &[Edit]) -> u64 {
 }
 
 impl Mover {
-    /// Commits a batch of moves, and makes their pending replicas. Returns the number of frames that were left as they are.
+    /// Commits a batch of moves, and makes their pending replicas. Counts the frames that were left as they are.
     /// No sync is needed before a replaced replica is dropped: its space is not freed before a sync mark covers the change,
     /// and recovery checks that the new replica exists.
-    fn carry_out(&self, edits: Vec<Edit>, late: &mut Option<Error>) -> Result<u64> {
+    fn carry_out(&self, edits: Vec<Edit>, moved: &mut Moved, late: &mut Option<Error>) -> Result<()> {
         let owed: Vec<(Task, Owed)> = edits.iter().filter_map(owed_by).collect();
-        let left = self.commit_moves(edits)?;
+        moved.kept += self.commit_moves(edits)?;
         let objects: BTreeSet<u64> = owed.iter().map(|(task, _)| task.object).collect();
-        self.make_given(owed)?;
+        self.make_given(owed.clone())?;
         for object in objects {
             if self.catalog.owed_count(Some(object))? > 0 {
                 let limit = match late {
@@ -162,7 +162,19 @@ impl Mover {
             }
         }
         self.follow_all()?;
-        Ok(left)
+        for (task, owed) in &owed {
+            if self.is_given_up(task, owed)? {
+                moved.count_changed(&owed.key, owed.then_drop.is_some());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a replica was neither made nor is pending, because the owner of an adopted file has changed it.
+    fn is_given_up(&self, task: &Task, owed: &Owed) -> Result<bool> {
+        let Some(extent) = self.catalog.frame(task, &owed.key)? else { return Ok(false) };
+        let is_made = extent.replicas.iter().any(|replica| replica.target == task.target);
+        Ok(!is_made && !self.catalog.is_owed(task)? && self.reader.is_changed_by_owner(task.object, &extent))
     }
 }
 

@@ -105,7 +105,7 @@ impl Reader {
 
     /// Like `read_extent`, but reads only from replicas, not from fetched frames.
     pub fn fetch_extent(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
-        let (mut tried, mut is_lost) = (Vec::new(), true);
+        let (mut tried, mut is_bad, mut is_changed) = (Vec::new(), true, false);
         for replica in nearest(&self.tiers, extent)? {
             let device = self.tiers.device(replica.target)?;
             let read = |skip, out: &mut [u8]| self.read_replica(device, object.id, extent, &replica, skip, out);
@@ -116,7 +116,8 @@ impl Reader {
                 Err(e) => {
                     device.failed(&e);
                     tried.push(format!("{} ({}): {e}", self.tiers.tier(device).name, device.path.display()));
-                    is_lost &= bad(&e) && !is_changed_by_owner(&e);
+                    is_bad &= bad(&e);
+                    is_changed |= is_changed_by_owner(&e);
                     if bad(&e) {
                         self.suspects.report(Suspect {
                             key: key.to_vec(),
@@ -129,7 +130,8 @@ impl Reader {
         }
         let tried = if tried.is_empty() { "none: it has no replica".to_owned() } else { tried.join(", ") };
         let length = u64::from(extent.length);
-        Err(Error::Unreadable { key: key::show(key), start: extent.offset, length, tried, is_lost })
+        let (is_lost, is_changed) = (is_bad && !is_changed, is_bad && is_changed);
+        Err(Error::Unreadable { key: key::show(key), start: extent.offset, length, tried, is_lost, is_changed })
     }
 
     /// Returns whether it pays to fetch an extent ahead of its reader.
@@ -151,6 +153,20 @@ impl Reader {
                 self.read_replica(device, object, extent, replica, 0, &mut raw).is_ok()
             })
             .then_some(raw)
+    }
+
+    /// Returns whether no replica of an extent can be read any more because the owner of an adopted file has changed it: no later
+    /// attempt succeeds, and no replica can be made of these.
+    pub fn is_changed_by_owner(&self, object: u64, extent: &Extent) -> bool {
+        let (mut raw, mut is_changed) = (vec![0; extent.raw_len as usize], false);
+        for replica in &extent.replicas {
+            let Ok(device) = self.tiers.device(replica.target) else { return false };
+            match self.read_replica(device, object, extent, replica, 0, &mut raw) {
+                Err(error) if bad(&error) => is_changed |= is_changed_by_owner(&error),
+                _ => return false,
+            }
+        }
+        is_changed
     }
 
     /// Reads from one replica, and verifies that the frame is the one that the catalog names.
@@ -237,9 +253,7 @@ pub(crate) fn bad(error: &io::Error) -> bool {
 
 /// The error of a replica in an adopted file that does not hold the adopted bytes any more.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the file was adopted as a hard link, and its owner has changed it since; `terrace adopt` takes it as it is now"
-)]
+#[error("the file was adopted as a hard link, and its owner has changed it since")]
 struct ChangedByOwner;
 
 /// Returns whether a replica is bad because the owner of an adopted file has changed the file. That is no damage.

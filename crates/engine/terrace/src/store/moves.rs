@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Store;
 use crate::Result;
-use crate::report::{Moved, Scrubbed};
+use crate::report::{Moved, Replaced, Scrubbed};
 
 impl Store {
     /// Adds a replica on a tier for everything at or below `prefix`.
@@ -106,7 +106,7 @@ impl Store {
     }
 
     /// Repairs replicas that reads of this process found bad. Returns how many replicas were replaced since the last call.
-    pub fn repair_suspects(&self) -> Result<u64> {
+    pub fn repair_suspects(&self) -> Result<Replaced> {
         self.engine.mover.repair_suspects()?;
         Ok(self.engine.mover.take_repaired())
     }

@@ -143,6 +143,11 @@ impl<'a> Draft<'a> {
         self.stage_if_many()
     }
 
+    /// Returns the length of an extent that is not the last before a hole or the end.
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.writer.block
+    }
+
     /// Returns whether the object may have replicas on a tier.
     pub(crate) fn allows(&self, level: usize) -> bool {
         self.placer.allowed([level]).has(level as u8)
