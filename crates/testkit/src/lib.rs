@@ -1,4 +1,4 @@
-//! Parts that tests share: random numbers, counted skips, waits, golden stores, a Redis server, members of etcd, the examples of guides,
+//! Parts that tests share: random numbers, counted skips, waits, golden stores, servers of Redis and S3, members of etcd, the examples of guides,
 //! small disks, and disks that record their writes.
 
 pub mod disk;
@@ -8,6 +8,7 @@ pub mod guide;
 mod ports;
 mod random;
 mod redis;
+mod s3;
 mod skip;
 mod small_disk;
 mod wait;
@@ -16,6 +17,7 @@ pub use etcd::EtcdCluster;
 pub use ports::free_ports;
 pub use random::{Random, noise};
 pub use redis::Redis;
+pub use s3::{S3, S3_BUCKET};
 pub use skip::{Missing, skip};
 pub use small_disk::SmallDisk;
 pub use wait::wait_until;

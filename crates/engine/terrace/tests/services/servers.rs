@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use terrace::tier::Service;
-use terrace_testkit::{Missing, Redis};
+use terrace_testkit::{Missing, Redis, S3_BUCKET};
 
 use crate::proxy::Proxy;
 
@@ -158,39 +157,29 @@ pub fn find(need: &'static str, program: &str) -> Result<PathBuf, Missing> {
     found.ok_or_else(|| Missing::new(need, format!("there is no {program}; `make servers` installs it")))
 }
 
-/// Moto's S3. It keeps its blobs in memory, so being killed means being cut off here.
+/// Moto's S3 behind a proxy. It keeps its blobs in memory, so being killed means being cut off here.
 pub struct S3 {
-    running: Running,
-    _folder: tempfile::TempDir,
+    server: terrace_testkit::S3,
+    proxy: Proxy,
 }
 
 impl S3 {
     pub fn start() -> Result<S3, Missing> {
-        let program = find("s3", "moto_server")?;
-        let folder = tempfile::tempdir().expect("a folder");
-        let command = move |port: u16| {
-            let mut command = Command::new(&program);
-            command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-            command
-        };
-        let s3 = S3 { running: Running::start(&folder.path().join("log"), command), _folder: folder };
-        s3.make_bucket();
-        Ok(s3)
+        let (server, proxy) = (terrace_testkit::S3::start()?, Proxy::start());
+        proxy.lead_to(server.port());
+        Ok(S3 { server, proxy })
     }
 
     /// Makes the bucket, which neither Terrace nor OpenDAL does.
     pub fn make_bucket(&self) {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.running.port)).unwrap();
-        stream.write_all(b"PUT /runs HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.lines().next().is_some_and(|line| line.contains(" 200 ")), "{answer}");
+        self.server.make_bucket();
     }
 
     /// Ends the server with all that it held, and starts an empty one.
     pub fn lose_everything(&mut self) {
-        self.running.kill();
-        self.running.start_again();
+        self.proxy.cut_off();
+        self.server.lose_everything();
+        self.proxy.lead_to(self.server.port());
     }
 }
 
@@ -199,19 +188,15 @@ impl Server for S3 {
         "s3"
     }
     fn options(&self) -> BTreeMap<String, String> {
-        options([
-            ("bucket", "runs".into()),
-            ("endpoint", format!("http://127.0.0.1:{}", self.running.proxy.port)),
-            ("region", "us-east-1".into()),
-            ("access_key_id", "test".into()),
-            ("secret_access_key", "test".into()),
-        ])
+        let bucket = [("bucket", S3_BUCKET.to_owned()), ("endpoint", format!("http://127.0.0.1:{}", self.proxy.port))];
+        let others = self.server.options().into_iter().filter(|(name, _)| *name != "endpoint");
+        others.chain(bucket).map(|(name, value)| (name.to_owned(), value)).collect()
     }
     fn kill(&mut self) {
-        self.running.proxy.cut_off();
+        self.proxy.cut_off();
     }
     fn start_again(&mut self) {
-        self.running.proxy.lead_to(self.running.port);
+        self.proxy.lead_to(self.server.port());
     }
 }
 
