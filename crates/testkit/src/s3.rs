@@ -101,26 +101,30 @@ impl Drop for S3 {
     }
 }
 
-/// Starts a server on a free port, and waits until it accepts connections.
+/// Starts a server, and waits until it accepts connections.
 fn spawn(program: &Path, log: &Path) -> (Child, u16) {
-    for _ in 0..MAX_STARTS {
-        let port = free_ports(1)[0];
-        let out = File::options().create(true).append(true).open(log).expect("a log");
-        let mut command = Command::new(program);
-        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]).stdin(Stdio::null());
-        let errors = out.try_clone().expect("a log");
-        let mut server = command.stdout(out).stderr(errors).spawn().expect("starts");
-        let started = Instant::now();
-        // A server that has ended found its port taken, or cannot work at all: then its log is shown below.
-        while server.try_wait().expect("a process").is_none() {
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                return (server, port);
-            }
-            assert!(started.elapsed() < MAX_START_WAIT, "moto_server does not start: {}", read_log(log));
-            thread::sleep(Duration::from_millis(20));
+    let started = (0..MAX_STARTS).find_map(|_| spawn_once(program, log));
+    assert!(started.is_some(), "moto_server ends at once: {}", read_log(log));
+    started.expect("has started")
+}
+
+/// Starts a server on a free port. None if it ends at once: it has found its port taken, or cannot work at all.
+fn spawn_once(program: &Path, log: &Path) -> Option<(Child, u16)> {
+    let port = free_ports(1)[0];
+    let out = File::options().create(true).append(true).open(log).expect("a log");
+    let errors = out.try_clone().expect("a log");
+    let mut command = Command::new(program);
+    command.args(["-H", "127.0.0.1", "-p", &port.to_string()]).stdin(Stdio::null()).stdout(out).stderr(errors);
+    let mut server = command.spawn().expect("starts");
+    let started = Instant::now();
+    while server.try_wait().expect("a process").is_none() {
+        if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Some((server, port));
         }
+        assert!(started.elapsed() < MAX_START_WAIT, "moto_server does not start: {}", read_log(log));
+        thread::sleep(Duration::from_millis(20));
     }
-    panic!("moto_server ends at once: {}", read_log(log));
+    None
 }
 
 fn read_log(log: &Path) -> String {
