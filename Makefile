@@ -145,7 +145,8 @@ peers: ## what the bench puts beside Terrace: rclone, restic, rsync; in target/p
 
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev python3-mpi4py
 MPI_FEATURES := terrace-dump-mpi/mpi,terrace-dump-run/mpi
-MPI = -p terrace-dump-mpi -p terrace-dump-run --features $(MPI_FEATURES)
+# SERVICES="s3 gcs" are those to which versions of dumps may flow.
+MPI = -p terrace-dump-mpi -p terrace-dump-run --features "$(MPI_FEATURES) $(SERVICES:%=terrace-dump-mpi/services-%)"
 
 mpi-installed: ## OpenMPI with what its bindings are made with, and mpi4py
 	@command -v mpirun mpicc > /dev/null && /usr/bin/python3 -c "import mpi4py" 2> /dev/null \
@@ -225,7 +226,7 @@ PROFILE ?= release
 BUILT = $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-install-mpi: mpi-installed ## with PREFIX: terrace-dump, and the library for C, C++, Fortran and Python
+install-mpi: mpi-installed ## with PREFIX: terrace-dump, and the libraries for C, C++, Fortran and Python and for programs without code for checkpoints; with SERVICES: for buckets
 	$(CARGO) build --profile $(PROFILE) $(MPI)
 	install -D target/$(BUILT)/terrace-dump $(DESTDIR)$(PREFIX)/bin/terrace-dump
 	install -D target/$(BUILT)/libterrace_dump_mpi.so $(DESTDIR)$(PREFIX)/lib/libterrace_dump.so

@@ -50,6 +50,12 @@ impl Moto {
         ]
     }
 
+    /// Returns them as the command line takes them.
+    pub fn option_flags(&self) -> Vec<String> {
+        let flags = self.options().into_iter().map(|(name, value)| ["--option".to_owned(), format!("{name}={value}")]);
+        flags.flatten().collect()
+    }
+
     /// Makes the bucket, which neither Terrace nor OpenDAL does.
     ///
     /// # Panics

@@ -53,7 +53,7 @@ impl Took {
 }
 
 /// Makes a store for each rank, on a disk of its own. If `encoding` is `None`, the planner chooses.
-fn make_stores(place: &Place, ranks: usize, encoding: Option<&str>) -> Result<Vec<Store>> {
+pub fn make_stores(place: &Place, ranks: usize, encoding: Option<&str>) -> Result<Vec<Store>> {
     let rule = encoding.map_or(String::new(), |name| format!("[[rule]]\nprefix = 'dumps/'\nencoding = '{name}'\n"));
     let store = |rank: usize| {
         let dir = place.ram().join(rank.to_string());

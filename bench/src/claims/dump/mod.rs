@@ -1,8 +1,10 @@
 //! Claims D1 to D4 (collective replication with deduplication): natural duplicates count as replicas. D5: ranks continue while they
-//! are dumped.
+//! are dumped. D6: versions flow to a place that outlives the nodes.
 
+mod levels;
 mod measured;
 mod pages;
+mod ranks;
 mod simulated;
 
 use anyhow::Result;
@@ -45,5 +47,7 @@ pub fn run() -> Result<Vec<Row>> {
         rows.extend(simulated::partners("our CG 32^3", &pages)?);
     }
     rows.extend(measured::unique()?);
+    rows.extend(ranks::run()?);
+    rows.extend(levels::run()?);
     Ok(rows)
 }

@@ -1,12 +1,12 @@
 //! The memory of real ranks, as pages.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 /// Both programs have this many ranks.
-const RANK_COUNT: usize = 8;
+pub const RANK_COUNT: usize = 8;
 
 /// Reads the pages of eight ranks of HPCCG if `TERRACE_DATA` names the folder of real files.
 pub fn hpccg() -> Result<Option<Vec<Vec<u8>>>> {
@@ -21,13 +21,19 @@ pub fn hpccg() -> Result<Option<Vec<Vec<u8>>>> {
     read(dir.path(), |rank| format!("rank{rank:03}.t001.pages")).map(Some)
 }
 
-/// Dumps the memory of eight ranks of our conjugate-gradient program if it is built (`make mpi`).
-pub fn conjugate_gradients() -> Result<Option<Vec<Vec<u8>>>> {
+/// Returns our conjugate-gradient program if it is built (`make mpi`).
+pub fn find_program() -> Result<Option<PathBuf>> {
     let program = std::env::current_exe()?.with_file_name("examples").join("cg");
     if !program.exists() {
         eprintln!("skipped: {} is not built; `make mpi` does", program.display());
         return Ok(None);
     }
+    Ok(Some(program))
+}
+
+/// Dumps the memory of eight ranks of our conjugate-gradient program if it is built.
+pub fn conjugate_gradients() -> Result<Option<Vec<Vec<u8>>>> {
+    let Some(program) = find_program()? else { return Ok(None) };
     let dir = tempfile::tempdir()?;
     let mut run = Command::new("timeout");
     run.args(["120", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &RANK_COUNT.to_string()]);

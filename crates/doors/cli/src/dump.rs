@@ -32,8 +32,8 @@ pub struct Dump {
 pub enum OtherDump {
     /// Run an MPI program, and dump its ranks' memory at calls that they make anyway.
     ///
-    /// The program needs no code for checkpoints. With --restart, it continues from the newest one. docs/guide/dump.md lists the programs that
-    /// cannot be dumped.
+    /// The program needs no code for checkpoints. With --restart, it continues from the newest one; with --flow-to, also if all nodes are lost.
+    /// docs/guide/dump.md lists the programs that cannot be dumped.
     ///
     /// Example: mpirun -n 4 terrace dump run state --every 600 --restart --store /local/store -- ./program
     Run(RunFlags),

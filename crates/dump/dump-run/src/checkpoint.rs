@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use terrace::Store;
 use terrace_dump::transport::{World, agree};
 use terrace_dump::{Dumped, Error, Options, Result, dump};
-use terrace_dump_mpi::{MpiWorld, open_store};
+use terrace_dump_mpi::MpiWorld;
 
 use crate::areas::Areas;
 use crate::heap::PROGRAM_HEAP;
@@ -12,17 +13,23 @@ use crate::image::{PlacedObject, ProcessDescription, encode_head};
 use crate::ranges::Addresses;
 use crate::resident::find_runs;
 use crate::stack::Paused;
-use crate::{binaries, handles, objects, obstacles, settings, stack};
+use crate::{binaries, handles, objects, obstacles, stack};
 
-/// Dumps the program's memory. Collective. The dump takes the pages from where they are: the program waits meanwhile.
-pub fn make(world: &MpiWorld, name: &str, paused: Paused, calls: u64, options: &Options) -> Result<Dumped> {
+/// Dumps the program's memory into the node's store. Collective. The dump takes the pages from where they are: the program waits meanwhile.
+pub fn make(
+    world: &MpiWorld,
+    store: &Store,
+    name: &str,
+    paused: Paused,
+    calls: u64,
+    options: &Options,
+) -> Result<Dumped> {
     let prepared = obstacles::check().and_then(|()| prepare(world.size(), paused, calls));
     let (head, segments) = agree(world, prepared)?;
     // SAFETY: the segments are mapped and readable, and the program, which alone changes and unmaps them, waits.
     let bytes = |segment: &Addresses| unsafe { std::slice::from_raw_parts(segment.start as *const u8, segment.len()) };
     let buffers: Vec<&[u8]> = std::iter::once(&head[..]).chain(segments.iter().map(bytes)).collect();
-    let store = open_store(world, &agree(world, settings::store())?)?;
-    dump(world, &store, name, &buffers, options)
+    dump(world, store, name, &buffers, options)
 }
 
 /// Returns the headers and the segments of the program's image.

@@ -1,13 +1,15 @@
 //! The work between a program's pause and its continuation.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
 
 use mpi::ffi;
 use terrace_dump::flags::RunFlags;
-use terrace_dump::transport::World;
-use terrace_dump::{Dumped, Error, Result};
-use terrace_dump_mpi::{MpiWorld, log};
+use terrace_dump::transport::{World, agree};
+use terrace_dump::{Dumped, Error, Options, Result};
+use terrace_dump_mpi::{MpiWorld, log, open_store};
 
+use crate::levels::Levels;
 use crate::schedule::CheckpointSchedule;
 use crate::stack::Paused;
 use crate::{checkpoint, handles, restart, settings};
@@ -16,8 +18,14 @@ use crate::{checkpoint, handles, restart, settings};
 #[derive(Default)]
 pub struct DumpHost {
     /// Made at the first call, at which all ranks are.
-    world: Option<MpiWorld>,
+    ranks: Option<Ranks>,
     schedule: CheckpointSchedule,
+}
+
+/// All ranks, and the places of their checkpoints.
+struct Ranks {
+    world: MpiWorld,
+    levels: Levels,
 }
 
 impl DumpHost {
@@ -43,35 +51,43 @@ impl DumpHost {
     }
 
     fn work(&mut self, settings: &RunFlags, paused: Paused) -> Result<Paused> {
-        if let Some(world) = &self.world {
-            dump_if_due(world, &mut self.schedule, settings, paused)?;
+        if let Some(ranks) = &self.ranks {
+            dump_if_due(ranks, &mut self.schedule, settings, paused)?;
             return Ok(paused);
         }
         log::begin("terrace=warn");
-        let world = self.world.insert(MpiWorld::of_all()?);
-        settings.terms().agree(world)?;
+        let world = MpiWorld::of_all()?;
+        settings.terms().agree(&world)?;
+        let levels = Levels::open(&world, settings)?;
+        let ranks = self.ranks.insert(Ranks { world, levels });
         if settings.restart
-            && let Some(next) = restart_if_there(world, &mut self.schedule, settings)?
+            && let Some(next) = restart_if_there(ranks, &mut self.schedule, settings)?
         {
             return Ok(next);
         }
-        dump_if_due(world, &mut self.schedule, settings, paused)?;
+        dump_if_due(ranks, &mut self.schedule, settings, paused)?;
         Ok(paused)
     }
 }
 
 /// Replaces the program, if there is a checkpoint. It then is at the call at which that was made.
 fn restart_if_there(
-    world: &MpiWorld,
+    ranks: &mut Ranks,
     schedule: &mut CheckpointSchedule,
     settings: &RunFlags,
 ) -> Result<Option<Paused>> {
-    match restart::restart(world, &settings.name) {
+    let (world, archive, began) = (&ranks.world, ranks.levels.restarts_from.clone(), Instant::now());
+    match restart::restart(world, &settings.name, archive.as_ref()) {
         Ok(restarted) => {
             schedule.continue_after(restarted.calls);
+            // Otherwise the next version in new stores would be version 0, and older than this one.
+            ranks.levels.newest = ranks.levels.newest.max(Some(restarted.version));
             if world.rank() == 0 {
                 let (name, version, calls) = (&settings.name, restarted.version, restarted.calls);
-                eprintln!("terrace dump run: {name} continues from version {version}, at call {calls}");
+                let from = archive.filter(|_| restarted.is_archived).map(|from| format!(" from {from}"));
+                let from = from.unwrap_or_default();
+                eprintln!("terrace dump run: {name} continues from version {version}{from}, at call {calls}");
+                tracing::info!("its memory was restored in {:.3} s", began.elapsed().as_secs_f64());
             }
             Ok(Some(restarted.paused))
         }
@@ -86,21 +102,44 @@ fn restart_if_there(
 }
 
 /// Makes a checkpoint, if it is time. Without success, the program continues: earlier checkpoints are still there.
-fn dump_if_due(world: &MpiWorld, schedule: &mut CheckpointSchedule, settings: &RunFlags, paused: Paused) -> Result<()> {
-    if !schedule.arrive(world, settings)? {
+fn dump_if_due(ranks: &Ranks, schedule: &mut CheckpointSchedule, settings: &RunFlags, paused: Paused) -> Result<()> {
+    if !schedule.arrive(&ranks.world, settings)? {
         return Ok(());
     }
-    match checkpoint::make(world, &settings.name, paused, schedule.calls(), &settings.options()) {
-        Ok(dumped) => log_sizes(world, settings, schedule, &dumped)?,
+    match dump_and_flow(ranks, schedule, settings, paused) {
         Err(error) if error.is_transport() => return Err(error),
         Err(error) => tracing::warn!("the program continues without a checkpoint of {:?}: {error}", settings.name),
+        Ok(()) => {}
     }
     schedule.begin_interval();
     Ok(())
 }
 
+/// Makes a checkpoint in the nodes' stores, and lets it flow from there. If only that fails, the checkpoint exists, and a warning says why.
+fn dump_and_flow(ranks: &Ranks, schedule: &CheckpointSchedule, settings: &RunFlags, paused: Paused) -> Result<()> {
+    let (Ranks { world, levels }, began) = (ranks, Instant::now());
+    let store = open_store(world, &agree(world, settings::store())?)?;
+    let options = Options { after: levels.newest, ..settings.options() };
+    let dumped = checkpoint::make(world, &store, &settings.name, paused, schedule.calls(), &options)?;
+    log_sizes(world, settings, schedule, &dumped, began.elapsed())?;
+    match levels.take(world, &store, settings, dumped.version) {
+        Err(error) if !error.is_transport() => {
+            let (name, version) = (&settings.name, dumped.version);
+            tracing::warn!("version {version} of {name:?} is in the nodes' stores, and has not flowed: {error}");
+            Ok(())
+        }
+        done => done,
+    }
+}
+
 /// Logs the sizes of all ranks together.
-fn log_sizes(world: &MpiWorld, settings: &RunFlags, schedule: &CheckpointSchedule, dumped: &Dumped) -> Result<()> {
+fn log_sizes(
+    world: &MpiWorld,
+    settings: &RunFlags,
+    schedule: &CheckpointSchedule,
+    dumped: &Dumped,
+    stopped: Duration,
+) -> Result<()> {
     let mine: Vec<u8> =
         [dumped.bytes, dumped.distinct, dumped.stored].iter().flat_map(|figure| figure.to_le_bytes()).collect();
     let all = world.all_gather(&mine)?;
@@ -110,14 +149,15 @@ fn log_sizes(world: &MpiWorld, settings: &RunFlags, schedule: &CheckpointSchedul
     };
     if world.rank() == 0 {
         tracing::info!(
-            "{} version {} at call {}: {} bytes of {} ranks; {} distinct in their rank, {} stored",
+            "{} version {} at call {}: {} bytes of {} ranks; {} distinct in their rank, {} stored; {:.3} s",
             settings.name,
             dumped.version,
             schedule.calls(),
             sum(0),
             world.size(),
             sum(1),
-            sum(2)
+            sum(2),
+            stopped.as_secs_f64()
         );
     }
     Ok(())

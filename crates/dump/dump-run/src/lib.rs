@@ -24,6 +24,7 @@ mod handles;
 mod heap;
 mod host;
 mod image;
+mod levels;
 mod objects;
 mod obstacles;
 mod ranges;

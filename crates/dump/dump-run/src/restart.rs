@@ -2,6 +2,7 @@
 
 use std::ptr;
 
+use terrace_dump::archive::Archive;
 use terrace_dump::transport::{World, agree};
 use terrace_dump::{Error, Options, Result, Wanted, restore_whole};
 use terrace_dump_mpi::{MpiWorld, open_store};
@@ -19,6 +20,8 @@ use crate::{obstacles, settings, stack};
 pub struct Restarted {
     /// The version of the checkpoint.
     pub version: u32,
+    /// Whether it came from the archive.
+    pub is_archived: bool,
     /// The calls at which it had paused.
     pub calls: u64,
     /// Its registers.
@@ -31,14 +34,15 @@ struct MemoryImage {
     segments: Vec<(Addresses, Vec<u8>)>,
 }
 
-/// Replaces the program's memory by that of the newest whole version. Collective. If any rank fails, no memory is changed.
+/// Replaces the program's memory by that of the newest version that is whole in the nodes' stores or the archive. Collective. If any rank fails,
+/// no memory is changed.
 ///
 /// # Errors
 /// [`Error::NotFound`] if there is no dump of this name; [`Error::Refused`] if the ranks, the program or its place differ.
-pub fn restart(world: &MpiWorld, name: &str) -> Result<Restarted> {
+pub fn restart(world: &MpiWorld, name: &str, archive: Option<&Archive>) -> Result<Restarted> {
     let store = open_store(world, &agree(world, settings::store())?)?;
-    let restored = restore_whole(world, &store, name, None, Wanted::Dealt, Options::default().window, None)?;
-    let version = restored.version;
+    let restored = restore_whole(world, &store, name, None, Wanted::Dealt, Options::default().window, archive)?;
+    let (version, is_archived) = (restored.version, restored.is_archived);
     let areas = agree(world, Areas::find())?;
     let checked = obstacles::check()
         .and_then(|()| check_ranks(world, restored.ranks))
@@ -58,7 +62,7 @@ pub fn restart(world: &MpiWorld, name: &str) -> Result<Restarted> {
     heap::give_back(end..now);
     given::forget_variables();
     let ProcessDescription { calls, paused, .. } = image.description;
-    Ok(Restarted { version, calls, paused: paused as Paused })
+    Ok(Restarted { version, is_archived, calls, paused: paused as Paused })
 }
 
 fn check_ranks(world: &MpiWorld, ranks: u32) -> Result<()> {

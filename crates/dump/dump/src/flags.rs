@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-use clap::{Args, ValueEnum, value_parser};
+use clap::{ArgGroup, Args, ValueEnum, value_parser};
 use serde::{Deserialize, Serialize};
 
 use crate::chunk::Chunking;
@@ -101,6 +101,7 @@ pub const RUN_VARIABLE: &str = "TERRACE_DUMP_RUN";
 
 /// The arguments of `dump run`.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
+#[command(group = ArgGroup::new("run_places").args(["flow_to", "from"]).multiple(true))]
 pub struct RunFlags {
     /// Name of the dump. Each checkpoint is a new version.
     pub name: String,
@@ -113,15 +114,28 @@ pub struct RunFlags {
     /// Dump at the first of these calls after this time, again and again.
     #[arg(long, value_name = "SECONDS")]
     pub every: Option<NonZeroU32>,
-    /// Continue from the newest version that is whole, if there is one.
+    /// Continue from the newest version that is whole, if there is one. The nodes' stores are asked first for each version, then the place
+    /// of --from.
     #[arg(long)]
     pub restart: bool,
+    /// Where versions have flowed to [default: that of --flow-to].
+    #[arg(long, value_name = "DIR|URL", requires = "restart")]
+    pub from: Option<String>,
     /// Number of nodes that store each page.
     #[arg(long, default_value_t = Options::default().replicas, value_parser = value_parser!(u32).range(1..=16))]
     pub replicas: u32,
     /// Once a version is durable, drop all but this many of the newest versions [default: keep all].
     #[arg(long)]
     pub keep: Option<NonZeroU32>,
+    /// Let each version flow to a directory or SERVICE://BUCKET/PATH that outlives the nodes, before the program continues.
+    #[arg(long, value_name = "DIR|URL")]
+    pub flow_to: Option<String>,
+    /// The number of versions that stay there [default: all].
+    #[arg(long, value_name = "N", requires = "flow_to")]
+    pub flow_keep: Option<NonZeroU32>,
+    /// Set an option of the service, such as region=eu-1. Can be repeated.
+    #[arg(long = "option", value_name = "NAME=VALUE", requires = "run_places")]
+    pub service_options: Vec<String>,
     /// The program and its arguments.
     #[serde(skip)]
     #[arg(required = true, last = true, value_name = "PROGRAM")]
@@ -152,7 +166,13 @@ impl RunFlags {
     pub fn terms(&self) -> Terms {
         let every = self.every.map_or_else(|| "none".to_owned(), |seconds| seconds.to_string());
         let terms = Terms::of("dump run").with("at", format!("{:?}", self.at)).with("each", self.each);
-        terms.with("every", every).with("restart", self.restart)
+        let terms = terms.with("every", every).with("restart", self.restart);
+        terms.with("from", self.from().unwrap_or("none")).with("flow-to", self.flow_to.as_deref().unwrap_or("none"))
+    }
+
+    /// Returns the place where a restart looks, besides the nodes' stores.
+    pub fn from(&self) -> Option<&str> {
+        self.from.as_deref().or(self.flow_to.as_deref())
     }
 }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod adopt;
+#[cfg(feature = "object")]
+mod bucket;
 mod copying;
 mod damage;
 mod dataset;

@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use terrace_testkit::noise;
+use terrace::tier::{Blobs, ServiceAddress};
+use terrace_testkit::{Moto, noise, skip};
 
 use crate::nodes::{Nodes, bytes, compile, said};
 
@@ -116,12 +117,27 @@ fn a_killed_flow_leaves_the_version_before_and_is_continued() {
 /// A job that was stopped, and went on, replaced records of the job that had taken over, whose version was reported as whole.
 #[test]
 fn a_job_that_was_stopped_harms_no_version_of_another() {
+    let place = tempfile::tempdir().unwrap();
+    stop_jobs(&place.path().join("pfs").display().to_string(), &[]);
+}
+
+/// A claim is a blob that is rewritten, and each blob is put whole or not at all.
+#[test]
+fn a_job_that_was_stopped_harms_no_version_in_a_bucket() {
+    match Moto::start() {
+        Ok(server) => stop_jobs(&format!("s3://{}/stopped", Moto::BUCKET_NAME), &server.option_flags()),
+        Err(missing) => skip("stopped jobs and a bucket", &missing),
+    }
+}
+
+fn stop_jobs(to: &str, options: &[String]) {
     let (stopped, other, empty) = (Nodes::new(2), Nodes::new(2), Nodes::new(2));
-    let (out, to) = (empty.file("out.{rank}"), empty.file("pfs"));
+    let out = empty.file("out.{rank}");
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let dump = |nodes: &Nodes, round, variables: &[(&str, &str)]| {
         (0..4).for_each(|rank| fs::write(nodes.file(&format!("in.{rank}")), noisy(rank, round)).unwrap());
         let from = nodes.file("in.{rank}");
-        let flags = ["dump", "state", &from, "--flow-to", &to, "--flow-keep", "1", "--json"];
+        let flags = [&["dump", "state", &from, "--flow-to", to, "--flow-keep", "1", "--json"], &options[..]].concat();
         nodes.terrace_dump_with(4, &flags, &[variables, &[("TERRACE_FLOW_PACK", "100000")]].concat())
     };
     for (version, point) in (0..).zip(["flow:written@2", "flow:record"]) {
@@ -142,9 +158,46 @@ fn a_job_that_was_stopped_harms_no_version_of_another() {
             begun.join().unwrap()
         });
         assert!(!refused.status.success(), "{point}: {}", String::from_utf8_lossy(&refused.stdout));
-        let words = said(&empty.terrace_dump(4, &["restore", "state", &out, "--from", &to]));
+        let restore = [&["restore", "state", &out, "--from", to], &options[..]].concat();
+        let words = said(&empty.terrace_dump(4, &restore));
         assert_eq!(words, format!("state version {version}: 4 files restored from {to}\n"), "{point}");
         let same = |rank| fs::read(empty.file(&format!("out.{rank}"))).unwrap() == noisy(rank, version);
+        assert!((0..4).all(same), "{point}");
+    }
+}
+
+/// Kills a rank at steps of a flow to a bucket. The next flow sends only what is missing, and takes the claim over.
+#[test]
+fn a_killed_flow_to_a_bucket_is_continued() {
+    let server = match Moto::start() {
+        Ok(server) => server,
+        Err(missing) => return skip("killed flows to a bucket", &missing),
+    };
+    let (to, options) = (format!("s3://{}/killed", Moto::BUCKET_NAME), server.option_flags());
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let (nodes, empty) = (Nodes::new(2), Nodes::new(2));
+    let (from, out) = (nodes.file("in.{rank}"), nodes.file("out.{rank}"));
+    let flow = [&["dump", "flow", "state", "--to", &to, "--json", "--keep", "2"], &options[..]].concat();
+    let small_packs = ("TERRACE_FLOW_PACK", "100000");
+    let packs = || {
+        let given: Vec<String> = options.iter().skip(1).step_by(2).map(|&option| option.to_owned()).collect();
+        let service = ServiceAddress::parse(to.as_ref()).unwrap().service(&given).unwrap();
+        Blobs::new(&service).unwrap().list("dumps/state/packs/").unwrap()
+    };
+    for (round, point) in (0..).zip(["", "flow:written@2", "flow:record", "flow:complete", "flow:dropped"]) {
+        (0..4).for_each(|rank| fs::write(nodes.file(&format!("in.{rank}")), noisy(rank, round)).unwrap());
+        said(&nodes.terrace_dump(4, &["dump", "state", &from]));
+        if !point.is_empty() {
+            let killed = nodes.terrace_dump_with(4, &flow, &[small_packs, ("TERRACE_FAIL_POINT", point)]);
+            assert!(!killed.status.success() && killed.status.code() != Some(124), "{point}: {}", killed.status);
+        }
+        let before = packs();
+        let done = flowed(&nodes.terrace_dump_with(4, &flow, &[small_packs, ("TERRACE_FLOW_WATCH_MS", "1000")]));
+        let new = packs().iter().filter(|pack| !before.contains(pack)).count() as u64;
+        assert_eq!((&done["version"], done["sent"].as_u64()), (&json!(round), Some(new)), "{point}");
+        let words = said(&empty.terrace_dump(4, &[&["restore", "state", &out, "--from", &to], &options[..]].concat()));
+        assert_eq!(words, format!("state version {round}: 4 files restored from {to}\n"), "{point}");
+        let same = |rank| fs::read(nodes.file(&format!("out.{rank}"))).unwrap() == noisy(rank, round);
         assert!((0..4).all(same), "{point}");
     }
 }
@@ -203,4 +256,35 @@ fn checkpoints_flow_while_the_program_continues() {
     );
     let errors = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert!(!failed.status.success() && errors.contains("file/x"), "{errors}");
+}
+
+/// In C, the options of a service come from the environment.
+#[test]
+fn checkpoints_flow_to_a_bucket_while_the_program_continues() {
+    let server = match Moto::start() {
+        Ok(server) => server,
+        Err(missing) => return skip("checkpoints in C that flow to a bucket", &missing),
+    };
+    let nodes = Nodes::new(2);
+    let program = compile(&nodes, "overlap.c");
+    let [endpoint, ..] = server.options().map(|(_, value)| value);
+    let to = format!("s3://{}/c", Moto::BUCKET_NAME);
+    let run = |steps: &str| {
+        let variables = [
+            ("FLOW_TO", &to[..]),
+            ("AWS_ENDPOINT_URL", &endpoint),
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_ACCESS_KEY_ID", "test"),
+            ("AWS_SECRET_ACCESS_KEY", "test"),
+        ];
+        said(&nodes.mpirun_with(4, &[program.clone(), nodes.file("{node}/store"), steps.into()], &[], &variables))
+    };
+    let words = run("2");
+    assert!(words.starts_with("step 2 is version 1; ended: 1\nrefused: "), "{words}");
+    for node in 0..2 {
+        nodes.lose(node);
+        nodes.make(node);
+    }
+    let words = run("4");
+    assert!(words.starts_with("goes on after step 2\nstep 4 is version 3; ended: 1\n"), "{words}");
 }

@@ -1,6 +1,7 @@
 //! An archive in a directory.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ impl ArchiveFolder {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
+        clear_directory(&path)?;
         let mut file = begin(&path, bytes.len() as u64)?;
         file.write_all(bytes)?;
         file.finish()?;
@@ -50,6 +52,25 @@ impl ArchiveFolder {
         }
         Ok(())
     }
+}
+
+/// Removes an empty directory that is in the place of a file, and moves one with files aside. The next drop of old versions deletes these,
+/// as all that no version names.
+fn clear_directory(place: &Path) -> io::Result<()> {
+    match fs::remove_dir(place) {
+        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Err(error),
+        _ => return Ok(()),
+    }
+    let (name, number) = (place.file_name().unwrap_or_default(), RandomState::new().hash_one(place));
+    let aside = place.with_file_name(format!(".{}.{number:016x}", name.to_string_lossy()));
+    // The slash at the end lets it fail if a file has taken the place meanwhile, which stays.
+    match fs::rename(place.join(""), &aside) {
+        Err(error) if error.kind() == ErrorKind::NotADirectory => return Ok(()),
+        moved => moved?,
+    }
+    tracing::warn!("a directory was in the place of {}, and is now {}", place.display(), aside.display());
+    Ok(())
 }
 
 impl ArchivePlace for ArchiveFolder {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
+pub mod site;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
