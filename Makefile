@@ -19,8 +19,8 @@ needed-by-tests: needed
 build: needed ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server memcached memccapable sshd ssh git sqlite3 fusermount3 g++ gfortran pkg-config protoc valgrind strace rsync vim mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn setfattr busybox tclsh
-PACKAGES := redis-server memcached libmemcached-tools openssh-server openssh-client git sqlite3 fuse3 g++ gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace rsync vim e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven attr busybox-static tcl
+PROGRAMS := redis-server memcached memccapable sshd ssh git sqlite3 fusermount3 g++ gfortran pkg-config protoc valgrind strace rsync vim mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn setfattr busybox tclsh rclone
+PACKAGES := redis-server memcached libmemcached-tools openssh-server openssh-client git sqlite3 fuse3 g++ gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace rsync vim e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven attr busybox-static tcl rclone
 
 servers: packages target/servers/installed target/servers/hdfs/installed target/servers/java/installed target/servers/hadoop/installed ## real servers and programs that tests use
 
