@@ -22,7 +22,7 @@ build: needed ## the development binary, target/debug/terrace
 PROGRAMS := redis-server memcached memccapable sshd ssh git sqlite3 fusermount3 g++ gfortran pkg-config protoc valgrind strace rsync vim mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn setfattr busybox tclsh patch column rev rclone
 PACKAGES := redis-server memcached libmemcached-tools openssh-server openssh-client git sqlite3 fuse3 g++ gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace rsync vim e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven attr busybox-static tcl patch bsdextrautils rclone
 
-servers: packages target/servers/installed target/servers/hdfs/installed target/servers/java/installed target/servers/hadoop/installed ## real servers and programs that tests use
+servers: packages target/servers/installed target/servers/hdfs/installed target/servers/java/installed target/servers/hadoop/installed target/servers/redis/installed target/servers/redis-py/installed ## real servers and programs that tests use
 
 packages:
 	@command -v $(PROGRAMS) | wc -l | grep -qx $(words $(PROGRAMS)) || { \
@@ -34,6 +34,24 @@ target/servers/installed: crates/engine/terrace/tests/services/requirements.txt
 	python3 -m venv target/servers
 	target/servers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
+
+# The tests of Redis and of redis-py. Without them, these tests are skipped, or fail where TERRACE_TEST_REQUIRE names redis.
+REDIS_TESTS := 7.0.15
+REDIS_TESTS_SHA256 := 4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982
+target/servers/redis/installed: | packages
+	rm -rf $(@D) && mkdir -p $(@D)
+	curl -sSfL -o $(@D)/redis.tar.gz http://deb.debian.org/debian/pool/main/r/redis/redis_$(REDIS_TESTS).orig.tar.gz \
+	  && echo "$(REDIS_TESTS_SHA256)  $(@D)/redis.tar.gz" | sha256sum --check --quiet && tar -xzf $(@D)/redis.tar.gz -C $(@D) \
+	  && touch $@ || echo "skipped: the tests of Redis cannot be fetched here"
+
+REDIS_PY := 8.1.0
+REDIS_PY_SHA256 := 6e1a19beef9225c83efd689c7e6b7da2d5215b1f42cd13b7fc3714d0a09c7b25
+target/servers/redis-py/installed: | target/servers/installed
+	rm -rf $(@D) && mkdir -p $(@D)
+	target/servers/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary redis --dest $(@D) redis==$(REDIS_PY) \
+	  && echo "$(REDIS_PY_SHA256)  $(@D)/redis-$(REDIS_PY).tar.gz" | sha256sum --check --quiet \
+	  && tar -xzf $(@D)/redis-$(REDIS_PY).tar.gz -C $(@D) && rm -rf $(@D)/redis-$(REDIS_PY)/redis \
+	  && touch $@ || echo "skipped: the tests of redis-py cannot be fetched here"
 
 # Hadoop's jars. Without them, the tests of HDFS are skipped, or fail where TERRACE_TEST_REQUIRE names hdfs.
 target/servers/hdfs/installed: crates/engine/terrace/tests/services/hdfs/pom.xml | packages
@@ -62,7 +80,7 @@ target/servers/s3-tests/venv/installed:
 	rm -rf target/servers/s3-tests
 	git clone -q https://github.com/ceph/s3-tests target/servers/s3-tests \
 	  && git -C target/servers/s3-tests checkout -q $(S3_TESTS_COMMIT) \
-	  && python3 -m venv $(@D) && $(@D)/bin/pip install --quiet --disable-pip-version-check -r target/servers/s3-tests/requirements.txt \
+	  && python3 -m venv $(@D) && $(@D)/bin/pip install --quiet --disable-pip-version-check -r target/servers/s3-tests/requirements.txt pytest-timeout==2.4.0 \
 	  && touch $@ || echo "skipped: s3-tests cannot be fetched here"
 
 GO := $(or $(shell command -v go),/usr/local/go/bin/go)
@@ -241,6 +259,7 @@ memcheck: servers ## the unsafe code of the kernels, under valgrind
 	$(CARGO) test -p terrace-kernels --tests --no-run
 	timeout 300 $(CARGO) test -p terrace-kernels --tests
 
+REDIS_UNITS := type/string type/incr type/hash type/list type/list-2 type/set type/zset keyspace scan expire multi protocol bitops sort
 soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/spark/installed target/servers/torch/installed target/servers/orbax/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
@@ -274,10 +293,11 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture
 	CASES=50000 $(CARGO) test -p terrace-views --test import -- --nocapture
 	CASES=1000000 $(CARGO) test -p terrace-nine --test hostile -- --nocapture
-	CASES=20000 $(CARGO) test -p terrace-redis --test limits -- --nocapture
-	CASES=20000 $(CARGO) test -p terrace-redis --test memcached -- --nocapture
+	CASES=160000 $(CARGO) test -p terrace-redis --test limits -- --nocapture
+	CASES=160000 $(CARGO) test -p terrace-redis --test memcached limits -- --nocapture
+	CASES=20000 $(CARGO) test -p terrace-redis --test memcached -- --skip limits --nocapture
 	TERRACE_KILLS=100 $(CARGO) test -p terrace-cli --test serve_redis --test serve_memcached -- --nocapture
-	crates/doors/redis/tests/units/run target/debug/terrace target/servers/redis
+	TERRACE_REDIS_UNITS="$(REDIS_UNITS)" TERRACE_REDIS_PY=all $(CARGO) test -p terrace-cli --test redis_suites -- --nocapture
 	CASES=20000 $(CARGO) test -p terrace-hostile --test mutations -- --nocapture
 	cp Cargo.lock fuzz/Cargo.lock && $(CARGO) check --quiet --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve -- --nocapture

@@ -10,6 +10,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use opendal::{Buffer, Operator};
+use terrace::PutOptions;
+use terrace::key::KeyRule;
 use tokio::runtime::Runtime;
 
 use crate::place::{Place, random_bytes};
@@ -27,6 +29,10 @@ pub const PAGE_ROWS: &[PageRow] = &[PageRow::made(
 /// `make peers` builds it here.
 const PEER_PATH: &str = "target/peers/versitygw/versitygw";
 const BUCKET_NAME: &str = "measured";
+/// The bucket with many keys.
+const LISTED_BUCKET: &str = "listed";
+/// The keys of a page of a list: the most that S3 allows.
+const PAGE_KEYS: usize = 1000;
 const KEY_NAME: &str = "bench";
 const KEY_SECRET: &str = "a-secret-of-the-bench";
 const PAIR_COUNT: usize = 3;
@@ -56,7 +62,8 @@ pub fn run() -> Result<Vec<Row>> {
     }
     let place = Place::new()?;
     let runtime = Runtime::new()?;
-    let (ours, theirs) = (Served::terrace(&place)?, Served::peer(&place, &peer)?);
+    let listed_keys = Size::get().of(10_000, 1_000_000, 1_000_000);
+    let (ours, theirs) = (Served::terrace(&place, listed_keys)?, Served::peer(&place, &peer, listed_keys)?);
     let mut rows = Vec::new();
     for size in &OBJECT_SIZES {
         let (bytes, objects) = (Buffer::from(random_bytes(size.bytes, 7)), size.objects / Size::get().of(8, 1, 1));
@@ -72,10 +79,21 @@ pub fn run() -> Result<Vec<Row>> {
             }
         }
     }
+    let mut pairs = Vec::new();
+    for _ in 0..PAIR_COUNT {
+        let measure = |served: &Served| served.measure_list(&runtime, listed_keys);
+        pairs.push([measure(&ours)?, measure(&theirs)?]);
+    }
+    rows.push(compare(format!("list {listed_keys} keys by S3 in pages of {PAGE_KEYS}, beside versitygw"), 1.0, &pairs));
     Ok(rows)
 }
 
 fn share(verb: &str, size: &Sized, clients: usize, pairs: &[[f64; 2]]) -> Row {
+    compare(format!("{verb} {} by S3 with {clients} at a time, beside versitygw", size.words), size.goal, pairs)
+}
+
+/// Returns the row for what was done in a second, here and there.
+fn compare(what: String, goal: f64, pairs: &[[f64; 2]]) -> Row {
     let [ours, theirs] = [0, 1].map(|side| median(pairs.iter().map(|pair| pair[side])));
     let shares: Vec<f64> = pairs.iter().map(|[ours, theirs]| ours / theirs).collect();
     let listed: Vec<String> = shares.iter().map(|share| format!("{share:.2}")).collect();
@@ -84,19 +102,23 @@ fn share(verb: &str, size: &Sized, clients: usize, pairs: &[[f64; 2]]) -> Row {
         pairs.len(),
         listed.join(", ")
     );
-    let what = format!("{verb} {} by S3 with {clients} at a time, beside versitygw", size.words);
-    Row::new("serve-s3", what, median(shares), "of its throughput").goal(size.goal, Better::Higher).details(details)
+    Row::new("serve-s3", what, median(shares), "of its throughput").goal(goal, Better::Higher).details(details)
 }
 
 /// A server, and a client of it.
 struct Served {
     operator: Operator,
+    listed: Operator,
     _process: ServerProcess,
 }
 
 impl Served {
-    fn terrace(place: &Place) -> Result<Served> {
+    fn terrace(place: &Place, listed_keys: usize) -> Result<Served> {
         let store = place.store("s3", 0)?;
+        let listed = store.make_key_space(LISTED_BUCKET.as_bytes(), KeyRule::Flat)?;
+        for number in 0..listed_keys {
+            store.put_bytes(&listed.key(listed_name(number).as_bytes())?, b"", &PutOptions::default())?;
+        }
         let keys = place.ram().join("keys");
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&keys)?;
         writeln!(file, "{KEY_NAME} {KEY_SECRET}")?;
@@ -108,7 +130,7 @@ impl Served {
         Served::start(command, address)
     }
 
-    fn peer(place: &Place, program: &Path) -> Result<Served> {
+    fn peer(place: &Place, program: &Path, listed_keys: usize) -> Result<Served> {
         let folder = place.ram().join("versitygw");
         fs::create_dir(&folder)?;
         let address = free_address()?;
@@ -124,34 +146,39 @@ impl Served {
             "posix",
         ]);
         command.arg(&folder);
-        Served::start(command, address)
+        let served = Served::start(command, address)?;
+        make_bucket(address, LISTED_BUCKET)?;
+        // Its buckets are directories, and its objects are files.
+        for number in 0..listed_keys {
+            let path = folder.join(LISTED_BUCKET).join(listed_name(number));
+            if number % PAGE_KEYS == 0 {
+                fs::create_dir_all(path.parent().context("a listed name has a folder")?)?;
+            }
+            File::create(path)?;
+        }
+        Ok(served)
     }
 
     fn start(command: Command, address: SocketAddr) -> Result<Served> {
         let process = ServerProcess::start(command, || TcpStream::connect(address).is_ok())?;
-        let endpoint = format!("http://{address}");
-        // The client makes no buckets.
-        let mut make = Command::new("curl");
-        make.args(["--silent", "--fail-with-body", "--aws-sigv4", "aws:amz:us-east-1:s3", "--request", "PUT"]);
-        make.args(["--header", "x-amz-content-sha256: UNSIGNED-PAYLOAD"]);
-        make.args(["--user", &format!("{KEY_NAME}:{KEY_SECRET}"), &format!("{endpoint}/{BUCKET_NAME}")]);
-        let made = make.output().context("starting curl")?;
-        ensure!(made.status.success(), "making a bucket: {}", String::from_utf8_lossy(&made.stdout));
+        make_bucket(address, BUCKET_NAME)?;
         opendal::init_default_registry();
         opendal::install_default();
-        let operator = Operator::via_iter(
-            "s3",
-            [
-                ("endpoint", endpoint.as_str()),
-                ("bucket", BUCKET_NAME),
-                ("region", "us-east-1"),
-                ("access_key_id", KEY_NAME),
-                ("secret_access_key", KEY_SECRET),
-                ("checksum_algorithm", "crc32c"),
-            ]
-            .map(|(option, value)| (option.to_owned(), value.to_owned())),
-        )?;
-        Ok(Served { operator, _process: process })
+        let (operator, listed) = (client(address, BUCKET_NAME)?, client(address, LISTED_BUCKET)?);
+        Ok(Served { operator, listed, _process: process })
+    }
+
+    /// Lists all keys of a bucket. Returns how many in a second.
+    fn measure_list(&self, runtime: &Runtime, keys: usize) -> Result<f64> {
+        let list = async {
+            let lister = self.listed.lister_with("").recursive(true).limit(PAGE_KEYS).await?;
+            let found =
+                lister.try_fold(0, async |found, entry| Ok(found + usize::from(!entry.path().ends_with('/')))).await?;
+            ensure!(found == keys, "{found} of {keys} keys are listed");
+            Ok(())
+        };
+        let (seconds, ()) = time(|| runtime.block_on(list))?;
+        Ok(keys as f64 / seconds)
     }
 
     /// Writes objects and reads them back. Returns how many in a second, of each.
@@ -174,6 +201,35 @@ fn each(runtime: &Runtime, objects: usize, clients: usize, call: impl AsyncFn(St
     let calls = stream::iter((0..objects).map(|object| call(format!("{}/{object}", object % 10))));
     let (seconds, ()) = time(|| runtime.block_on(calls.map(Ok).try_for_each_concurrent(clients, |call| call)))?;
     Ok(objects as f64 / seconds)
+}
+
+/// The name of a listed object: a thousand of them share a prefix.
+fn listed_name(number: usize) -> String {
+    format!("{:04}/{number:07}", number / PAGE_KEYS)
+}
+
+/// Makes a bucket, which the client cannot.
+fn make_bucket(address: SocketAddr, bucket: &str) -> Result<()> {
+    let mut make = Command::new("curl");
+    make.args(["--silent", "--fail-with-body", "--aws-sigv4", "aws:amz:us-east-1:s3", "--request", "PUT"]);
+    make.args(["--header", "x-amz-content-sha256: UNSIGNED-PAYLOAD"]);
+    make.args(["--user", &format!("{KEY_NAME}:{KEY_SECRET}"), &format!("http://{address}/{bucket}")]);
+    let made = make.output().context("starting curl")?;
+    ensure!(made.status.success(), "making a bucket: {}", String::from_utf8_lossy(&made.stdout));
+    Ok(())
+}
+
+/// A client of a bucket.
+fn client(address: SocketAddr, bucket: &str) -> Result<Operator> {
+    let options = [
+        ("endpoint", format!("http://{address}")),
+        ("bucket", bucket.to_owned()),
+        ("region", "us-east-1".to_owned()),
+        ("access_key_id", KEY_NAME.to_owned()),
+        ("secret_access_key", KEY_SECRET.to_owned()),
+        ("checksum_algorithm", "crc32c".to_owned()),
+    ];
+    Ok(Operator::via_iter("s3", options.map(|(option, value)| (option.to_owned(), value)))?)
 }
 
 /// Returns an address on which nobody listens.

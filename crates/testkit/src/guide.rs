@@ -184,16 +184,22 @@ fn find_missing(need: &str) -> Option<Missing> {
             let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python/bin/python");
             ("h5py", run(&format!("'{}' -c 'import h5py'", python.display())))
         }
+        "s3" => ("s3", run(&format!("'{}' -c 'import boto3, s3fs'", server_python().display()))),
         "compilers" => {
             ("compilers", run("command -v cc && command -v c++ && command -v gfortran && command -v pkg-config"))
         }
         "busybox" => ("busybox", run("command -v busybox")),
         "java" => ("java", run("command -v javac")),
         _ => unreachable!(
-            "a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, memcached, mpi, h5py, compilers, busybox, java"
+            "a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, memcached, mpi, h5py, s3, compilers, busybox, java"
         ),
     };
     reason.map(|reason| Missing::new(need, reason))
+}
+
+/// The Python that has the clients of S3.
+pub fn server_python() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/servers/bin/python")
 }
 
 /// The reader's shell.

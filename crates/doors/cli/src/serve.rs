@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use terrace::Files;
+use terrace::config::Bytes;
 use terrace_kit::{Certificate, Traffic};
 use terrace_nine::{Address, Limits};
 use terrace_node::MetricsServer;
@@ -170,6 +171,9 @@ struct Values {
     /// Turn away clients beyond this number.
     #[arg(long, value_name = "NUMBER", default_value_t = RedisLimits::default().connections)]
     max_clients: usize,
+    /// Hold at most this much for all clients, of requests on their way and of replies that are not received; then disconnect those that hold most.
+    #[arg(long, value_name = "SIZE", default_value_t = Bytes(RedisLimits::default().memory as u64))]
+    max_client_memory: Bytes,
     /// Close a connection that was idle for this long; 0 means never.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     idle_timeout: u64,
@@ -215,7 +219,7 @@ fn serve_values(globals: &Globals, listen: SocketAddr, wanted: &Values, dialect:
     let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
     let address = wanted.unix.clone().map_or(Address::Tcp(listen), Address::Unix);
     let idle = (wanted.idle_timeout > 0).then(|| Duration::from_secs(wanted.idle_timeout));
-    let limits = RedisLimits { connections: wanted.max_clients, idle };
+    let limits = RedisLimits { connections: wanted.max_clients, memory: wanted.max_client_memory.0 as usize, idle };
     let folder = wanted.folder.as_bytes().to_vec();
     let options = RedisOptions { dialect, folder, threads: wanted.threads, limits, password, certificate };
     let mut server = RedisServer::begin(&store, &address, options)?;

@@ -10,7 +10,7 @@ use std::process::Child;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use lines::Lines;
+use lines::{ACK_LEVELS, Lines, kills_of_a_level, lose_a_disk, place_that_acknowledges, value_of};
 use rustix::process::{Pid, Signal, kill_process};
 use served::Place;
 
@@ -31,16 +31,15 @@ impl Client {
         self.0.ask(&format!("{request}\r\n"))
     }
 
-    fn set(&mut self, key: &str, value: u64) -> Option<String> {
-        let value = value.to_string();
+    fn set(&mut self, key: &str, value: &str) -> Option<String> {
         self.ask(&format!("set {key} 0 0 {}\r\n{value}", value.len()))
     }
 
-    fn get(&mut self, key: &str) -> Option<u64> {
+    fn get(&mut self, key: &str) -> Option<String> {
         match self.ask(&format!("get {key}")).unwrap().as_str() {
             "END" => None,
             _ => {
-                let value = self.0.line().unwrap().parse().unwrap();
+                let value = self.0.line().unwrap();
                 assert_eq!(self.0.line().unwrap(), "END");
                 Some(value)
             }
@@ -53,7 +52,7 @@ fn signals_end_it_and_it_says_where_it_cannot_listen() {
     let place = Place::new();
     let mut child = serve(&place);
     let mut client = connect(&place);
-    assert_eq!(client.set("a/b", 1).unwrap(), "STORED");
+    assert_eq!(client.set("a/b", "1").unwrap(), "STORED");
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(client.ask("get a/b"), None);
@@ -63,11 +62,14 @@ fn signals_end_it_and_it_says_where_it_cannot_listen() {
     assert!(open.status.code() == Some(1) && errors.contains("can be reached from other machines"), "{errors}");
 }
 
-/// How often it is killed, `TERRACE_KILLS` says.
 #[test]
 fn items_that_were_acknowledged_survive_a_kill() {
-    let place = Place::new();
-    let kills: u64 = std::env::var("TERRACE_KILLS").map_or(4, |text| text.parse().unwrap());
+    ACK_LEVELS.iter().for_each(|level| kill_while_clients_write(level));
+}
+
+fn kill_while_clients_write(level: &str) {
+    let place = place_that_acknowledges(level);
+    let kills = kills_of_a_level();
     const CLIENT_COUNT: usize = 4;
     // The last acknowledged number of each client.
     let acknowledged: Vec<AtomicU64> = (0..CLIENT_COUNT).map(|_| AtomicU64::new(0)).collect();
@@ -79,7 +81,7 @@ fn items_that_were_acknowledged_survive_a_kill() {
                 scope.spawn(move || {
                     loop {
                         let next = last.load(Ordering::Relaxed) + 1;
-                        match client.set(&format!("client:{number}:{next}"), next).as_deref() {
+                        match client.set(&format!("client:{number}:{next}"), &value_of(number, next)).as_deref() {
                             Some("STORED") => last.store(next, Ordering::Relaxed),
                             _ => return,
                         }
@@ -92,11 +94,15 @@ fn items_that_were_acknowledged_survive_a_kill() {
             child.kill().unwrap();
             child.wait().unwrap();
         });
+        if round == kills && level == "replicated" {
+            lose_a_disk(&place);
+        }
         let mut child = serve(&place);
         let mut client = connect(&place);
         for (number, last) in acknowledged.iter().enumerate() {
             for one in 1..=last.load(Ordering::Relaxed) {
-                assert_eq!(client.get(&format!("client:{number}:{one}")), Some(one), "round {round}");
+                let value = client.get(&format!("client:{number}:{one}"));
+                assert_eq!(value, Some(value_of(number, one)), "{level}, round {round}");
             }
         }
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();

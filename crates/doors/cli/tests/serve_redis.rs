@@ -6,13 +6,17 @@
 mod lines;
 mod served;
 
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use lines::{Lines, socket};
-use rustix::process::{Pid, Signal, kill_process};
+use lines::{ACK_LEVELS, Lines, kills_of_a_level, lose_a_disk, place_that_acknowledges, socket, value_of};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use served::Place;
+use terrace_testkit::{Missing, skip};
 
 fn serve(place: &Place) -> Child {
     lines::serve(place, "redis", "Redis")
@@ -58,11 +62,62 @@ fn signals_end_it_and_it_says_where_it_cannot_listen() {
     assert!(missing.status.code() == Some(1) && errors.contains("the file of the password"), "{errors}");
 }
 
-/// How often it is killed, `TERRACE_KILLS` says.
+/// As many clients as a server takes unless it is told otherwise.
+#[test]
+fn ten_thousand_clients_are_served() {
+    const CLIENT_COUNT: usize = 10_000;
+    const MAX_CLIENT_BYTES: usize = 16 << 10;
+    let limit = getrlimit(Resource::Nofile);
+    // The server needs some more than its clients.
+    let needed = CLIENT_COUNT as u64 + 2048;
+    if limit.maximum.is_some_and(|most| most < needed) {
+        let reason = format!("a process may open fewer than {needed} files");
+        skip("ten thousand clients", &Missing::new("descriptors", reason));
+        return;
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit }).unwrap();
+    let place = Place::new();
+    let mut child = serve(&place);
+    let before = resident_bytes(&child);
+    let mut clients: Vec<UnixStream> =
+        (0..CLIENT_COUNT).map(|_| UnixStream::connect(socket(&place)).unwrap()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.write_all(format!("SET key{number} {number}\r\n").as_bytes()).unwrap();
+    }
+    let mut reply = [0; 5];
+    for client in &mut clients {
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+OK\r\n");
+    }
+    let mut refused = String::new();
+    UnixStream::connect(socket(&place)).unwrap().read_to_string(&mut refused).unwrap();
+    assert_eq!(refused, "-ERR max number of clients reached\r\n");
+    let grown = resident_bytes(&child).saturating_sub(before);
+    println!("{CLIENT_COUNT} clients: {} bytes for each", grown / CLIENT_COUNT);
+    assert!(grown < CLIENT_COUNT * MAX_CLIENT_BYTES, "{CLIENT_COUNT} clients take {grown} bytes");
+    drop(clients);
+    terrace_testkit::wait_until("there is room again", || {
+        let mut client = connect(&place);
+        client.ask("get key9999").as_deref() == Some("9999")
+    });
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// The memory that a process has.
+fn resident_bytes(child: &Child) -> usize {
+    let pages = fs::read_to_string(format!("/proc/{}/statm", child.id())).unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
+}
+
 #[test]
 fn what_was_acknowledged_survives_a_kill() {
-    let place = Place::new();
-    let kills: u64 = std::env::var("TERRACE_KILLS").map_or(4, |text| text.parse().unwrap());
+    ACK_LEVELS.iter().for_each(|level| kill_while_clients_write(level));
+}
+
+fn kill_while_clients_write(level: &str) {
+    let place = place_that_acknowledges(level);
+    let kills = kills_of_a_level();
     const CLIENT_COUNT: usize = 4;
     // The last acknowledged number of each client.
     let acknowledged: Vec<AtomicU64> = (0..CLIENT_COUNT).map(|_| AtomicU64::new(0)).collect();
@@ -77,7 +132,7 @@ fn what_was_acknowledged_survives_a_kill() {
                         // The key with the number and the count change together, or not at all.
                         let replies = [
                             "multi".to_owned(),
-                            format!("set client:{number}:{next} {next}"),
+                            format!("set client:{number}:{next} {}", value_of(number, next)),
                             format!("set last:{number} {next}"),
                             "exec".to_owned(),
                         ]
@@ -97,26 +152,29 @@ fn what_was_acknowledged_survives_a_kill() {
             child.kill().unwrap();
             child.wait().unwrap();
         });
+        let loses_a_disk = round == kills && level == "replicated";
+        if loses_a_disk {
+            lose_a_disk(&place);
+        }
         let mut child = serve(&place);
         let mut client = connect(&place);
         for (number, last) in acknowledged.iter().enumerate() {
-            let last = last.load(Ordering::Relaxed);
+            let answered = last.load(Ordering::Relaxed);
             let found: u64 = client.ask(&format!("get last:{number}")).unwrap().parse().unwrap();
             // The last transaction may have come without its reply.
-            assert!(found == last || found == last + 1, "round {round}: {found}, but {last} was acknowledged");
-            for one in 1..=found {
-                assert_eq!(
-                    client.ask(&format!("get client:{number}:{one}")).unwrap(),
-                    one.to_string(),
-                    "round {round}"
-                );
+            assert!(
+                found == answered || found == answered + 1,
+                "{level}, round {round}: {found}, but {answered} was acknowledged"
+            );
+            // The disk that is lost may have had the only replica of a transaction without a reply.
+            let whole = if loses_a_disk { answered } else { found };
+            for one in 1..=whole {
+                let value = client.ask(&format!("get client:{number}:{one}")).unwrap();
+                assert_eq!(value, value_of(number, one), "{level}, round {round}");
             }
             assert_eq!(client.ask(&format!("get client:{number}:{}", found + 1)).unwrap(), "nil");
+            last.store(found, Ordering::Relaxed);
         }
-        acknowledged.iter().enumerate().for_each(|(number, last)| {
-            let found = client.ask(&format!("get last:{number}")).unwrap();
-            last.store(found.parse().unwrap(), Ordering::Relaxed);
-        });
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use terrace_kit::OpenConnection;
 
+use crate::client_memory::HeldBytes;
 use crate::executor::RedisTask;
 use crate::requests::Requests;
 use crate::resp::{Protocol, Resp};
@@ -43,6 +44,8 @@ pub struct RedisConnection {
     pub active: Instant,
     out: Vec<u8>,
     sent: usize,
+    /// The memory that it takes.
+    held: HeldBytes,
     /// Counts it as open.
     _open: OpenConnection,
     /// Tasks that are to be carried out before more requests are read.
@@ -53,6 +56,8 @@ pub struct RedisConnection {
 pub struct Waiting {
     /// Its number among all that wait.
     pub number: u64,
+    /// The memory that the command takes.
+    pub bytes: usize,
     /// When it gives up.
     pub until: Option<Instant>,
 }
@@ -64,6 +69,7 @@ impl RedisConnection {
         open: OpenConnection,
         requests: Requests,
         session: RedisSession,
+        held: HeldBytes,
     ) -> RedisConnection {
         RedisConnection {
             stream,
@@ -78,6 +84,7 @@ impl RedisConnection {
             active: Instant::now(),
             out: Vec::new(),
             sent: 0,
+            held,
             _open: open,
             postponed: VecDeque::new(),
         }
@@ -145,6 +152,19 @@ impl RedisConnection {
     /// The bytes that were not sent yet.
     pub fn unsent_bytes(&self) -> usize {
         self.out.len() - self.sent
+    }
+
+    /// Counts the memory that it takes.
+    pub fn count_memory(&mut self) {
+        let tasks: usize = self.postponed.iter().map(RedisTask::held_bytes).sum();
+        let waiting = self.waiting.as_ref().map_or(0, |waiting| waiting.bytes);
+        let buffers = self.requests.held_bytes() + self.out.capacity();
+        self.held.set(buffers + self.session.held_bytes() + tasks + waiting);
+    }
+
+    /// The memory that it took at the last count.
+    pub fn held_bytes(&self) -> usize {
+        self.held.get()
     }
 
     /// Whether bytes wait until the client takes them.

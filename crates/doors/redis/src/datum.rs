@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -14,8 +15,8 @@ pub const TYPE_ATTRIBUTE: &str = "terrace.redis";
 /// The attribute with the number that clients of memcached keep with a value. Objects without it have 0.
 pub const FLAGS_ATTRIBUTE: &str = "terrace.flags";
 
-/// A hash.
-pub type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
+/// A hash. Its fields are in the order in which they were first set.
+pub type Fields = IndexMap<Vec<u8>, Vec<u8>>;
 /// A list.
 pub type Elements = VecDeque<Vec<u8>>;
 /// A set.
@@ -175,7 +176,7 @@ mod tests {
         let score = prop_oneof![any::<f64>().prop_filter("no number", |score| !score.is_nan()), Just(f64::INFINITY)];
         prop_oneof![
             bytes().prop_map(Datum::String),
-            prop::collection::btree_map(bytes(), bytes(), 0..5).prop_map(Datum::Hash),
+            prop::collection::vec((bytes(), bytes()), 0..5).prop_map(|pairs| Datum::Hash(pairs.into_iter().collect())),
             prop::collection::vec_deque(bytes(), 0..5).prop_map(Datum::List),
             prop::collection::btree_set(bytes(), 0..5).prop_map(Datum::Set),
             prop::collection::btree_map(bytes(), score, 0..5).prop_map(Datum::SortedSet),

@@ -8,6 +8,7 @@ use terrace::key::KeySpace;
 use terrace::{Error, Store};
 use terrace_kit::Traffic;
 
+use crate::client_memory::{REPLY_TOO_LONG, bytes_of};
 use crate::clock::Moment;
 use crate::commands::{Call, Done, Patience, Verb, keys_of};
 use crate::mailbox::NamedKey;
@@ -64,6 +65,18 @@ impl Action {
                 traffic.count_request("exec");
                 commands.iter().for_each(|(verb, _)| traffic.count_request(verb.name));
             }
+        }
+    }
+}
+
+impl RedisTask {
+    /// The memory that its words take.
+    pub fn held_bytes(&self) -> usize {
+        match &self.action {
+            Action::Run(_, words) | Action::TryAgain(_, words) => bytes_of(words),
+            Action::Transaction(commands, _) => commands.iter().map(|(_, words)| bytes_of(words)).sum(),
+            Action::Item(command) => command.held_bytes(),
+            Action::Reply(_) => 0,
         }
     }
 }
@@ -219,7 +232,7 @@ impl Executor {
                 Err(problem) => return Ok(Answered::Reply(Resp::Error(problem.text()))),
             }
         }
-        let mut replies = Vec::with_capacity(commands.len());
+        let (mut replies, mut reply_bytes) = (Vec::with_capacity(commands.len()), 0);
         let mut db = task.db;
         for (verb, words) in commands {
             let mut call = self.call(pass, task, db, words, Patience::None, published);
@@ -228,7 +241,14 @@ impl Executor {
                 db = call.database(call.word(1)).unwrap_or(db);
             }
             replies.push(match done {
-                Ok(reply) => reply,
+                // The command is carried out; the next ones may change something.
+                Ok(reply) if reply_bytes + size_of_reply(&reply) > self.facts.memory.max_reply_bytes() => {
+                    Resp::Error(REPLY_TOO_LONG.to_owned())
+                }
+                Ok(reply) => {
+                    reply_bytes += size_of_reply(&reply);
+                    reply
+                }
                 Err(Problem::Store(error)) if is_conflict(&error) => return Err(error),
                 Err(problem) => Resp::Error(problem.text()),
             });
@@ -288,7 +308,7 @@ fn fail(tasks: &[RedisTask], problem: &Problem) -> Vec<Answered> {
 }
 
 /// About the bytes of a reply.
-fn size_of_reply(reply: &Resp) -> usize {
+pub fn size_of_reply(reply: &Resp) -> usize {
     match reply {
         Resp::Bulk(bytes) | Resp::Plain(bytes) => bytes.len(),
         Resp::Array(all) | Resp::Set(all) | Resp::Push(all) | Resp::Several(all) => all.iter().map(size_of_reply).sum(),

@@ -28,6 +28,11 @@ impl InputBuffer {
         &self.bytes[self.at..]
     }
 
+    /// The memory that it takes.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Reads some bytes, if all of them have arrived.
     pub fn take(&mut self, length: usize) -> Option<&[u8]> {
         if self.rest().len() < length {

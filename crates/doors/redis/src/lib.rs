@@ -6,6 +6,7 @@
 //! some of the connections (`worker`).
 
 mod channels;
+mod client_memory;
 mod clock;
 mod commands;
 mod connection;

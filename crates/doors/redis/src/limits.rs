@@ -48,12 +48,15 @@ impl Dialect {
 pub struct RedisLimits {
     /// The largest number of connections. Others are turned away.
     pub connections: usize,
+    /// The most bytes that are held for all clients: of requests that have not arrived whole, of transactions, and of replies that were not
+    /// received. Beyond it, the clients that hold the most are disconnected.
+    pub memory: usize,
     /// A connection that sends nothing for this long is closed; `None` disables the limit.
     pub idle: Option<Duration>,
 }
 
 impl Default for RedisLimits {
     fn default() -> RedisLimits {
-        RedisLimits { connections: 10_000, idle: None }
+        RedisLimits { connections: 10_000, memory: 2 << 30, idle: None }
     }
 }

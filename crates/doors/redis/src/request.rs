@@ -50,6 +50,12 @@ impl RequestReader {
         self.input.rest().len()
     }
 
+    /// The memory that the bytes and words take which have arrived.
+    pub fn held_bytes(&self) -> usize {
+        let arrived = if self.missing > 0 { self.word_bytes - self.length.unwrap_or_default() } else { 0 };
+        self.input.held_bytes() + arrived + self.words.capacity() * size_of::<Vec<u8>>()
+    }
+
     /// Returns the next request, or none if its end has not arrived. `is_trusted` clients may send long ones.
     ///
     /// # Errors

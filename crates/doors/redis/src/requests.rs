@@ -46,6 +46,14 @@ impl Requests {
         }
     }
 
+    /// The memory that they take.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Requests::Redis(reader) => reader.held_bytes(),
+            Requests::Memcached(reader) => reader.held_bytes(),
+        }
+    }
+
     /// Returns the next request, or none if its end has not arrived. `is_trusted` clients may send long ones.
     ///
     /// # Errors

@@ -1,11 +1,13 @@
 //! [`ServerFacts`]: what all connections of a server share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use rustix_futex_sync::RwLock;
 use terrace_kit::Traffic;
 
 use crate::channels::Channels;
+use crate::client_memory::ClientMemory;
 use crate::clock::Moment;
 use crate::encoding_names::EncodingLimits;
 use crate::limits::{Dialect, RedisLimits};
@@ -26,6 +28,10 @@ pub struct ServerFacts {
     pub dialect: Dialect,
     /// The limits on connections.
     pub limits: RedisLimits,
+    /// The bytes that are held for clients.
+    pub memory: Arc<ClientMemory>,
+    /// Clients that were disconnected because too many bytes were held.
+    pub evicted: AtomicU64,
     /// The TCP port; 0 for a Unix socket.
     pub port: u16,
     /// The counts of requests, bytes and connections.
@@ -66,6 +72,8 @@ impl ServerFacts {
             begun,
             dialect,
             limits,
+            memory: Arc::new(ClientMemory::new(limits.memory)),
+            evicted: AtomicU64::new(0),
             port,
             traffic: Traffic::default(),
             waiting: AtomicUsize::new(0),
@@ -107,6 +115,7 @@ impl ServerFacts {
             ("databases", DATABASE_COUNT.to_string()),
             ("maxclients", self.limits.connections.to_string()),
             ("maxmemory", "0".to_owned()),
+            ("maxmemory-clients", self.memory.limit().to_string()),
             ("maxmemory-policy", "noeviction".to_owned()),
             ("port", self.port.to_string()),
             ("proto-max-bulk-len", MAX_WORD_BYTES.to_string()),

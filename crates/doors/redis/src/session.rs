@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::channels::{ClientPlace, Interest};
+use crate::client_memory::bytes_of;
 use crate::commands::{Verb, find};
 use crate::executor::WatchedKey;
 use crate::limits::Dialect;
@@ -37,6 +38,8 @@ pub struct RedisSession {
     watched: Vec<WatchedKey>,
     channels: BTreeSet<Vec<u8>>,
     patterns: BTreeSet<Vec<u8>>,
+    /// The memory that channels and patterns take.
+    interest_bytes: usize,
     facts: Arc<ServerFacts>,
 }
 
@@ -46,6 +49,8 @@ struct Queue {
     commands: Vec<(&'static Verb, Words)>,
     /// Whether one of them cannot be carried out.
     is_broken: bool,
+    /// The memory that they take.
+    bytes: usize,
 }
 
 /// The step that follows a request.
@@ -60,6 +65,8 @@ pub enum Step {
     Transaction(Vec<(&'static Verb, Words)>, Vec<WatchedKey>),
     /// Another connection is closed.
     Close(u64),
+    /// Another connection waits no longer: its command gets this reply, or that of one that has waited for too long.
+    Unblock(u64, Option<Resp>),
     /// The command of memcached is carried out.
     Item(MemcachedCommand),
 }
@@ -82,6 +89,7 @@ impl RedisSession {
             watched: Vec::new(),
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
+            interest_bytes: 0,
             facts,
         }
     }
@@ -213,6 +221,7 @@ impl RedisSession {
                 self.broken(Resp::Error("ERR Command not allowed inside a transaction".into()))
             }
             Some(queue) => {
+                queue.bytes += bytes_of(&words);
                 queue.commands.push((verb, words));
                 Step::Reply(Resp::Status("QUEUED"))
             }
@@ -354,10 +363,22 @@ impl RedisSession {
                 let id = parse_integer(id)?;
                 return Ok(Step::Close(u64::try_from(id).unwrap_or_default()));
             }
+            (b"unblock", [id, rest @ ..]) if rest.len() < 2 => {
+                let id = u64::try_from(parse_integer(id)?).unwrap_or_default();
+                let way = rest.first().map(|way| way.to_ascii_lowercase());
+                return Ok(match way.as_deref() {
+                    None | Some(b"timeout") => Step::Unblock(id, None),
+                    Some(b"error") => {
+                        let error = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+                        Step::Unblock(id, Some(Resp::Error(error.to_owned())))
+                    }
+                    Some(_) => refuse("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+                });
+            }
             _ => {
                 let name = String::from_utf8_lossy(&subcommand).into_owned();
                 return Err(format!(
-                    "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT ID, INFO, GETNAME, SETNAME or KILL ID."
+                    "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT ID, INFO, GETNAME, SETNAME, KILL ID or UNBLOCK."
                 )
                 .into());
             }
@@ -378,6 +399,13 @@ impl RedisSession {
         )
     }
 
+    /// The memory that its transaction, its watched keys and its channels take.
+    pub fn held_bytes(&self) -> usize {
+        let watched: usize = self.watched.iter().map(|key| key.name.capacity() + size_of::<WatchedKey>()).sum();
+        let queue = self.queue.as_ref().map_or(0, |queue| queue.bytes);
+        queue + watched + self.interest_bytes + self.name.capacity()
+    }
+
     /// Whether it waits for messages.
     pub fn listens(&self) -> bool {
         !self.channels.is_empty() || !self.patterns.is_empty()
@@ -393,7 +421,9 @@ impl RedisSession {
     fn join(&mut self, interest: Interest, names: &[Vec<u8>]) -> Resp {
         let mut replies = Vec::new();
         for name in names {
-            self.names(interest).insert(name.clone());
+            if self.names(interest).insert(name.clone()) {
+                self.interest_bytes += interest_bytes(name);
+            }
             self.facts.channels.join(interest, name, self.place);
             let verb = if interest == Interest::Channel { "subscribe" } else { "psubscribe" };
             replies.push(self.tell_interest(verb, Resp::Bulk(name.clone())));
@@ -409,7 +439,9 @@ impl RedisSession {
         }
         let mut replies = Vec::new();
         for name in names {
-            self.names(interest).remove(&name);
+            if self.names(interest).remove(&name) {
+                self.interest_bytes -= interest_bytes(&name);
+            }
             self.facts.channels.leave(interest, &name, self.place);
             replies.push(self.tell_interest(verb, Resp::Bulk(name)));
         }
@@ -427,6 +459,11 @@ impl Drop for RedisSession {
             names.iter().for_each(|name| self.facts.channels.leave(interest, name, self.place));
         }
     }
+}
+
+/// The memory that the name of a channel takes, here and in the table of all channels.
+fn interest_bytes(name: &[u8]) -> usize {
+    2 * (name.len() + size_of::<Vec<u8>>())
 }
 
 fn refuse(text: &'static str) -> Step {

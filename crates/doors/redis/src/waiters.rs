@@ -11,7 +11,7 @@ use crate::commands::Verb;
 use crate::executor::{Action, Answered, Executor, RedisTask};
 use crate::mailbox::{Mailbox, NamedKey};
 use crate::request::Words;
-use crate::resp::Protocol;
+use crate::resp::{Protocol, Resp};
 use crate::server_facts::ServerFacts;
 
 /// The commands of all workers' clients that wait, in the order in which they began.
@@ -65,6 +65,17 @@ impl Waiters {
         let removed = queued.all.remove(&number);
         self.facts.waiting.store(queued.all.len(), Ordering::Relaxed);
         removed
+    }
+
+    /// Ends the waiting of a client, with this reply or with that of a command that has waited for too long. Returns whether it waited.
+    pub fn unblock(&self, client: ClientPlace, reply: Option<Resp>) -> bool {
+        let mut queued = self.waiting.lock();
+        let found = queued.all.iter().find(|(_, waiter)| waiter.place == client).map(|(number, _)| *number);
+        let Some((number, waiter)) = found.and_then(|number| queued.all.remove_entry(&number)) else { return false };
+        self.facts.waiting.store(queued.all.len(), Ordering::Relaxed);
+        let reply = reply.unwrap_or_else(|| waiter.verb.nothing());
+        self.mailboxes[client.worker].answer(client.client, number, reply);
+        true
     }
 
     /// Tries the commands that name a changed key, in their order. The values that they take or give away may end others' waiting.

@@ -13,6 +13,7 @@ use mio::{Events, Poll, Token};
 use terrace_kit::OpenConnection;
 
 use crate::channels::ClientPlace;
+use crate::client_memory::{HeldBytes, OUT_OF_MEMORY, bytes_of};
 use crate::connection::{MAX_UNSENT_BYTES, RedisConnection, Waiting};
 use crate::executor::{Action, Answered, Executor, MAX_PASS_TASKS, RedisTask};
 use crate::limits::Dialect;
@@ -74,7 +75,7 @@ pub struct RedisWorker {
     accepts_again: bool,
     clients: HashMap<usize, RedisConnection>,
     next_client: usize,
-    /// Connections that have something to be read or carried out, in the order of their numbers.
+    /// Connections that have something to be read or carried out, in the order in which it arrived.
     ready: Vec<usize>,
     /// Connections whose replies are to be sent.
     unsent: HashSet<usize>,
@@ -134,6 +135,7 @@ impl RedisWorker {
             self.look_after_waiting();
             self.flush_if_due();
             self.send();
+            self.shed();
             self.close_idle();
         }
         self.end();
@@ -242,16 +244,28 @@ impl RedisWorker {
             return;
         }
         let place = ClientPlace { worker: self.number, client };
-        // The numbers of all workers' connections differ.
-        let id = (client - FIRST_CLIENT) * self.shared.mailboxes.len() + self.number + 1;
-        let session = RedisSession::new(id as u64, place, self.shared.facts.clone());
+        let session = RedisSession::new(self.id_of(client), place, self.shared.facts.clone());
         let requests = Requests::new(self.shared.facts.dialect);
-        self.clients.insert(client, RedisConnection::new(stream, open, requests, session));
+        let held = HeldBytes::new(self.shared.facts.memory.clone());
+        self.clients.insert(client, RedisConnection::new(stream, open, requests, session, held));
+    }
+
+    /// The number of a connection among those of all workers.
+    fn id_of(&self, client: usize) -> u64 {
+        ((client - FIRST_CLIENT) * self.shared.mailboxes.len() + self.number + 1) as u64
+    }
+
+    /// The place of the connection with a number, if there is one.
+    fn place_of(&self, id: u64) -> Option<ClientPlace> {
+        let index = usize::try_from(id).ok()?.checked_sub(1)?;
+        let workers = self.shared.mailboxes.len();
+        Some(ClientPlace { worker: index % workers, client: index / workers + FIRST_CLIENT })
     }
 
     fn read(&mut self) {
-        self.ready.sort_unstable();
-        self.ready.dedup();
+        // In the order in which their bytes arrived: a client that sends after it saw another's bytes go expects that they are read first.
+        let mut seen = HashSet::with_capacity(self.ready.len());
+        self.ready.retain(|client| seen.insert(*client));
         for client in self.ready.clone() {
             let Some(connection) = self.clients.get_mut(&client) else { continue };
             if !connection.may_read() {
@@ -280,6 +294,7 @@ impl RedisWorker {
         self.finish(&mut tasks);
         for client in ready {
             let Some(connection) = self.clients.get_mut(&client) else { continue };
+            connection.count_memory();
             if connection.has_nothing_left() {
                 connection.session.is_ending = true;
                 self.unsent.insert(client);
@@ -359,6 +374,12 @@ impl RedisWorker {
                 let Some(connection) = self.clients.get_mut(&client) else { return false };
                 tasks.push(task(connection, client, Action::Item(command)));
             }
+            Step::Unblock(id, reply) => {
+                self.finish(tasks);
+                let has_waited = self.place_of(id).is_some_and(|place| self.shared.waiters.unblock(place, reply));
+                let Some(connection) = self.clients.get_mut(&client) else { return false };
+                tasks.push(task(connection, client, Action::Reply(Resp::Number(has_waited.into()))));
+            }
             Step::Close(id) => {
                 self.shared.mailboxes.iter().for_each(|mailbox| mailbox.close(id));
                 tasks.push(task(connection, client, Action::Reply(Resp::OK_REPLY)));
@@ -420,8 +441,9 @@ impl RedisWorker {
             (Answered::Waits, Action::Run(verb, words)) => {
                 let until = verb.deadline(&words);
                 let place = ClientPlace { worker: self.number, client };
+                let bytes = bytes_of(&words);
                 let waiter = Waiter { place, db: task.db, protocol: task.protocol, verb, words };
-                connection.waiting = Some(Waiting { number: self.shared.waiters.add(waiter), until });
+                connection.waiting = Some(Waiting { number: self.shared.waiters.add(waiter), bytes, until });
                 self.waiting.insert(client);
             }
             (Answered::Waits, _) => {}
@@ -439,7 +461,7 @@ impl RedisWorker {
         for client in self.waiting.clone() {
             let Some(connection) = self.clients.get_mut(&client) else { continue };
             // If it was answered just now, the reply is in the mail.
-            if let Some(Waiting { number, until: Some(until) }) = connection.waiting
+            if let Some(Waiting { number, until: Some(until), .. }) = connection.waiting
                 && until <= now
                 && let Some(waiter) = self.shared.waiters.remove(number)
             {
@@ -480,6 +502,7 @@ impl RedisWorker {
             let was_full = connection.unsent_bytes() >= MAX_UNSENT_BYTES;
             let sent = connection.send();
             let is_broken = sent.is_err();
+            connection.count_memory();
             self.shared.facts.traffic.sent.inc_by(sent.unwrap_or(0) as u64);
             let is_done = connection.session.is_ending && !connection.has_unsent();
             if was_full && connection.unsent_bytes() < MAX_UNSENT_BYTES {
@@ -489,6 +512,46 @@ impl RedisWorker {
                 self.remove(client);
             }
         }
+    }
+
+    /// Disconnects the clients for which the most is held, while more is held for all than may be.
+    fn shed(&mut self) {
+        let facts = self.shared.facts.clone();
+        if !facts.memory.is_exceeded() {
+            return;
+        }
+        let share = facts.memory.share(facts.traffic.open_connections());
+        let sizes = self.clients.iter().map(|(client, connection)| (connection.held_bytes(), *client));
+        let mut large: Vec<(usize, usize)> = sizes.filter(|(bytes, _)| *bytes > share).collect();
+        large.sort_unstable();
+        while facts.memory.is_exceeded()
+            && let Some((bytes, client)) = large.pop()
+        {
+            tracing::warn!(bytes, "a client is disconnected: {OUT_OF_MEMORY}");
+            ServerFacts::count(&facts.evicted);
+            self.send_away(client);
+        }
+        // Then a client of another worker holds more than its share, and that worker finds it: so this ends.
+        if facts.memory.is_exceeded() {
+            let others = self.shared.mailboxes.iter().enumerate().filter(|(number, _)| *number != self.number);
+            others.for_each(|(_, mailbox)| mailbox.wake());
+        }
+    }
+
+    /// Tells a client that it is disconnected, unless it has left earlier replies, and disconnects it.
+    fn send_away(&mut self, client: usize) {
+        if let Some(connection) = self.clients.get_mut(&client)
+            && !connection.has_unsent()
+        {
+            let reply = match self.shared.facts.dialect {
+                Dialect::Redis => Resp::Error(format!("OOM {OUT_OF_MEMORY}")),
+                Dialect::Memcached { .. } => Resp::Error(OUT_OF_MEMORY.to_owned()),
+            };
+            connection.push(&reply);
+            // It may have gone already, or take nothing: it is disconnected anyway.
+            let _ = connection.send();
+        }
+        self.remove(client);
     }
 
     /// Whether there are connections that are closed after a time.

@@ -82,6 +82,60 @@ fn other_machines_are_refused_and_so_is_a_folder_of_files() {
     assert!(files.to_string().contains("--folder"), "{files}");
 }
 
+/// A number of `INFO`.
+fn fact(client: &mut redis::Connection, name: &str) -> usize {
+    let info: String = redis::cmd("INFO").query(client).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap().parse().unwrap()
+}
+
+/// Clients sent long values, queued transactions or read no replies, and the server held all of it, up to 1 GiB for each of 10,000.
+#[test]
+fn all_clients_together_have_a_limit_of_memory() {
+    const LIMIT: usize = 8 << 20;
+    let limits = RedisLimits { memory: LIMIT, ..RedisLimits::default() };
+    let served = Served::with(RedisOptions { limits, ..RedisOptions::default() });
+    let mut witness = served.client();
+    let value = "x".repeat(1 << 20);
+    assert_eq!(ask(&mut witness, &["SET", "a", &value]), "OK");
+    let piece = vec![b'x'; 64 << 10];
+    let long_value = (&b"*3\r\n$3\r\nSET\r\n$1\r\nb\r\n$400000000\r\n"[..], piece.clone());
+    let words = (&b"*1000000\r\n"[..], b"$1\r\nx\r\n".repeat(10_000));
+    let queued = format!("*3\r\n$3\r\nSET\r\n$1\r\nb\r\n${}\r\n{value}\r\n", value.len());
+    let transaction = (&b"MULTI\r\n"[..], queued.into_bytes());
+    for (first, more) in [long_value, words, transaction] {
+        let mut greedy = UnixStream::connect(&served.socket).unwrap();
+        greedy.write_all(first).unwrap();
+        // Until the server closes the connection, long before the end of the value.
+        let sent = (0..5000).take_while(|_| greedy.write_all(&more).is_ok()).count();
+        assert!(sent < 5000);
+        let mut reply = Vec::new();
+        // The connection is reset if the server has not read all.
+        let _ = greedy.read_to_end(&mut reply);
+        let reply = String::from_utf8_lossy(&reply);
+        assert!(reply.contains("-OOM the server holds too much for its clients"), "{reply:?}");
+        assert_eq!(ask(&mut witness, &["STRLEN", "a"]), "1048576");
+    }
+    // A client that does not read gets the end of the connection only.
+    let mut silent = UnixStream::connect(&served.socket).unwrap();
+    silent.write_all(&b"GET a\r\n".repeat(64)).unwrap();
+    wait_until("the silent client is disconnected", || fact(&mut witness, "evicted_clients") == 4);
+    let held = fact(&mut witness, "mem_clients_normal");
+    assert!(held <= LIMIT, "{held} bytes are held");
+    // One reply may take a quarter of it.
+    let names = ["a"; 9];
+    assert!(ask(&mut witness, &[&["MGET"], &names[..]].concat()).contains("OOM"));
+    assert_eq!(ask(&mut witness, &["MULTI"]), "OK");
+    for _ in 0..9 {
+        assert_eq!(ask(&mut witness, &["GET", "a"]), "QUEUED");
+    }
+    assert_eq!(ask(&mut witness, &["SET", "done", "1"]), "QUEUED");
+    let replies = ask(&mut witness, &["EXEC"]);
+    assert!(replies.contains("OOM the reply is longer"), "{}", &replies[replies.len() - 200..]);
+    assert_eq!(ask(&mut witness, &["GET", "done"]), "1");
+    assert_eq!(ask(&mut witness, &["CONFIG", "GET", "maxmemory-clients"]), format!("[maxmemory-clients {LIMIT}]"));
+}
+
 /// Random bytes, cut requests and clients that leave end their own connections only.
 #[test]
 fn hostile_bytes_harm_nobody_else() {

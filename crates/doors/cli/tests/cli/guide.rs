@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use terrace_testkit::Redis;
-use terrace_testkit::guide::Guide;
+use terrace_testkit::guide::{Guide, server_python};
 
 use crate::place::{Place, noise};
 
@@ -100,6 +100,7 @@ fn the_guide_to_s3_works_as_it_says() {
         ("terrace serve s3", format!("terrace serve s3 --listen {free}")),
         ("http://127.0.0.1:5643", format!("http://{free}")),
         ("'http://127.0.0.1:5643", format!("'http://{free}")),
+        ("python3", server_python().display().to_string()),
     ];
     assert!(run_replaced("s3.md", &place, &replaced, &|_| {}) > 15);
 }

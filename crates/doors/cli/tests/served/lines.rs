@@ -38,3 +38,27 @@ impl Lines {
         line.strip_suffix("\r\n").map(str::to_owned)
     }
 }
+
+/// The levels of acknowledgement.
+pub const ACK_LEVELS: [&str; 3] = ["placed", "replicated", "durable"];
+
+/// A store with two replicas of each value, on two disks, that acknowledges at this level.
+pub fn place_that_acknowledges(level: &str) -> Place {
+    Place::with(&format!("[store]\nack = '{level}'\nreplicas = {{ default = 2 }}\n"), &["disk", "other"])
+}
+
+/// How often a server is killed at each level: `TERRACE_KILLS` says how often at all of them.
+pub fn kills_of_a_level() -> u64 {
+    std::env::var("TERRACE_KILLS").map_or(2, |text| text.parse::<u64>().unwrap().div_ceil(ACK_LEVELS.len() as u64))
+}
+
+/// A value: the number of a change, of some clients with so many zeros before it that its frame lies on the disks.
+pub fn value_of(client: usize, number: u64) -> String {
+    let width = if client.is_multiple_of(2) { 1 } else { 6000 };
+    format!("{number:0width$}")
+}
+
+/// Takes away one of two disks. What was replicated is on the other.
+pub fn lose_a_disk(place: &Place) {
+    std::fs::remove_dir_all(place.0.path().join("other")).unwrap();
+}

@@ -1,4 +1,6 @@
-//! A folder with a store on one disk, for tests of commands that serve it.
+//! A folder with a store, for tests of commands that serve it.
+
+#![allow(dead_code)] // Each test uses some of it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,11 +12,19 @@ pub struct Place(pub TempDir);
 
 impl Place {
     pub fn new() -> Place {
+        Place::with("", &["disk"])
+    }
+
+    /// A store with these lines of configuration, and a tier on a folder of each name.
+    pub fn with(lines: &str, folders: &[&str]) -> Place {
         let place = Place(tempfile::tempdir().unwrap());
         let config = place.0.path().join("terrace.toml");
-        let disk = place.0.path().join("disk");
-        let tier = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", disk.display());
-        fs::write(&config, tier).unwrap();
+        let tier = |name: &&str| {
+            let folder = place.0.path().join(name);
+            format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = ['{}']\n", folder.display())
+        };
+        let tiers: String = folders.iter().map(tier).collect();
+        fs::write(&config, format!("{lines}{tiers}")).unwrap();
         assert!(place.terrace().arg("init").arg("--config").arg(config).output().unwrap().status.success());
         place
     }

@@ -11,8 +11,13 @@ import java.net.URI;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.util.ArrayList;
 import java.util.EnumSet;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.BulkDelete;
 import org.apache.hadoop.fs.CreateFlag;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -156,6 +161,38 @@ final class HadoopTest {
         assertEquals("some", new String(read(system, "/cut"), StandardCharsets.UTF_8));
         assertThrows(IllegalArgumentException.class, () -> system.truncate(new Path("/cut"), 5));
         assertThrows(FileNotFoundException.class, () -> system.truncate(new Path("/none"), 0));
+    }
+
+    @Test
+    void filesAreNotJoined() throws Exception {
+        write(system, "/first");
+        write(system, "/second");
+        Path[] others = {new Path("/second")};
+        assertThrows(UnsupportedOperationException.class, () -> system.concat(new Path("/first"), others));
+        assertEquals(10, read(system, "/first").length);
+        assertEquals(10, read(system, "/second").length);
+    }
+
+    @Test
+    void manyPathsAreDeletedAtOnce() throws Exception {
+        List<Path> paths = new ArrayList<>();
+        for (int number = 0; number < 1000; number++) {
+            paths.add(new Path("/many/" + number));
+        }
+        for (Path path : paths.subList(0, 997)) {
+            system.create(path).close();
+        }
+        write(system, "/many/997/below");
+        write(system, "/many/998/below");
+        paths.set(999, new Path("/many/998/below"));
+        try (BulkDelete delete = system.createBulkDelete(new Path("/many"))) {
+            assertEquals(1000, delete.pageSize());
+            List<Map.Entry<Path, String>> left = delete.bulkDelete(paths);
+            assertEquals(List.of(new Path("/many/997")), left.stream().map(Map.Entry::getKey).collect(Collectors.toList()));
+            assertEquals(1, system.listStatus(new Path("/many")).length);
+            paths.add(new Path("/many/more"));
+            assertThrows(IllegalArgumentException.class, () -> delete.bulkDelete(paths));
+        }
     }
 
     @Test

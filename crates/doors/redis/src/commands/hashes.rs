@@ -81,7 +81,7 @@ fn hmget(call: &mut Call<'_, '_>) -> Done {
 fn hdel(call: &mut Call<'_, '_>) -> Done {
     let names = call.words_from(2);
     let Some(fields) = call.pass.value::<Fields>(call.db, call.key())? else { return Ok(Resp::Number(0)) };
-    let removed = names.iter().filter(|name| fields.remove(*name).is_some()).count();
+    let removed = names.iter().filter(|name| fields.shift_remove(*name).is_some()).count();
     if removed > 0 {
         call.pass.note_change(call.db, call.key());
     }
@@ -126,7 +126,9 @@ fn hrandfield(call: &mut Call<'_, '_>) -> Done {
         let fields = call.pass.value::<Fields>(call.db, call.key())?;
         let Some(fields) = fields else { return Ok(Resp::Nil) };
         let chosen = choose(fields.len(), 1, false);
-        return Ok(Resp::bulk_or_nil(chosen.first().and_then(|at| fields.keys().nth(*at)).cloned()));
+        return Ok(Resp::bulk_or_nil(
+            chosen.first().and_then(|at| fields.get_index(*at)).map(|(field, _)| field.clone()),
+        ));
     }
     let (count, repeats) = random_count(call, 2)?;
     let with_values = match call.words.len() {

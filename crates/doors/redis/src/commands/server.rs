@@ -79,6 +79,8 @@ fn info(call: &mut Call<'_, '_>) -> Done {
                 ("connected_clients", facts.traffic.open_connections().to_string()),
                 ("blocked_clients", facts.waiting.load(Ordering::Relaxed).to_string()),
                 ("maxclients", facts.limits.connections.to_string()),
+                ("maxmemory_clients", facts.memory.limit().to_string()),
+                ("mem_clients_normal", facts.memory.held().to_string()),
             ],
         );
     }
@@ -103,6 +105,7 @@ fn info(call: &mut Call<'_, '_>) -> Done {
                 ("total_connections_received", facts.traffic.accepted.get().to_string()),
                 ("total_commands_processed", facts.commands.load(Ordering::Relaxed).to_string()),
                 ("rejected_connections", facts.traffic.refused.get().to_string()),
+                ("evicted_clients", facts.evicted.load(Ordering::Relaxed).to_string()),
                 ("repeated_commits", facts.repeated.load(Ordering::Relaxed).to_string()),
                 ("pubsub_channels", facts.channels.names().len().to_string()),
             ],

@@ -2,6 +2,7 @@
 
 use super::expiry::{ExpiryUnit, resolve_expiry};
 use super::{ALL_KEYS, Call, Done, ONE_KEY, PAIRS_WITH_KEYS, Verb, reading, writing};
+use crate::client_memory::REPLY_TOO_LONG;
 use crate::clock::Moment;
 use crate::datum::{Datum, DatumKind};
 use crate::number::{add_decimals, parse_integer, resolve_range};
@@ -174,10 +175,17 @@ fn getex(call: &mut Call<'_, '_>) -> Done {
 }
 
 fn mget(call: &mut Call<'_, '_>) -> Done {
-    let mut values = Vec::new();
+    let (mut values, mut length) = (Vec::new(), 0);
     for key in call.words_from(1) {
         values.push(match string(call, key) {
-            Ok(value) => Resp::bulk_or_nil(value),
+            Ok(value) => {
+                // A short request may name a long value a million times.
+                length += value.as_ref().map_or(0, Vec::len);
+                if length > call.server.memory.max_reply_bytes() {
+                    return Err(said(REPLY_TOO_LONG));
+                }
+                Resp::bulk_or_nil(value)
+            }
             // Keys with other types count as missing.
             Err(Problem::Said(text)) if text.starts_with("WRONGTYPE") => Resp::Nil,
             Err(problem) => return Err(problem),

@@ -1,5 +1,7 @@
 //! [`MemcachedCommand`]: what a client asks for.
 
+use crate::client_memory::bytes_of;
+
 /// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedCommand {
@@ -108,6 +110,15 @@ impl StoreWay {
 }
 
 impl MemcachedCommand {
+    /// The memory that its keys and its value take.
+    pub fn held_bytes(&self) -> usize {
+        match &self.deed {
+            ItemDeed::Get { keys, .. } => bytes_of(keys),
+            ItemDeed::Store { key, bytes, .. } => key.capacity() + bytes.capacity(),
+            _ => 0,
+        }
+    }
+
     /// The word that it begins with, for the metrics.
     pub fn kind(&self) -> &'static str {
         match &self.deed {

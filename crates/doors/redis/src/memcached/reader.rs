@@ -56,6 +56,11 @@ impl MemcachedReader {
         self.input.rest().len()
     }
 
+    /// The memory that they take.
+    pub fn held_bytes(&self) -> usize {
+        self.input.held_bytes()
+    }
+
     /// Returns the next command, or none if its end has not arrived. `is_trusted` clients may send long ones.
     ///
     /// # Errors

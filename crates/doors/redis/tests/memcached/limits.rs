@@ -57,6 +57,24 @@ fn a_client_without_the_password_can_do_nothing() {
     assert_eq!(client.value("a").as_deref(), Some("1"));
 }
 
+#[test]
+fn all_clients_together_have_a_limit_of_memory() {
+    let limits = RedisLimits { memory: 512 << 10, ..RedisLimits::default() };
+    let served = Served::with(RedisOptions { limits, ..options() });
+    let mut witness = Lines::connect(&served.socket);
+    witness.set("a", "1");
+    let mut greedy = UnixStream::connect(&served.socket).unwrap();
+    greedy.write_all(b"set b 0 0 1048576\r\n").unwrap();
+    // The server closes the connection before the end of the value.
+    let _ = greedy.write_all(&vec![b'x'; 1 << 20]);
+    let mut reply = Vec::new();
+    let _ = greedy.read_to_end(&mut reply);
+    let reply = String::from_utf8_lossy(&reply);
+    assert!(reply.starts_with("SERVER_ERROR the server holds too much for its clients"), "{reply:?}");
+    assert_eq!(witness.value("a").as_deref(), Some("1"));
+    assert_eq!(witness.value("b"), None);
+}
+
 /// Random bytes, cut requests and clients that leave end their own connections only.
 #[test]
 fn hostile_bytes_harm_nobody_else() {

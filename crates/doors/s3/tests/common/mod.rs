@@ -103,11 +103,12 @@ pub fn succeed(command: &mut Command) -> String {
 /// The Python that has the clients of `make servers`.
 pub fn python_program(test: &str) -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/servers/bin/python");
-    let has_clients = || Command::new(&python).args(["-c", "import boto3, pyarrow, s3fs"]).output();
+    let has_clients =
+        || Command::new(&python).args(["-c", "import boto3, duckdb_extension_httpfs, pyarrow, s3fs"]).output();
     if has_clients().is_ok_and(|output| output.status.success()) {
         return Some(python);
     }
-    skip(test, &Missing::new("s3", "there are no boto3, pyarrow and s3fs; `make servers` installs them"));
+    skip(test, &Missing::new("s3", "there are no boto3, DuckDB, pyarrow and s3fs; `make servers` installs them"));
     None
 }
 

@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Locale;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.BufferedFSInputStream;
+import org.apache.hadoop.fs.BulkDelete;
 import org.apache.hadoop.fs.CommonPathCapabilities;
 import org.apache.hadoop.fs.CreateFlag;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -277,6 +278,11 @@ public final class TerraceFileSystem extends FileSystem {
             return !deleted.isRoot() && deleteDirectory(deleted, entries);
         }
         return deleteFile(deleted);
+    }
+
+    @Override
+    public BulkDelete createBulkDelete(Path base) {
+        return new TerraceBulkDelete(this, makeQualified(base));
     }
 
     private boolean deleteDirectory(Path directory, List<FileStat> entries) throws IOException {
