@@ -35,7 +35,7 @@ const BANNED_IDIOMS: [(&str, usize); 8] = [
 const OPAQUE_VERBS: [&str; 3] = ["forgive", "hear", "tell"];
 
 /// Lines that print a skip instead of calling `skip` of the testkit.
-const UNCOUNTED_SKIPS: usize = 1;
+const UNCOUNTED_SKIPS: usize = 0;
 
 /// Paths of the machines that the project was made on.
 const FOREIGN_PATHS: [&str; 2] = ["/work", "../shared"];

@@ -113,7 +113,8 @@ impl<'a> Candidate<'a> {
     fn of(tier: &TierSpeed, weights: Weights, reads: f64, raw: &[u8]) -> Result<Candidate<'a>, Failure> {
         let name = text(tier.name, "a tier's name")?;
         let is_speed = |speed: f64| speed > 0.0 && speed.is_finite();
-        if !is_speed(tier.read) || !is_speed(tier.write) || !(tier.latency >= 0.0 && tier.latency.is_finite()) {
+        let is_latency = tier.latency >= 0.0 && tier.latency.is_finite();
+        if !(is_speed(tier.read) && is_speed(tier.write) && is_latency) {
             let (read, write, latency) = (tier.read, tier.write, tier.latency);
             let name = name.unwrap_or("without a name");
             return Err(Failure::Invalid(format!(

@@ -106,8 +106,9 @@ fn ten_thousand_clients_are_served() {
 
 /// The memory that a process has.
 fn resident_bytes(child: &Child) -> usize {
-    let pages = fs::read_to_string(format!("/proc/{}/statm", child.id())).unwrap();
-    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+    resident.unwrap().parse::<usize>().unwrap() << 10
 }
 
 #[test]

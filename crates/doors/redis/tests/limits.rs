@@ -92,8 +92,8 @@ fn fact(client: &mut redis::Connection, name: &str) -> usize {
 /// Clients sent long values, queued transactions or read no replies, and the server held all of it, up to 1 GiB for each of 10,000.
 #[test]
 fn all_clients_together_have_a_limit_of_memory() {
-    const LIMIT: usize = 8 << 20;
-    let limits = RedisLimits { memory: LIMIT, ..RedisLimits::default() };
+    const LIMIT_BYTES: usize = 8 << 20;
+    let limits = RedisLimits { memory: LIMIT_BYTES, ..RedisLimits::default() };
     let served = Served::with(RedisOptions { limits, ..RedisOptions::default() });
     let mut witness = served.client();
     let value = "x".repeat(1 << 20);
@@ -121,7 +121,7 @@ fn all_clients_together_have_a_limit_of_memory() {
     silent.write_all(&b"GET a\r\n".repeat(64)).unwrap();
     wait_until("the silent client is disconnected", || fact(&mut witness, "evicted_clients") == 4);
     let held = fact(&mut witness, "mem_clients_normal");
-    assert!(held <= LIMIT, "{held} bytes are held");
+    assert!(held <= LIMIT_BYTES, "{held} bytes are held");
     // One reply may take a quarter of it.
     let names = ["a"; 9];
     assert!(ask(&mut witness, &[&["MGET"], &names[..]].concat()).contains("OOM"));
@@ -133,7 +133,10 @@ fn all_clients_together_have_a_limit_of_memory() {
     let replies = ask(&mut witness, &["EXEC"]);
     assert!(replies.contains("OOM the reply is longer"), "{}", &replies[replies.len() - 200..]);
     assert_eq!(ask(&mut witness, &["GET", "done"]), "1");
-    assert_eq!(ask(&mut witness, &["CONFIG", "GET", "maxmemory-clients"]), format!("[maxmemory-clients {LIMIT}]"));
+    assert_eq!(
+        ask(&mut witness, &["CONFIG", "GET", "maxmemory-clients"]),
+        format!("[maxmemory-clients {LIMIT_BYTES}]")
+    );
 }
 
 /// Random bytes, cut requests and clients that leave end their own connections only.

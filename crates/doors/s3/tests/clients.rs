@@ -123,7 +123,7 @@ fn rclone_finds_that_all_names_are_kept() {
     let report = rclone.tree.with_extension("json");
     rclone.run(&["test", "info", "--all", "--write-json", report.to_str().unwrap(), "s3:names/of"]);
     let report = fs::read_to_string(report).unwrap();
-    // Keys have up to 1,024 bytes, of which `of/` takes three. Names are bytes: no two forms of a letter are the same.
+    // Keys have up to 1,024 bytes, and `of/` takes three of them. Names are bytes: no two forms of a letter are the same.
     for found in [
         "\"MaxFileLength\": 1021",
         "\"CanStream\": true",

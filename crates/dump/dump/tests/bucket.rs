@@ -14,7 +14,7 @@ use terrace_dump::Result;
 use terrace_testkit::{Moto, skip};
 
 /// Starts a server, and returns a site whose versions flow there. None, and a counted skip, where it is not installed.
-fn start(test: &str) -> Option<(S3, Site)> {
+fn start(test: &str) -> Option<(Moto, Site)> {
     let server = Moto::start().map_err(|missing| skip(test, &missing)).ok()?;
     let mut site = Site::new();
     site.address = format!("s3://{}/dumped", Moto::BUCKET_NAME);

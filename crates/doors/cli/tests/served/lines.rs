@@ -52,7 +52,7 @@ pub fn kills_of_a_level() -> u64 {
     std::env::var("TERRACE_KILLS").map_or(2, |text| text.parse::<u64>().unwrap().div_ceil(ACK_LEVELS.len() as u64))
 }
 
-/// A value: the number of a change, of some clients with so many zeros before it that its frame lies on the disks.
+/// A value: the number of a change. Those of every second client have 6,000 digits, so that their frames lie on the disks.
 pub fn value_of(client: usize, number: u64) -> String {
     let width = if client.is_multiple_of(2) { 1 } else { 6000 };
     format!("{number:0width$}")

@@ -61,9 +61,9 @@ fn what_passes_and_what_does_not_is_as_listed() {
     let output = pytest.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let ended = |outcomes: &[&str]| -> BTreeSet<String> {
-        let name = |line: &str| outcomes.iter().find_map(|outcome| line.strip_prefix(outcome)?.strip_prefix(' '));
-        let names = said.lines().filter_map(name).map(|rest| rest.split(" - ").next().unwrap_or(rest).to_owned());
-        names.collect()
+        let lines = said.lines().filter_map(|line| line.split_once(' '));
+        let names = lines.filter(|(outcome, _)| outcomes.contains(outcome)).map(|(_, rest)| rest);
+        names.map(|rest| rest.split(" - ").next().unwrap_or(rest).to_owned()).collect()
     };
     let (passed, others) = (ended(&["PASSED"]), ended(&["FAILED", "ERROR"]));
     let changed = [
