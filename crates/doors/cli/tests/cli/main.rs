@@ -15,6 +15,7 @@ mod explain;
 mod flush;
 mod guide;
 mod names;
+mod origin;
 mod output;
 mod pipes;
 mod place;

@@ -42,17 +42,26 @@ impl Store {
         key::check(key)?;
         key::check_end(key, start, 0)?;
         for _ in 0..MAX_READ_ATTEMPTS {
-            self.catch_up()?;
+            self.look(key)?;
             // One lookup gives the object and its extents, both as of one moment.
             let found = self.engine.catalog.locate(key, start, end.map_or(u64::MAX, |end| end.max(start)))?;
-            let (object, mut extents) = found.ok_or_else(|| Error::not_found(key))?;
+            let (object, mut extents) = match found {
+                Some(found) => found,
+                None if self.look_again(key)? => continue,
+                None => return Err(Error::not_found(key)),
+            };
             let length = end.map_or(object.length, |end| end.min(object.length)).saturating_sub(start);
             let mut bytes = room(&object, usize::try_from(length).map_err(|_| too_long(key))?);
             let length = length.min(bytes.as_mut().len() as u64);
             // The buffer may be shorter than asked for.
             extents.retain(|extent| extent.offset < start.saturating_add(length));
-            let moved = self.read_located(key, (&object, &extents), start, &mut bytes.as_mut()[..length as usize])?;
-            if moved.is_none() || self.read_version(key, start, bytes.as_mut(), Version::This(&object))?.is_some() {
+            match self.read_located(key, (&object, &extents), start, &mut bytes.as_mut()[..length as usize]) {
+                Ok(None) => return Ok(bytes),
+                // The next attempt finds the file as it is now.
+                Err(Error::ChangedAtOrigin { .. }) => continue,
+                moved => drop(moved?),
+            }
+            if self.read_version(key, start, bytes.as_mut(), Version::This(&object))?.is_some() {
                 return Ok(bytes);
             }
         }
@@ -64,8 +73,26 @@ impl Store {
     pub fn read_at(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
         key::check(key)?;
         key::check_end(key, offset, out.len() as u64)?;
+        if self.engine.origins.is_any() {
+            return self.read_at_of_any(key, offset, out);
+        }
         let found = self.read_version(key, offset, out, Version::Any)?;
         found.map(|found| found.length).ok_or_else(|| Error::Replaced { key: key::show(key) })
+    }
+
+    /// Like `read_at`, in a store with origins: a file that has changed at its origin is looked for again.
+    fn read_at_of_any(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
+        let mut attempts = 0..MAX_READ_ATTEMPTS;
+        loop {
+            self.engine.origins.look(key)?;
+            match self.read_version(key, offset, out, Version::Any) {
+                Err(Error::ChangedAtOrigin { .. }) if attempts.next().is_some() => {}
+                read => {
+                    let found = read?.map(|found| found.length);
+                    return found.ok_or_else(|| Error::Replaced { key: key::show(key) });
+                }
+            }
+        }
     }
 
     /// Fills `out` from the object's byte `offset` on, if it is still `object`, as [`Store::stat`] returned it. Returns
@@ -199,6 +226,7 @@ impl Store {
             let found = engine.catalog.locate(key, offset, offset.saturating_add(out.len() as u64))?;
             let (object, extents) = match (found, version) {
                 (Some(found), _) => found,
+                (None, Version::Any) if self.look_again(key)? => continue,
                 (None, Version::Any) => return Err(Error::not_found(key)),
                 (None, _) => return Ok(None),
             };
@@ -225,6 +253,7 @@ impl Store {
     ) -> Result<Option<Error>> {
         let (engine, length) = (&self.engine, out.len() as u64);
         let Err(failed) = engine.reader.read_extents(key, object, extents, offset, out) else {
+            self.tend_origins();
             engine.hotness.touch(key, offset, length);
             return Ok(None);
         };

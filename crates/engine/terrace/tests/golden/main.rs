@@ -12,6 +12,7 @@ mod bucket;
 #[path = "../common/mod.rs"]
 mod common;
 mod encodings;
+mod origin;
 mod plain;
 mod shared;
 mod state;
