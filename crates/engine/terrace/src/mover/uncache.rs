@@ -6,7 +6,7 @@ use terrace_catalog::{Edit, Extent, Object};
 use terrace_tier::Space;
 
 use super::Mover;
-use super::evict::{drop_replica, replica_on};
+use super::edits::{drop_replica, replica_on};
 use crate::Result;
 use crate::devices::Device;
 use crate::origins::is_at_origin;

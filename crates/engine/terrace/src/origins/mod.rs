@@ -45,15 +45,18 @@ const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
 /// The time after which a process that knows no origins, and misses a name, looks whether there are some.
 const HEED_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The client of an origin, with the configuration that it was made for.
+type OpenedOrigin = (OriginConfig, Arc<dyn Origin>);
+
 /// The origins of an open store.
 pub(crate) struct Origins {
     catalog: Arc<Catalog>,
     planning: Arc<Planning>,
     writer: Arc<Writer>,
     turns: Turns,
-    /// The clients of the origins by number, each with the configuration that it was made for. A leaf: held for a lookup or a
+    /// The clients of the origins by number. A leaf: held for a lookup or a
     /// replacement. No client is made, and none is used, under it.
-    opened: Mutex<HashMap<u32, (OriginConfig, Arc<dyn Origin>)>>,
+    opened: Mutex<HashMap<u32, OpenedOrigin>>,
     /// When this process last asked for names. A leaf.
     checked: Mutex<Checked>,
     /// The origins that did not answer, with the error and its time. A leaf.

@@ -184,8 +184,8 @@ impl OriginEntry {
             rustix::fs::FileType::Symlink => OriginKind::Link,
             _ => return None,
         };
-        let modified = nanos(stat.st_mtime, stat.st_mtime_nsec as i64);
-        let times = Times { modified, changed: nanos(stat.st_ctime, stat.st_ctime_nsec as i64) };
+        let modified = nanos(stat.st_mtime, stat.st_mtime_nsec as _);
+        let times = Times { modified, changed: nanos(stat.st_ctime, stat.st_ctime_nsec as _) };
         let length = if kind == OriginKind::Folder { 0 } else { stat.st_size as u64 };
         let identity = match kind {
             OriginKind::File => identity(FILE_LETTER, length, stat.st_ino, &times),
