@@ -9,7 +9,7 @@ const WRITE_VARIABLE: &str = "TERRACE_WRITE_GOLDEN";
 
 /// Files that a store creates again when it is opened, and files for one machine and one boot. A store's paths are in its
 /// configuration.
-const NOT_KEPT: [&str; 16] = [
+const NOT_KEPT: [&str; 17] = [
     "appends",
     "boot",
     "catalog",
@@ -20,6 +20,7 @@ const NOT_KEPT: [&str; 16] = [
     "machine",
     "mover",
     "names-[0-9]*",
+    "origin-turns",
     "predictor.*",
     "rules*",
     "terrace.toml",

@@ -173,6 +173,15 @@ pub enum Edit {
     /// Takes a target out of the store for good. What was freed there is forgotten, and from now on nothing is put there. A change must
     /// expect it to be unused.
     Retire { target: TargetId },
+    /// Drops stored bytes of a file of an origin, where they still are: makes a hole of `start..end`. Unlike after a `Clear`, the object's
+    /// generation stays, because readers do not see a change.
+    Uncache {
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        object: u64,
+        start: u64,
+        end: u64,
+    },
 }
 
 impl Edit {

@@ -6,6 +6,9 @@ use crate::{Attributes, Object};
 pub const DIGEST_PREFIX: &str = "terrace.digest.";
 /// The attribute with the time at which the object expires, in decimal nanoseconds since 1970.
 pub const EXPIRY_ATTRIBUTE: &str = "terrace.expires";
+/// The attribute of a file or folder of an origin: the origin's number, and behind a space the identity of the bytes there. Bytes in holes of
+/// such a file are at the origin.
+pub const ORIGIN_ATTRIBUTE: &str = "terrace.origin";
 /// The name of the digest that serves as the ETag, as text without quotes.
 pub const ETAG_DIGEST: &str = "etag";
 

@@ -15,7 +15,7 @@ mod record;
 pub use change::{Change, Edit, Expect, NewExtent, Voids};
 pub use ids::Ids;
 pub use key::KeyError;
-pub use known_attributes::{DIGEST_PREFIX, ETAG_DIGEST, EXPIRY_ATTRIBUTE};
+pub use known_attributes::{DIGEST_PREFIX, ETAG_DIGEST, EXPIRY_ATTRIBUTE, ORIGIN_ATTRIBUTE};
 pub use place::{FRAME_ALIGNMENT, PLAIN_SEGMENT_BIT, Place};
 pub use proposal::{Proposal, ProposalError, Step};
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, Source, TargetId, Task, frames};

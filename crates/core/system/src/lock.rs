@@ -94,6 +94,11 @@ pub fn lock_byte(file: &File, kind: i32, byte: i64) -> io::Result<()> {
     range.ask(file, libc::F_OFD_SETLK).map(drop)
 }
 
+/// Locks or unlocks `length` bytes for this opening of the file, as [`lock_byte`] does one.
+pub fn lock_range(file: &File, kind: i32, start: i64, length: i64) -> io::Result<()> {
+    ByteRange { kind, start, length }.ask(file, libc::F_OFD_SETLK).map(drop)
+}
+
 /// Returns whether a byte could not be locked because another opening of the file has it locked.
 pub fn is_held(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied)

@@ -85,8 +85,8 @@ fn engine_status(error: &engine::Error) -> Status {
     match error {
         Error::NotFound { .. } | Error::NoUpload { .. } => Status::NotFound,
         Error::BadPart { .. } | Error::BadKey { .. } | Error::KeyTooLong { .. } => Status::Invalid,
-        Error::Reserved { .. } | Error::TooLarge { .. } => Status::Invalid,
-        Error::Conflict { .. } | Error::Replaced { .. } => Status::Conflict,
+        Error::Reserved { .. } | Error::TooLarge { .. } | Error::ReadOnlyOrigin { .. } => Status::Invalid,
+        Error::Conflict { .. } | Error::Replaced { .. } | Error::ChangedAtOrigin { .. } => Status::Conflict,
         Error::NoSpace { .. } => Status::NoSpace,
         Error::Unreadable { .. } => Status::Unreadable,
         Error::StillOwed { .. } => Status::Owed,

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use globset::{Glob, GlobMatcher};
 use terrace::WhatIf;
-use terrace::config::Time;
+use terrace::config::{Bytes, Time};
 use terrace_dump::flags::RestoreFlags;
 
 use crate::care::Rebuild;
@@ -20,6 +20,7 @@ use crate::job;
 use crate::job_arguments::Job;
 use crate::node::Node;
 use crate::opening::Init;
+use crate::origin::Origin;
 use crate::range::{Range, range};
 use crate::serve::Serve;
 use crate::simulate::Simulate;
@@ -110,6 +111,20 @@ pub enum Command {
     Job {
         #[command(subcommand)]
         asked: Job,
+    },
+    /// Show files that lie elsewhere, and read them through the store.
+    ///
+    /// The files of a directory, a bucket or a server appear below a prefix, read-only. What is read is stored on the tiers, and read from there
+    /// the next time.
+    ///
+    /// Example: terrace origin add data/era5 s3://era5-pds/2019 --option region=us-east-1 --option skip_signature=true
+    ///
+    /// Example: terrace origin add data/runs /pfs/group/runs --max-age 10s
+    ///
+    /// Example: terrace origin rm data/era5
+    Origin {
+        #[command(subcommand)]
+        asked: Origin,
     },
     /// Show how safe the data is, and what to do about it.
     ///
@@ -383,13 +398,20 @@ pub enum StoreCommand {
     },
     /// Copy objects at and below a prefix to a tier.
     ///
+    /// Of files of an origin, what is not stored yet is fetched first.
+    ///
     /// Example: terrace stage runs/7 --tier nvme
+    ///
+    /// Example: terrace stage data/era5 --tier nvme --limit 100GiB
     Stage {
         /// A key, or the prefix of many keys.
         prefix: OsString,
         /// The tier to copy to.
         #[arg(long)]
         tier: String,
+        /// Fetch at most this many bytes from origins.
+        #[arg(long, value_name = "BYTES")]
+        limit: Option<Bytes>,
     },
     /// Remove the replicas of objects at and below a prefix from a tier.
     ///

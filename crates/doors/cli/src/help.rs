@@ -12,7 +12,7 @@ const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
         "Where data is, and why",
         &["status", "top", "health", "stat", "locate", "explain", "hot", "predictor", "simulate"],
     ),
-    ("Moving data", &["job", "flush", "stage", "evict", "drain", "tune"]),
+    ("Moving data", &["job", "flush", "origin", "stage", "evict", "drain", "tune"]),
     ("Care", &["scrub", "repair", "prune", "rebuild", "tiers", "profile", "destroy"]),
     ("Doors and daemon", &["mount", "run", "serve", "node", "cluster"]),
     ("Datasets and MPI ranks", &["dataset", "view", "dump", "restore"]),

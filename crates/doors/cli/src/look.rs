@@ -10,7 +10,7 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Serialize;
 use serde_json::json;
 use terrace::report::{Replanning, ReplicaState, Status, TierState};
-use terrace::{HotRange, Kind, Object, Store, key};
+use terrace::{HotRange, Kind, Object, OriginStatus, Store, key};
 
 use crate::flush;
 use crate::output::{Show, count, name, on_node, print, size, table, time};
@@ -175,16 +175,29 @@ pub fn hot(store: &Store, prefix: Option<&OsStr>, limit: usize, show: Show) -> R
 }
 
 pub fn status(store: &Store, show: Show) -> Result<bool> {
+    // This reads each of their objects, which is too much for each update of `top`.
+    let origins = if store.config().origins.is_empty() { Vec::new() } else { store.origins()? };
+    show_status(store, origins, show)
+}
+
+fn show_status(store: &Store, origins: Vec<OriginStatus>, show: Show) -> Result<bool> {
     let (status, streams) = (store.status()?, flush::streams(store)?);
-    let words = format!("{}{}", glance(&status), flush::glance(&streams));
+    let mut words = format!("{}{}", glance(&status), flush::glance(&streams));
+    for origin in &origins {
+        let (cached, bytes) = (size(origin.cached), size(origin.bytes));
+        words +=
+            &format!("\norigin {}: {cached} of {bytes} in {} stored", origin.prefix, count(origin.files, "known file"));
+    }
     #[derive(Serialize)]
     struct All {
         #[serde(flatten)]
         status: Status,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         streams: Vec<flush::Shown>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        origins: Vec<OriginStatus>,
     }
-    show.result(&All { status, streams }, &words)?;
+    show.result(&All { status, streams, origins }, &words)?;
     Ok(true)
 }
 
@@ -204,7 +217,7 @@ pub fn top(store: &Store, interval: f64, times: Option<u64>, show: Show) -> Resu
         if terminal {
             print(b"\x1b[H\x1b[2J\n")?;
         }
-        status(store, show)?;
+        show_status(store, Vec::new(), show)?;
     }
     Ok(true)
 }

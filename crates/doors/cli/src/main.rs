@@ -22,6 +22,7 @@ mod moves;
 mod node;
 mod objects;
 mod opening;
+mod origin;
 mod output;
 mod predictor;
 mod profile;
@@ -128,6 +129,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             stoppable(|| dump::care(&opened()?, care, show))
         }
         Command::Stored(command) => stoppable(|| with_store(&opened()?, command, show)),
+        Command::Origin { asked } => stoppable(|| origin::run(&opened()?, asked, show)),
         Command::Tiers { change: None } => stoppable(|| look::status(&opened()?, show)),
         Command::Tiers { change: Some(change) } => stoppable(|| moves::tiers(&store()?, change, show)),
         Command::Init(init) => stoppable(|| opening::init(&store()?, init, show)),
@@ -177,7 +179,9 @@ fn with_store(store: &Store, command: &StoreCommand, show: Show) -> Result<bool>
         StoreCommand::Stat { key } => look::stat(store, key, show),
         StoreCommand::Status => look::status(store, show),
         StoreCommand::Top { interval, count } => look::top(store, *interval, *count, show),
-        StoreCommand::Stage { prefix, tier } => moves::moved(&store.stage(known(store, prefix)?, tier)?, show),
+        StoreCommand::Stage { prefix, tier, limit } => {
+            moves::stage(store, known(store, prefix)?, tier, limit.map(|limit| limit.0), show)
+        }
         StoreCommand::Evict { prefix, tier } => moves::moved(&store.evict(known(store, prefix)?, tier)?, show),
         StoreCommand::Tune { prefix, all } => {
             moves::tuned(&store.tune(known(store, prefix.as_deref().unwrap_or_default())?, *all)?, show)

@@ -12,7 +12,7 @@ use crate::arguments::Tiers;
 use crate::errors::read_text;
 use crate::node::NodeChange;
 use crate::objects::tell_lost;
-use crate::output::{Show, complain, count};
+use crate::output::{Show, complain, count, size};
 
 /// Reports moved data; returns false if some had to stay.
 pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
@@ -33,6 +33,27 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
         show.line(&format!("{extents} now with fewer replicas than wanted: no other failure domain takes one"))?;
     }
     Ok(moved.kept == 0)
+}
+
+/// Fetches what origins have at or below a prefix, and copies all of it to a tier. Returns false if some had to stay.
+pub fn stage(store: &Store, prefix: &[u8], tier: &str, limit: Option<u64>, show: Show) -> Result<bool> {
+    let bar = show.spinner();
+    let fetched = store.fetch_origins(prefix, limit.unwrap_or(u64::MAX), &mut |done| {
+        bar.set_message(format!("{} fetched of {}", size(done.fetched), count(done.files, "file")));
+        bar.tick();
+    });
+    bar.finish_and_clear();
+    let fetched = fetched?;
+    let is_moved = moved(&store.stage(prefix, tier)?, show)?;
+    if fetched.files > 0 && !show.json {
+        let words = format!("{} fetched of {}", size(fetched.fetched), count(fetched.files, "file"));
+        show.line(&words)?;
+    }
+    let is_full = fetched.left > 0 && limit.is_none_or(|limit| fetched.fetched < limit);
+    if is_full {
+        complain(&format!("{} stay at the origin: the tiers have no room for them", size(fetched.left)));
+    }
+    Ok(is_moved && !is_full)
 }
 
 /// Reports re-encoded data. Data that is as dense as possible stays, which is not a failure.

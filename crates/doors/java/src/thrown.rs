@@ -64,11 +64,11 @@ fn of_file(error: &FileError) -> &'static JNIStr {
 fn of_engine(error: &Error) -> &'static JNIStr {
     match error {
         Error::NotFound { .. } => jni_str!("io/terrace/TerraceException$NotFound"),
-        Error::BadKey { .. } | Error::KeyTooLong { .. } | Error::Reserved { .. } => {
+        Error::BadKey { .. } | Error::KeyTooLong { .. } | Error::Reserved { .. } | Error::ReadOnlyOrigin { .. } => {
             jni_str!("io/terrace/TerraceException$BadKey")
         }
         Error::Conflict { .. } => jni_str!("io/terrace/TerraceException$Conflict"),
-        Error::Replaced { .. } => jni_str!("io/terrace/TerraceException$Replaced"),
+        Error::Replaced { .. } | Error::ChangedAtOrigin { .. } => jni_str!("io/terrace/TerraceException$Replaced"),
         Error::Unreadable { .. } => jni_str!("io/terrace/TerraceException$Unreadable"),
         Error::TooLarge { .. } => jni_str!("io/terrace/TerraceException$TooLarge"),
         Error::NoSpace { .. } => jni_str!("io/terrace/TerraceException$NoSpace"),

@@ -52,6 +52,34 @@ pub enum Error {
         /// The end of the range, as far as a number of 64 bits can hold it.
         end: u64,
     },
+    /// A key at or below the prefix of an origin, which is read-only.
+    #[error("{key:?} is a file of the origin {origin:?}, which is read-only; use a key outside of that prefix")]
+    ReadOnlyOrigin {
+        /// The key as given, printed lossily.
+        key: String,
+        /// The origin's prefix.
+        origin: String,
+    },
+    /// A file was changed or removed at its origin, and the bytes that were asked for are not cached.
+    #[error("{key:?} was changed at the origin {origin:?} since it was opened; open it again")]
+    ChangedAtOrigin {
+        /// The object's key, printed lossily.
+        key: String,
+        /// The origin's prefix.
+        origin: String,
+    },
+    /// An origin does not answer, or refuses.
+    #[error("{context} at the origin {origin:?} ({url}): {cause}")]
+    Origin {
+        /// The operation and the key.
+        context: String,
+        /// The origin's prefix.
+        origin: String,
+        /// Its directory or URL.
+        url: String,
+        /// The system's or the service's error. The message of this error ends with it, so it is not its `source()`.
+        cause: std::io::Error,
+    },
     /// A change was refused because the object is not as expected.
     #[error("{key:?} was not changed: {reason}")]
     Conflict {

@@ -29,6 +29,7 @@ mod hotness;
 mod journal;
 mod made;
 mod mover;
+mod origins;
 mod place;
 mod read;
 pub mod report;
@@ -43,7 +44,8 @@ pub use home::{Access, Cluster, Consistency, Trusted};
 pub use made::{NewFile, NewFolder, remove_unfinished_parts};
 pub use place::{Planned, PutOptions, element_of};
 pub use store::{
-    Appended, Batch, Explained, Handle, HotRange, Measured, OwnPlaces, Question, RebuildFrom, Store, WhatIf,
+    Appended, Batch, Explained, FetchedBytes, Handle, HotRange, Measured, OriginStatus, OwnPlaces, Question,
+    RebuildFrom, Store, WhatIf,
 };
 pub use store::{SavedCatalog, SavedEnd, SharedNode, Unsaved};
 pub use store::{Upload, UploadId, UploadPart};

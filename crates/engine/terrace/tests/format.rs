@@ -68,6 +68,7 @@ fn edits() -> Vec<Edit> {
         Edit::Clear { key: key(), start: 4, end: 1 << 20, mtime },
         Edit::Share { object, key: key(), from: b"b".to_vec(), want, extents: shared() },
         Edit::Retire { target },
+        Edit::Uncache { key: key(), object, start: 4, end: 1 << 20 },
     ];
     // A new edit must be added above, too.
     for edit in &all {
@@ -77,7 +78,7 @@ fn edits() -> Vec<Edit> {
             Edit::Made { .. } | Edit::Owe { .. } | Edit::Forgive { .. } | Edit::Lost { .. } => {}
             Edit::Freed { .. } | Edit::Discarded { .. } | Edit::Synced { .. } | Edit::Merge { .. } => {}
             Edit::Want { .. } | Edit::Followed { .. } | Edit::Void { .. } | Edit::Clear { .. } => {}
-            Edit::Share { .. } | Edit::Retire { .. } => {}
+            Edit::Share { .. } | Edit::Retire { .. } | Edit::Uncache { .. } => {}
         }
     }
     all

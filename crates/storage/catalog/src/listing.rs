@@ -1,9 +1,10 @@
 //! Lists the names of a key space in byte order: by prefix and delimiter, page by page.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use terrace_format::key::{self, KeySpace};
-use terrace_format::{Kind, Object};
+use terrace_format::{Attributes, Kind, ORIGIN_ATTRIBUTE, Object};
 
 use super::{Catalog, decode, keys};
 use crate::Result;
@@ -56,6 +57,22 @@ impl NameListing<'_> {
         Some(&name[..self.prefix.len() + at + self.delimiter.len()])
     }
 
+    /// Returns whether an object is a folder of an origin, which is a common prefix even if nothing is known in it.
+    fn shows_folder(&self, object: &Object) -> bool {
+        let Attributes { kind, user, .. } = &object.attributes;
+        *kind == Kind::Directory && self.delimiter == b"/" && user.contains_key(ORIGIN_ATTRIBUTE)
+    }
+
+    /// The common prefixes of folders that come after the start, although the folders' own names do not: `a/` comes after `a-b`.
+    fn folders_before_start(&self) -> Vec<Vec<u8>> {
+        let Some(after) = self.after.filter(|after| after.starts_with(self.prefix) && self.delimiter == b"/") else {
+            return Vec::new();
+        };
+        let ends = self.prefix.len().max(1)..after.len();
+        let ends = ends.filter(|end| after[*end] < b'/' && !after[self.prefix.len()..*end].contains(&b'/'));
+        ends.map(|end| [&after[..end], b"/"].concat()).collect()
+    }
+
     /// The bound of the first record; `None` if nothing can follow.
     fn start(&self, space: &KeySpace) -> Option<Bound<keys::Key>> {
         let record = |name: &[u8]| keys::object(&space.position(name));
@@ -85,6 +102,14 @@ impl Catalog {
         let end = listing.end(space);
         let env = self.env()?;
         let txn = env.read_txn()?;
+        // The common prefixes of folders of origins, in which nothing need be known yet. Other names may come before them.
+        let mut folders = BTreeSet::new();
+        for common in listing.folders_before_start() {
+            let folder = space.position(&common[..common.len() - 1]);
+            if self.object_in(&env, &txn, &folder)?.is_some_and(|object| listing.shows_folder(&object)) {
+                folders.insert(common);
+            }
+        }
         'seek: loop {
             let bounds = (start.as_ref().map(keys::Key::as_slice), Bound::Excluded(end.as_slice()));
             for entry in env.records.range(&txn, &bounds)? {
@@ -92,6 +117,27 @@ impl Catalog {
                 page.records_read += 1;
                 let Some(name) = record.get(1..).and_then(|key| space.name(key)) else { continue };
                 let object: Object = decode(value, "an object's record")?;
+                if listing.shows_folder(&object) {
+                    let common = [&name, listing.delimiter].concat();
+                    let common = listing
+                        .common_prefix(&common)
+                        .filter(|common| listing.after.is_none_or(|after| *common > after));
+                    folders.extend(common.map(<[u8]>::to_vec));
+                    continue;
+                }
+                while let Some(first) = folders.first().filter(|first| **first < name).cloned() {
+                    folders.remove(&first);
+                    if page.length() == listing.limit {
+                        page.next = page.last();
+                        return Ok(page);
+                    }
+                    let behind = key::after_prefix(&first).filter(|_| name.starts_with(&first));
+                    page.common_prefixes.push(first);
+                    if let Some(behind) = behind {
+                        start = Bound::Included(keys::object(&space.position(&behind)));
+                        continue 'seek;
+                    }
+                }
                 if object.attributes.kind != Kind::File || object.attributes.is_expired(now) {
                     continue;
                 }
@@ -107,6 +153,13 @@ impl Catalog {
                 let Some(behind) = key::after_prefix(common) else { return Ok(page) };
                 start = Bound::Included(keys::object(&space.position(&behind)));
                 continue 'seek;
+            }
+            for folder in folders {
+                if page.length() == listing.limit {
+                    page.next = page.last();
+                    return Ok(page);
+                }
+                page.common_prefixes.push(folder);
             }
             return Ok(page);
         }

@@ -17,7 +17,7 @@ impl Catalog {
         self.object_in(&env, &txn, key)
     }
 
-    fn object_in(&self, env: &Environment, txn: &RoTxn<'_>, key: &[u8]) -> Result<Option<Object>> {
+    pub(super) fn object_in(&self, env: &Environment, txn: &RoTxn<'_>, key: &[u8]) -> Result<Option<Object>> {
         env.records.get(txn, &keys::object(key))?.map(|value| decode(value, "an object's record")).transpose()
     }
 

@@ -22,6 +22,7 @@ mod memory;
 mod named_blobs;
 #[cfg(feature = "object")]
 mod object;
+mod origin;
 mod owner_mark;
 mod plain;
 mod registry;
@@ -49,6 +50,9 @@ pub use memory::MemoryTarget;
 pub use named_blobs::{CONFIG_BLOB, LOG_PREFIX, LogPiece, NamedBlobs, SYNCED_BLOB};
 #[cfg(feature = "object")]
 pub use object::ObjectTarget;
+#[cfg(feature = "object")]
+pub use origin::ServiceOrigin;
+pub use origin::{DirectoryOrigin, Origin, OriginAddress, OriginEntry, OriginKind, OriginPlace, OriginReadError};
 pub use owner_mark::{OWNER_FILE, OwnerMark, TARGET_OWNER_FILE, check_owner};
 pub use plain::{FILES_FOLDER, can_be_file};
 pub use registry::{KindError, TierKind, register_kind};

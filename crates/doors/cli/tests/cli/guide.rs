@@ -118,6 +118,15 @@ fn the_guide_to_serving_clients_of_memcached_works_as_it_says() {
     run_guide("memcached.md", &place, &[("/data/store", "store")]);
 }
 
+#[test]
+fn the_guide_to_origins_works_as_it_says() {
+    let place = Place::new();
+    place.write("pfs/era5/README", "ERA5, hourly\n");
+    place.write("pfs/era5/2023/01.nc", "january");
+    place.write("pfs/era5/2024/01.nc", "january again");
+    run_guide("origins.md", &place, &[("/pfs/", "pfs/")]);
+}
+
 #[cfg(feature = "services-fs")]
 #[test]
 fn the_guide_to_a_lost_node_works_as_it_says() {

@@ -13,6 +13,7 @@ mod explain;
 mod flush;
 mod guide;
 mod names;
+mod origin;
 mod output;
 mod pipes;
 mod place;

@@ -118,6 +118,7 @@ impl<'a> Later<'a> {
             Edit::Unstage { object } => (Some(*object), 0..u64::MAX),
             Edit::SetLength { key, length, .. } => (self.named(key)?, *length..u64::MAX),
             Edit::Clear { key, start, end, .. } => (self.named(key)?, *start..*end),
+            Edit::Uncache { object, start, end, .. } => (Some(*object), *start..*end),
             _ => return Ok(None),
         };
         if let Edit::Remove { key } = edit {
@@ -218,7 +219,9 @@ impl<'a> Later<'a> {
             Edit::SetLength { key, .. } | Edit::Clear { key, .. } | Edit::SetAttributes { key, .. } => {
                 self.undone.contains(key)
             }
-            Edit::Write { object, .. } | Edit::Merge { object, .. } => self.unmade.contains(object),
+            Edit::Write { object, .. } | Edit::Merge { object, .. } | Edit::Uncache { object, .. } => {
+                self.unmade.contains(object)
+            }
             _ => false,
         }
     }

@@ -13,6 +13,7 @@ use super::Care;
 use super::rebuild::{FrameId, frame_in, replay};
 use crate::devices::Device;
 use crate::home::boot;
+use crate::origins::is_at_origin;
 use crate::read::{bad, is_changed_by_owner, task_of};
 use crate::{Error, Result};
 
@@ -268,6 +269,11 @@ impl Care {
                 let (lost, left): (Vec<&Replica>, Vec<&Replica>) =
                     extent.replicas.iter().partition(|replica| gone(object.id, extent, replica));
                 let Some(first) = lost.first() else { continue };
+                if left.is_empty() && is_at_origin(object) {
+                    // It can be fetched again.
+                    edits.extend(self.mover.uncache_frame(key, object, extent)?);
+                    continue;
+                }
                 if left.is_empty() {
                     is_lost = true;
                     let task = task_of(object.id, extent, first);

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::io;
 
-use terrace_catalog::{Edit, Extent, Object, Task, frames};
+use terrace_catalog::{Change, Edit, Extent, Object, Task, frames};
 use terrace_format::key::show;
 
 use super::Care;
 use super::unreplaced::{BadReplica, MAX_LISTED_REPLICAS};
 use crate::devices::Device;
 use crate::mover::Repair;
+use crate::origins::is_at_origin;
 use crate::read::{Suspect, bad, is_changed_by_owner, task_of};
 use crate::report::{Scrubbed, TierState};
 use crate::{Error, Result};
@@ -210,6 +211,9 @@ impl Care {
         }
         if good == 0 {
             if self.still_named(key, &extent.task(object.id, 0), extent)? {
+                if is_at_origin(object) {
+                    return self.uncache_bad(key, object, extent, repair, found, unreplaced);
+                }
                 count_lost(key, found);
                 return Ok(FrameState::Lost);
             }
@@ -229,6 +233,25 @@ impl Care {
         }
         found.one_copy += u64::from(self.has_one_copy(key, object, extent, repair)?);
         Ok(FrameState::Good)
+    }
+
+    /// Drops a bad frame whose bytes are at an origin: they are fetched again when they are read.
+    fn uncache_bad(
+        &self,
+        key: &[u8],
+        object: &Object,
+        extent: &Extent,
+        repair: bool,
+        found: &mut Scrubbed,
+        unreplaced: &mut Vec<BadReplica>,
+    ) -> Result<FrameState> {
+        if repair {
+            let edits = self.mover.uncache_frame(key, object, extent)?;
+            self.catalog.commit(Change { expect: Vec::new(), edits })?;
+            found.repaired += extent.replicas.len() as u64;
+            unreplaced.retain(|bad| bad.task != extent.task(object.id, bad.task.target));
+        }
+        Ok(FrameState::Unknown)
     }
 
     /// Compares the number of owners of each shared frame with the objects that name it, and returns how many differ. A wrong

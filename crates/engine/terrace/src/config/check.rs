@@ -8,6 +8,7 @@ use terrace_format::frame;
 use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS};
 use terrace_system::real_path;
 
+use super::origin::check_origins;
 use super::{Config, Layout, Replicas, TargetConfig, TierConfig};
 
 /// Checks a configuration. The error says what is wrong and where.
@@ -16,7 +17,8 @@ pub fn check(config: &Config) -> Result<(), String> {
     tiers(&config.tiers)?;
     targets(&config.tiers)?;
     kinds(&config.tiers)?;
-    rules(config)
+    rules(config)?;
+    check_origins(&config.origins)
 }
 
 fn store(config: &Config) -> Result<(), String> {

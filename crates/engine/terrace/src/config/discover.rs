@@ -51,7 +51,7 @@ impl Config {
             why.push(format!("disk: {} is in memory: A REBOOT LOSES THE STORE, whatever the ack", data.display()));
         }
         tiers.push(tier("disk", &data.join("disk"), capacity, true, disk.domain()));
-        Ok((Config { store: StoreConfig::default(), rules: Vec::new(), tiers }, why))
+        Ok((Config { store: StoreConfig::default(), rules: Vec::new(), origins: Vec::new(), tiers }, why))
     }
 }
 

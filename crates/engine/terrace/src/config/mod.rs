@@ -1,16 +1,18 @@
 //! `terrace.toml`: the store's tiers, defaults and rules.
 //!
-//! Rules may change while a store is open: each write and each round of the mover checks the file with one `stat`. The rest stays as it
+//! Rules and origins may change while a store is open: each write and each round of the mover checks the file with one `stat`. The rest stays as it
 //! was at opening.
 
 mod check;
 mod discover;
+mod origin;
 mod secrets;
 mod shared;
 mod tier;
 mod units;
 mod written;
 
+pub use origin::{DEFAULT_MAX_AGE, OriginConfig};
 pub(crate) use shared::{SharedConfig, publish};
 pub use terrace_cost::Model;
 pub use terrace_tier::TierKind;
@@ -46,6 +48,9 @@ pub struct Config {
     /// Exceptions by prefix. The first rule that matches a key applies.
     #[serde(default, rename = "rule", skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
+    /// The origins.
+    #[serde(default, rename = "origin", skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<OriginConfig>,
     /// The tiers, fastest first.
     #[serde(default, rename = "tier")]
     pub tiers: Vec<TierConfig>,
@@ -186,7 +191,8 @@ impl Config {
     /// Returns whether the tier with this index holds an object as a plain file. Parts of uploads are never plain files, because
     /// the object that they become shares their frames.
     pub(crate) fn is_plain(&self, level: usize, key: &[u8]) -> bool {
-        if key::below(key, key::UPLOADS_FOLDER) {
+        // A plain file is a whole object, and those of origins often have some of their bytes here.
+        if key::below(key, key::UPLOADS_FOLDER) || self.origin_of(key).is_some() {
             return false;
         }
         let Some(tier) = self.tiers.get(level).filter(|tier| tier.kind.capabilities().plain_files) else {

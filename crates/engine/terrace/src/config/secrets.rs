@@ -15,6 +15,7 @@ impl Config {
             leave_out_secrets(&mut tier.options);
             tier.targets.iter_mut().for_each(|target| leave_out_secrets(&mut target.options));
         }
+        config.origins.iter_mut().for_each(|origin| leave_out_secrets(&mut origin.options));
         config
     }
 }

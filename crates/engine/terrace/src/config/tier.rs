@@ -126,7 +126,7 @@ impl Layout {
 }
 
 /// Reads options, which may be written as strings, numbers or booleans.
-fn options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+pub(super) fn options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "an option's value: a text in quotes, a whole number, true or false")]
     enum Value {

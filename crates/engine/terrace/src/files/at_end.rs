@@ -16,7 +16,7 @@ impl File {
     pub fn append(&self, bytes: &[u8]) -> FileResult<u64> {
         let mut state = self.open.state.write();
         let end = self.tail(&mut state)?;
-        self.end_of(&state, end, bytes)?;
+        self.end_of_write(&state, end, bytes)?;
         let appended = self.append_at(&mut state, end, bytes);
         if matches!(&appended, Err(error) if !matches!(error, FileError::Stale(_))) {
             // The caller gets an error, so the bytes must not be written later.
@@ -31,7 +31,7 @@ impl File {
         let accept = |state: &mut State| {
             self.retry_failed(state)?;
             let end = self.tail(state)?;
-            self.end_of(state, end, bytes).map(|_| end)
+            self.end_of_write(state, end, bytes).map(|_| end)
         };
         let end = match accept(&mut state) {
             Ok(end) => end,

@@ -101,6 +101,8 @@ impl FileError {
                 Error::NotFound { .. } | Error::NoUpload { .. } => libc::ENOENT,
                 Error::BadKey { .. } | Error::BadPart { .. } => libc::EINVAL,
                 Error::Reserved { .. } => libc::EPERM,
+                Error::ReadOnlyOrigin { .. } => libc::EROFS,
+                Error::ChangedAtOrigin { .. } => libc::ESTALE,
                 Error::KeyTooLong { .. } => libc::ENAMETOOLONG,
                 Error::TooLarge { .. } => libc::EFBIG,
                 Error::Conflict { .. } | Error::Replaced { .. } => libc::ESTALE,

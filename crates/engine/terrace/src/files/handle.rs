@@ -130,7 +130,7 @@ impl File {
     /// Checks that bytes can be accepted before they are written. Writes what could not be written before, because nothing
     /// is accepted until that succeeds.
     fn accepts(&self, state: &mut State, offset: u64, bytes: &[u8]) -> FileResult<()> {
-        self.end_of(state, offset, bytes)?;
+        self.end_of_write(state, offset, bytes)?;
         self.retry_failed(state)?;
         self.place_appended(state)
     }
@@ -154,7 +154,7 @@ impl File {
     }
 
     fn write(&self, state: &mut State, offset: u64, bytes: &[u8]) -> FileResult<()> {
-        let end = self.end_of(state, offset, bytes)?;
+        let end = self.end_of_write(state, offset, bytes)?;
         self.place_appended(state)?;
         if bytes.len() >= self.shared.store.engine.writer.block {
             self.shared.write_through(&self.open, state, offset, bytes)?;
@@ -172,10 +172,16 @@ impl File {
         Ok(())
     }
 
-    /// Returns the offset behind a write.
+    /// Returns the offset behind a read or write.
     pub(super) fn end_of(&self, state: &State, offset: u64, bytes: &[u8]) -> FileResult<u64> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| i64::try_from(*end).is_ok());
         end.ok_or_else(|| FileError::TooLarge(key::show(&state.key)))
+    }
+
+    /// Like `end_of`, for a file that may be written to.
+    pub(super) fn end_of_write(&self, state: &State, offset: u64, bytes: &[u8]) -> FileResult<u64> {
+        self.shared.check_writable(&state.key)?;
+        self.end_of(state, offset, bytes)
     }
 
     /// Buffers bytes.

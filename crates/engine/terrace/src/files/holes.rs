@@ -6,6 +6,7 @@ use terrace_system::clock::unix_nanos;
 
 use super::open::State;
 use super::{File, FileError, FileResult};
+use crate::origins::is_at_origin;
 
 /// The length of the range that is searched first. It doubles after each range without a result.
 const LOOKED_AT_BYTES: u64 = 64 << 20;
@@ -28,12 +29,19 @@ impl File {
 
     /// Returns the offset of the first byte from `offset` on that is in no hole, if any. Writes buffered bytes first.
     pub fn next_data(&self, offset: u64) -> FileResult<Option<u64>> {
+        if self.is_at_origin()? {
+            return Ok((offset < self.stat()?.length).then_some(offset));
+        }
         self.look(offset, |at, _, extents| extents.first().map(|first| first.offset.max(at)))
     }
 
     /// Returns the offset of the first byte from `offset` on that is in a hole. The end of the file counts as one. None if
     /// `offset` is at or beyond the end. Writes buffered bytes first.
     pub fn next_hole(&self, offset: u64) -> FileResult<Option<u64>> {
+        if self.is_at_origin()? {
+            let length = self.stat()?.length;
+            return Ok((offset < length).then_some(length));
+        }
         let hole = self.look(offset, |mut at, end, extents| {
             for extent in extents {
                 if extent.offset > at {
@@ -45,6 +53,12 @@ impl File {
         })?;
         let length = self.stat()?.length;
         Ok((offset < length).then(|| hole.unwrap_or(length).min(length)))
+    }
+
+    /// Returns whether the bytes in holes are at an origin. Where its file has holes is not known.
+    fn is_at_origin(&self) -> FileResult<bool> {
+        let object = self.shared.object(&self.open.state.read().key)?.filter(|object| object.id == self.open.id);
+        Ok(object.is_some_and(|object| is_at_origin(&object)))
     }
 
     /// Passes ranges from `offset` to the end, with their extents, to `found` until it returns an offset.

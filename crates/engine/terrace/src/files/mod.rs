@@ -150,7 +150,7 @@ impl Files {
     /// Returns the attributes of a file, a directory or a symbolic link. The empty path is the root.
     pub fn stat(&self, path: &[u8]) -> FileResult<Stat> {
         path::check(path)?;
-        self.shared.store.catch_up()?;
+        self.shared.look(path)?;
         let found = self.shared.find(path)?.ok_or_else(|| self.shared.missing(path))?;
         self.shared.with_kept(found)
     }
@@ -158,8 +158,12 @@ impl Files {
     /// Returns up to `limit` names in a directory, from position `from` on (empty for the beginning), and the position of
     /// the next name, or none at the end. A directory that exists only as a prefix of keys may be out of order.
     pub fn list(&self, path: &[u8], from: &[u8], limit: usize) -> FileResult<(Vec<Entry>, Option<Vec<u8>>)> {
-        self.shared.store.catch_up()?;
+        self.shared.look(path)?;
         self.shared.directory(path)?;
+        // Only once for all pages.
+        if from.is_empty() {
+            self.shared.store.engine.origins.look_into(path)?;
+        }
         let (children, next) = self.shared.store.engine.catalog.children(path, from, limit)?;
         let entry = |child: Child| Entry {
             id: child.object.as_ref().map(|object| object.id),
@@ -213,8 +217,23 @@ impl Files {
 }
 
 impl Shared {
+    /// Catches up, and asks the origin of a path for it, if it has one. Called without any lock, because it may take long.
+    fn look(&self, path: &[u8]) -> FileResult<()> {
+        self.store.catch_up()?;
+        let origins = &self.store.engine.origins;
+        if origins.is_any() || self.find(path)?.is_none() && origins.heed() {
+            origins.look(path)?;
+        }
+        Ok(())
+    }
+
     fn object(&self, path: &[u8]) -> FileResult<Option<Object>> {
         Ok(self.store.engine.catalog.object(path)?)
+    }
+
+    /// Checks that a file does not belong to an origin.
+    pub(super) fn check_writable(&self, key: &[u8]) -> FileResult<()> {
+        Ok(self.store.engine.origins.check_changeable(key)?)
     }
 
     /// Returns the attributes of a path, as the store has them.
@@ -298,7 +317,25 @@ impl Shared {
     }
 
     fn commit(&self, change: Change) -> FileResult<()> {
+        if self.store.engine.origins.is_any() {
+            change.edits.iter().flat_map(keys_of).try_for_each(|key| self.check_writable(key))?;
+        }
         self.store.engine.catalog.commit(change)?;
         Ok(())
     }
+}
+
+/// Returns the keys that an edit of names, attributes or bytes changes.
+fn keys_of(edit: &Edit) -> impl Iterator<Item = &[u8]> {
+    let (first, second) = match edit {
+        Edit::Put { key, .. }
+        | Edit::Write { key, .. }
+        | Edit::SetLength { key, .. }
+        | Edit::SetAttributes { key, .. }
+        | Edit::Remove { key }
+        | Edit::Clear { key, .. } => (Some(key), None),
+        Edit::Rename { from, to } => (Some(from), Some(to)),
+        _ => (None, None),
+    };
+    first.into_iter().chain(second).map(Vec::as_slice)
 }

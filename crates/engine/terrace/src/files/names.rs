@@ -14,6 +14,9 @@ const SETGID_BIT: u32 = 0o2000;
 impl Files {
     /// Creates a file and opens it. Opens an existing file instead, unless `exclusive`.
     pub fn create(&self, path: &[u8], mode: u32, owner: Owner, exclusive: bool) -> FileResult<File> {
+        if check_new(path).is_ok() {
+            self.shared.look(path)?;
+        }
         let made = {
             let _names = self.shared.names.lock();
             let made = self.shared.new_object(path, Kind::File, None, mode, owner);
@@ -111,6 +114,7 @@ impl Shared {
         if self.find(path)?.is_some() {
             return Err(FileError::Exists(key::show(path)));
         }
+        self.check_writable(path)?;
         let above = self.directory(parent(path))?;
         let inherits = above.mode & SETGID_BIT != 0;
         if inherits {

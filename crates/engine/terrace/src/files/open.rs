@@ -121,7 +121,8 @@ impl OpenFiles {
 impl Files {
     /// Opens a file.
     pub fn open(&self, path: &[u8]) -> FileResult<File> {
-        self.shared.store.catch_up()?;
+        path::check(path)?;
+        self.shared.look(path)?;
         let _names = self.shared.names.lock();
         path::check(path)?;
         let stat = self.shared.find(path)?.ok_or_else(|| self.shared.missing(path))?;

@@ -1,9 +1,10 @@
-//! The current rules of an open store. Any process may change them.
+//! The current rules and origins of an open store. Any process may change them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix_futex_sync::RwLock;
 
@@ -11,11 +12,13 @@ use super::read_config;
 use crate::config::Config;
 use crate::{Error, Result};
 
-/// The configuration with the current rules. All other settings are those at the time when the store was opened.
+/// The configuration with the current rules and origins. All other settings are those at the time when the store was opened.
 pub struct Rules {
     dir: PathBuf,
     file: PathBuf,
     known: RwLock<Known>,
+    /// Whether there are origins. Relaxed: a thread that sees it late has not yet heard of the first one.
+    has_origins: AtomicBool,
 }
 
 struct Known {
@@ -36,12 +39,18 @@ impl Rules {
         let file = dir.join("terrace.toml");
         let version = version(&file);
         let config = Arc::new(read_config(dir)?);
-        Ok(Rules { dir: dir.to_owned(), file, known: RwLock::new(Known { config, version }) })
+        let has_origins = AtomicBool::new(!config.origins.is_empty());
+        Ok(Rules { dir: dir.to_owned(), file, known: RwLock::new(Known { config, version }), has_origins })
     }
 
     /// Returns the configuration with the rules as they were last read.
     pub fn now(&self) -> Arc<Config> {
         self.known.read().config.clone()
+    }
+
+    /// Returns whether there are origins, as far as this process knows.
+    pub fn has_origins(&self) -> bool {
+        self.has_origins.load(Ordering::Relaxed) // see the field
     }
 
     /// Loads rules that other processes have changed. If the rules do not fit this process, such as rules for tiers that it
@@ -63,13 +72,14 @@ impl Rules {
         let mut known = self.known.write();
         known.version = version;
         if let Some(config) = config {
+            self.has_origins.store(!config.origins.is_empty(), Ordering::Relaxed); // see the field
             known.config = config;
         }
     }
 
     fn changed(&self) -> Result<Config> {
-        let rules = read_config(&self.dir)?.rules;
-        let text = Config { rules, ..Config::clone(&self.now()) }.to_toml();
+        let Config { rules, origins, .. } = read_config(&self.dir)?;
+        let text = Config { rules, origins, ..Config::clone(&self.now()) }.to_toml();
         Config::parse(&text, "the changed configuration")
     }
 }

@@ -6,6 +6,7 @@ use terrace_plan::snapshot::TierSet;
 use super::Mover;
 use super::evict::drop_replica;
 use super::request::{owe, owe_instead, task_at};
+use super::uncache::uncache;
 use crate::devices::Tiers;
 use crate::read::task_of;
 use crate::report::Moved;
@@ -153,7 +154,7 @@ impl Mover {
         let answers = |r: &&Replica| !departing.silent.contains(&r.target);
         let outlives =
             chosen.iter().any(|target| persistent(*target)) || stay().filter(answers).any(|r| self.outlives(r));
-        let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
+        let volatile = self.planning.rules.now().may_be_volatile(key);
         let placer = self.placer_for(object, key);
         let avoided: Vec<TargetId> = beside.iter().chain(&departing.beside).copied().collect();
         let place = placer.place_moved(departing.to, left, &avoided, volatile);
@@ -167,6 +168,10 @@ impl Mover {
         } else if departing.may_thin && (outlives || volatile && stay().any(|r| answers(&r))) {
             edits.push(drop_replica(key, object, left, replica));
             left.replicas.retain(|r| r != replica);
+            moved.dropped += 1;
+        } else if self.planning.rules.now().origin_of(key).is_some() && left.replicas.len() == 1 && chosen.is_empty() {
+            // It can be fetched again.
+            edits.push(uncache(key, object, left));
             moved.dropped += 1;
         } else {
             moved.kept += 1;
@@ -193,7 +198,7 @@ impl Mover {
     ) {
         let beside: Vec<TargetId> = left.replicas.iter().map(|r| r.target).chain(chosen.iter().copied()).collect();
         let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
-        let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
+        let volatile = self.planning.rules.now().may_be_volatile(key);
         let outlives = volatile || !persistent(from) || beside.iter().any(|target| persistent(*target));
         let placer = self.placer_for(object, key);
         let avoided: Vec<TargetId> = beside.iter().chain(&departing.beside).copied().collect();

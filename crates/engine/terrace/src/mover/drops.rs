@@ -86,7 +86,7 @@ impl Mover {
 
     /// Returns whether this object's replica on a target may be dropped only if another persistent one exists.
     fn must_keep_persistent(&self, key: &[u8], target: TargetId, lasting: &[TargetId]) -> bool {
-        lasting.contains(&target) && !self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile)
+        lasting.contains(&target) && !self.planning.rules.now().may_be_volatile(key)
     }
 
     fn lasting_targets(&self) -> Vec<TargetId> {

@@ -8,6 +8,7 @@ use super::leaving::Leaving;
 use super::request::owe;
 use crate::Result;
 use crate::devices::Device;
+use crate::origins::is_at_origin;
 use crate::read::task_of;
 use crate::report::TierState;
 
@@ -24,7 +25,8 @@ impl Mover {
         for device in self.tiers.devices.iter().filter(|device| self.is_own(device)) {
             // Asked on the last tier, too: here a target's bytes are measured, now and then, and writes only count them.
             let Ok(space) = device.space() else { continue };
-            if device.tier == last {
+            // Only what can be fetched again leaves the last tier.
+            if device.tier == last && !self.reader.origins.is_any() {
                 continue;
             }
             let mark = self.tiers.tier(device).high_watermark;
@@ -34,8 +36,10 @@ impl Mover {
                 let dead = self.catalog.dead(device.id, u64::MAX, u64::MAX, usize::MAX)?;
                 excess = excess.saturating_sub(dead.iter().map(|(_, place)| u64::from(place.length)).sum());
             }
-            if excess > 0 {
-                self.evict_from(device, excess)?;
+            match excess {
+                0 => {}
+                _ if device.tier == last => self.uncache(device, excess)?,
+                _ => self.evict_from(device, excess)?,
             }
         }
         Ok(())
@@ -60,13 +64,16 @@ impl Mover {
             };
             let is_spare = self.is_spare(device, &object, extent);
             if is_spare || !self.owe_below(device, &key, object.id, extent, replica, &mut edits)? {
-                if !is_spare && !self.has_copy_below(device, extent) {
+                if is_at_origin(&object) && extent.replicas.len() == 1 {
+                    edits.extend(self.uncache_frame(&key, &object, extent)?);
+                } else if !is_spare && !self.has_copy_below(device, extent) {
                     continue;
+                } else {
+                    if !is_spare {
+                        edits.extend(self.owe_for_later(device, &key, &object, extent)?);
+                    }
+                    edits.push(drop_replica(&key, object.id, extent, replica));
                 }
-                if !is_spare {
-                    edits.extend(self.owe_for_later(device, &key, &object, extent)?);
-                }
-                edits.push(drop_replica(&key, object.id, extent, replica));
             }
             excess = excess.saturating_sub(u64::from(replica.place.length));
             if edits.len() >= EVICTIONS_PER_COMMIT {
@@ -116,8 +123,7 @@ impl Mover {
         }
         let stay = extent.replicas.iter().filter(|r| *r != replica);
         let beside: Vec<TargetId> = stay.map(|r| r.target).collect();
-        let volatile =
-            self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile) || !self.outlives(replica);
+        let volatile = self.planning.rules.now().may_be_volatile(key) || !self.outlives(replica);
         let (placer, lower) = (self.placer_for(object, key), device.tier + 1..self.tiers.tiers.len());
         // If the extent has no copy on a lower tier, it may go to any of them, whatever its rule says. Additional replicas
         // follow the rule.

@@ -23,6 +23,7 @@ mod replan;
 mod request;
 mod room;
 mod save;
+mod uncache;
 mod wait;
 
 pub(crate) use plain::Naming;
@@ -257,6 +258,7 @@ impl Mover {
         let done = done + self.follow_rules()? + self.rebuild_away()?;
         self.follow_all()?;
         self.evict()?;
+        self.uncache_for_unkept()?;
         self.promote_in_time()?;
         self.compact_in_time()?;
         Ok(done)

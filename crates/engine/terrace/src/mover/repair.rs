@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use terrace_catalog::{Edit, Owed};
+use terrace_catalog::{Change, Edit, Extent, Owed};
 
 use super::Mover;
 use crate::Result;
+use crate::origins::is_at_origin;
 use crate::read::{Suspect, bad};
 
 /// The time between two warnings of the background thread about repairs.
@@ -87,7 +88,7 @@ impl Mover {
         let mut others = extent.clone();
         others.replicas.retain(|r| r != replica);
         if self.reader.read_frame(task.object, &others).is_none() {
-            return Ok(Repair::Impossible);
+            return self.uncache_bad(key, task.object, &extent);
         }
         tracing::info!(key = %terrace_format::key::show(key), offset = task.frame_offset, target = %device.path.display(), "replacing a bad replica");
         let key = serde_bytes::ByteBuf::from(key.clone());
@@ -97,5 +98,14 @@ impl Mover {
         let owed = Owed { key: key.into_vec(), raw_len: extent.raw_len, then_drop: None, since: 0 };
         let made = self.make(&[(*task, owed)], true)?;
         Ok(if made > 0 { Repair::Replaced } else { Repair::Impossible })
+    }
+
+    /// Drops a frame without a good replica, if its bytes are at an origin.
+    fn uncache_bad(&self, key: &[u8], object: u64, extent: &Extent) -> Result<Repair> {
+        let named = self.catalog.object(key)?.filter(|named| named.id == object && is_at_origin(named));
+        let Some(named) = named else { return Ok(Repair::Impossible) };
+        let edits = self.uncache_frame(key, &named, extent)?;
+        self.catalog.commit(Change { expect: Vec::new(), edits })?;
+        Ok(Repair::Replaced)
     }
 }

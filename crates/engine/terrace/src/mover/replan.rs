@@ -233,5 +233,5 @@ impl Mover {
 /// Returns the part of a configuration that decides the policy of objects.
 fn rules(config: &Config) -> String {
     let store = StoreConfig { targets: 0, ..config.store.clone() };
-    Config { store, rules: config.rules.clone(), tiers: Vec::new() }.to_toml()
+    Config { store, rules: config.rules.clone(), origins: Vec::new(), tiers: Vec::new() }.to_toml()
 }

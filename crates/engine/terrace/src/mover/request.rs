@@ -10,6 +10,7 @@ use super::drain::Departing;
 use super::evict::drop_replica;
 use super::room::HOPELESS_WAIT;
 use super::{MAX_WAIT, Mover};
+use crate::origins::is_at_origin;
 use crate::report::Moved;
 use crate::{Error, Result};
 
@@ -49,7 +50,15 @@ impl Mover {
         self.move_each(prefix, |key, object, extent, edits, moved| {
             let (on, off): (Vec<&Replica>, Vec<&Replica>) =
                 extent.replicas.iter().partition(|r| self.tiers.device(r.target).is_ok_and(|d| d.tier == level));
-            let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
+            let volatile = self.planning.rules.now().may_be_volatile(key);
+            if is_at_origin(object) && !on.is_empty() {
+                moved.dropped += on.len() as u64;
+                match off.len() {
+                    0 => edits.extend(self.uncache_frame(key, object, extent)?),
+                    _ => edits.extend(on.iter().map(|replica| drop_replica(key, object.id, extent, replica))),
+                }
+                return Ok(());
+            }
             let (mut left, mut chosen) = (extent.clone(), Vec::new());
             let others = (0..self.tiers.tiers.len()).filter(|other| *other != level);
             let owed = self.catalog.owed_to(&task_at(object.id, extent, 0))?;

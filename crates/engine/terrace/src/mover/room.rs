@@ -118,6 +118,7 @@ impl MakeRoom for Mover {
     /// waited in vain. Otherwise each block of each writer would wait that long, and the threads of a mount with them.
     fn make_room(&self, bytes: usize, waiting_since: Instant) -> Result<()> {
         let elapsed = waiting_since.elapsed();
+        self.uncache_for(bytes as u64)?;
         let is_still = self.free_space_now()?;
         let limit = fail::limit("TERRACE_NO_SPACE_MILLISECONDS", MAX_SPACE_WAIT.as_millis() as u64);
         let mut limit = Duration::from_millis(limit);

@@ -53,6 +53,19 @@ impl Planning {
         let domains = self.tiers.domains(resolved.tiers, resolved.is_all_persistent()).min(255) as u8;
         let memory_left_out = domains < asked && self.tiers.domains(resolved.tiers, false) > usize::from(domains);
         let wanted = Policy { replicas: asked.min(domains).max(1), model, ..resolved };
+        if config.origin_of(key).is_some() {
+            // The origin has the bytes, so one replica is enough, and it may be in memory.
+            let wanted = Policy {
+                replicas: 1,
+                least: 1,
+                ack: Ack::Placed,
+                volatile: true,
+                persistent: false,
+                budget: None,
+                ..wanted
+            };
+            return (WritePolicy { asked: 1, wanted, memory_left_out: false }, resolutions);
+        }
         (WritePolicy { asked, wanted, memory_left_out }, resolutions)
     }
 

@@ -2,6 +2,7 @@
 
 mod cache;
 mod fetched;
+mod holes;
 mod lost;
 mod nearest;
 mod suspects;
@@ -19,6 +20,7 @@ use nearest::nearest;
 pub(crate) use suspects::{Suspect, Suspects};
 
 use crate::devices::{Device, Tiers, with_scratch};
+use crate::origins::Origins;
 use crate::place::Lessons;
 use crate::{Error, Result};
 use terrace_format::frame::{self, Header, header_len};
@@ -37,6 +39,8 @@ pub(crate) struct Reader {
     pub tiers: Arc<Tiers>,
     /// Learns from the speed of decoding.
     pub lessons: Arc<Lessons>,
+    /// The origins, which have the bytes of some holes.
+    pub origins: Arc<Origins>,
     /// The blocks that small reads have decoded.
     pub cache: Cache,
     /// The prefetched frames.
@@ -65,7 +69,8 @@ impl Reader {
         error
     }
 
-    /// Fills `out` from the object's byte `offset` on, which these of its extents cover. Ranges without an extent are zero.
+    /// Fills `out` from the object's byte `offset` on, which these of its extents cover. Ranges without an extent are zero, or at
+    /// the object's origin.
     pub fn read_extents(
         &self,
         key: &[u8],
@@ -82,13 +87,15 @@ impl Reader {
             if start >= stop {
                 continue;
             }
-            out[(at - offset) as usize..(start - offset) as usize].fill(0);
+            self.fill_hole(key, object, at, &mut out[(at - offset) as usize..(start - offset) as usize])?;
             let part = &mut out[(start - offset) as usize..(stop - offset) as usize];
-            self.read_extent(key, object, extent, (start - extent.frame_offset()) as u32, part)?;
+            let skip = (start - extent.frame_offset()) as u32;
+            if let Err(error) = self.read_extent(key, object, extent, skip, part) {
+                self.fetch_again(key, object, extent, skip, part, error)?;
+            }
             at = stop;
         }
-        out[(at - offset) as usize..].fill(0);
-        Ok(())
+        self.fill_hole(key, object, at, &mut out[(at - offset) as usize..])
     }
 
     /// Reads a part of one extent's frame, from its raw byte `skip` on.

@@ -128,9 +128,11 @@ impl Store {
             config.rules.splice(at..at, rules.iter().cloned());
             Ok(())
         };
-        if self.is_shared() {
-            return self.change_shared_config(edit);
-        }
+        if self.is_shared() { self.change_shared_config(edit) } else { self.edit_config(edit) }
+    }
+
+    /// Changes what processes that have the store open notice, once the change has passed all checks.
+    pub(super) fn edit_config(&self, edit: impl FnOnce(&mut Config) -> Result<()>) -> Result<()> {
         let dir = self.dir();
         let lock = File::options().create(true).truncate(false).write(true).open(dir.join("rules.lock"));
         let lock = lock.map_err(Error::io(format!("locking {}", dir.join("rules.lock").display())))?;

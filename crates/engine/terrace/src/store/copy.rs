@@ -9,6 +9,7 @@ use super::Store;
 use super::object_snapshot::ObjectSnapshot;
 use super::put::Put;
 use super::share::{Joined, Piece};
+use crate::origins::is_at_origin;
 use crate::place::PutOptions;
 use crate::sparse::ReadHoles;
 use crate::{Error, Result};
@@ -43,7 +44,7 @@ impl Store {
     ) -> Result<Object> {
         self.check_readable_and_changeable(from, to)?;
         for _ in 0..MAX_TRIES {
-            let object = self.engine.catalog.object(from)?.ok_or_else(|| Error::not_found(from))?;
+            let object = self.stat(from)?;
             if object.attributes.kind == Kind::Directory {
                 let reason = "it is a directory; copy what is in it".to_owned();
                 return Err(Error::Conflict { key: key::show(from), reason });
@@ -54,7 +55,8 @@ impl Store {
             let mut attributes = object.attributes.clone();
             describe(&mut attributes);
             let piece = Piece { key: from.to_vec(), object, start: 0 };
-            if !self.may_share(std::slice::from_ref(&piece), to)? {
+            // Most bytes of an origin's file are not here.
+            if is_at_origin(&piece.object) || !self.may_share(std::slice::from_ref(&piece), to)? {
                 return self.copy_bytes(from, to, options, describe);
             }
             let Object { length, want, .. } = piece.object;

@@ -29,7 +29,7 @@ const OWN_FOLDERS: [&str; 6] = ["catalog", "dumps", "keepers", "leases", "preloa
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 /// Files, except those that identify the store.
-const OWN_FILES: [&str; 24] = [
+const OWN_FILES: [&str; 25] = [
     RESERVE_FILE,
     "boot",
     REACH_FILE,
@@ -41,6 +41,7 @@ const OWN_FILES: [&str; 24] = [
     "lost",
     "copies",
     "appends",
+    "origin-turns",
     "cache.lock",
     "open-files",
     "rules",
@@ -212,7 +213,7 @@ fn check_allowed(dir: &Path, remains: &Remains, force: bool) -> Result<()> {
 /// Reads the configuration. It may be missing if only the store's own directory is left.
 fn config_of(dir: &Path, is_begun: bool) -> Result<Config> {
     if is_begun && !dir.join("terrace.toml").exists() {
-        return Ok(Config { store: Default::default(), rules: Vec::new(), tiers: Vec::new() });
+        return Ok(Config { store: Default::default(), rules: Vec::new(), origins: Vec::new(), tiers: Vec::new() });
     }
     read_config(dir)
 }

@@ -16,6 +16,7 @@ use crate::home::{AppendTurns, Leases, Locks, Rules, Sole, StoreLock, Trust, boo
 use crate::hotness::Hotness;
 use crate::journal::Journal;
 use crate::mover::{Mover, State};
+use crate::origins::Origins;
 use crate::place::{Lessons, Planner, Planning};
 use crate::read::{Cache, Fetched, LostObjects, Reader, Suspects};
 use crate::write::{Kept, Writer};
@@ -36,8 +37,9 @@ pub(crate) struct Engine {
     pub leases: Arc<Leases>,
     pub journal: Arc<Journal>,
     pub planning: Arc<Planning>,
-    pub reader: Arc<Reader>,
     pub writer: Arc<Writer>,
+    pub origins: Arc<Origins>,
+    pub reader: Arc<Reader>,
     pub mover: Arc<Mover>,
     pub care: Care,
     /// The turns of writers that append to an object.
@@ -84,21 +86,23 @@ impl Engine {
             lessons: lessons.clone(),
             planner: Planner::default(),
         });
-        let reader = Arc::new(Reader {
-            store,
-            tiers: tiers.clone(),
-            lessons,
-            cache: Cache::new(config.store.cache.0),
-            fetched: Fetched::default(),
-            suspects: Suspects::default(),
-            lost: LostObjects::of(&dir),
-        });
         let writer = Arc::new(Writer {
             catalog: catalog.clone(),
             planning: planning.clone(),
             kept: Kept::default(),
             block: config.block(),
             stage_bytes: fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
+        });
+        let origins = Arc::new(Origins::new(&dir, catalog.clone(), planning.clone(), writer.clone()));
+        let reader = Arc::new(Reader {
+            store,
+            tiers: tiers.clone(),
+            lessons,
+            origins: origins.clone(),
+            cache: Cache::new(config.store.cache.0),
+            fetched: Fetched::default(),
+            suspects: Suspects::default(),
+            lost: LostObjects::of(&dir),
         });
         let mover = Arc::new(Mover {
             catalog: catalog.clone(),
@@ -131,8 +135,9 @@ impl Engine {
             leases,
             journal,
             planning,
-            reader,
             writer,
+            origins,
+            reader,
             mover,
             care,
             appends,

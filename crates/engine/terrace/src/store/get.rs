@@ -38,8 +38,11 @@ impl Store {
             let object = self.stat(key)?;
             let length = end.map_or(object.length, |end| end.min(object.length)).saturating_sub(start);
             let mut bytes = room(&object, usize::try_from(length).map_err(|_| too_long(key))?);
-            if self.read_version(key, start, bytes.as_mut(), Version::This(&object))?.is_some() {
-                return Ok(bytes);
+            match self.read_version(key, start, bytes.as_mut(), Version::This(&object)) {
+                Ok(Some(_)) => return Ok(bytes),
+                // The next attempt finds the file as it is now.
+                Ok(None) | Err(Error::ChangedAtOrigin { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         Err(Error::Replaced { key: key::show(key) })
@@ -50,7 +53,22 @@ impl Store {
     pub fn read_at(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
         key::check(key)?;
         key::check_end(key, offset, out.len() as u64)?;
+        if self.engine.origins.is_any() {
+            return self.read_at_of_any(key, offset, out);
+        }
         self.read_version(key, offset, out, Version::Any)?.ok_or_else(|| Error::Replaced { key: key::show(key) })
+    }
+
+    /// Like `read_at`, in a store with origins: a file that has changed at its origin is looked for again.
+    fn read_at_of_any(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
+        let mut attempts = 0..MAX_READ_ATTEMPTS;
+        loop {
+            self.engine.origins.look(key)?;
+            match self.read_version(key, offset, out, Version::Any) {
+                Err(Error::ChangedAtOrigin { .. }) if attempts.next().is_some() => {}
+                read => return read?.ok_or_else(|| Error::Replaced { key: key::show(key) }),
+            }
+        }
     }
 
     /// Fills `out` from the object's byte `offset` on, if it is still `object`, as [`Store::stat`] returned it. Returns
@@ -163,6 +181,7 @@ impl Store {
             let found = engine.catalog.locate(key, offset, offset.saturating_add(out.len() as u64))?;
             let (object, extents) = match (found, version) {
                 (Some(found), _) => found,
+                (None, Version::Any) if self.look_again(key)? => continue,
                 (None, Version::Any) => return Err(Error::not_found(key)),
                 (None, _) => return Ok(None),
             };
@@ -173,6 +192,7 @@ impl Store {
             let out = &mut out[..length];
             match engine.reader.read_extents(key, &object, &extents, offset, out) {
                 Ok(()) => {
+                    self.tend_origins();
                     engine.hotness.touch(key, offset, length as u64);
                     return Ok(Some(length));
                 }

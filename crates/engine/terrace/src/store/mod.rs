@@ -19,6 +19,7 @@ mod names;
 mod nodes;
 mod object_snapshot;
 mod open;
+mod origins;
 mod own_places;
 mod put;
 mod rebuild_from;
@@ -27,6 +28,7 @@ mod saved;
 mod share;
 mod shared_config;
 mod shared_node;
+mod stage_origin;
 mod sync;
 mod uploads;
 
@@ -51,10 +53,12 @@ pub use explain::{Explained, Measured, Question, WhatIf};
 pub use handle::Handle;
 pub use hot::HotRange;
 pub(crate) use lease::Lease;
+pub use origins::OriginStatus;
 pub use own_places::OwnPlaces;
 pub use rebuild_from::RebuildFrom;
 pub use saved::{SavedCatalog, SavedEnd, Unsaved};
 pub use shared_node::SharedNode;
+pub use stage_origin::FetchedBytes;
 pub use uploads::{Upload, UploadId, UploadPart};
 
 use crate::config::Config;
@@ -203,7 +207,7 @@ impl Store {
         key::check(key)?;
         match key::below(key, key::RESERVED_FOLDER) && !self.internal {
             true => Err(Error::Reserved { key: key::show(key) }),
-            false => Ok(()),
+            false => self.engine.origins.check_changeable(key),
         }
     }
 
@@ -262,16 +266,36 @@ impl Store {
         Ok(())
     }
 
+    /// Catches up, and asks the origin of a key for it, if it has one.
+    pub(crate) fn look(&self, key: &[u8]) -> Result<()> {
+        self.catch_up()?;
+        self.engine.origins.look(key)
+    }
+
+    /// Asks again for a key that was not found, if this process has only now heard of an origin. Returns whether it has asked.
+    pub(crate) fn look_again(&self, key: &[u8]) -> Result<bool> {
+        if self.engine.origins.is_any() || !self.engine.origins.heed() {
+            return Ok(false);
+        }
+        self.engine.origins.look(key).map(|()| true)
+    }
+
     /// Returns the record of an object.
     pub fn stat(&self, key: &[u8]) -> Result<Object> {
         key::check(key)?;
-        self.catch_up()?;
-        self.engine.catalog.object(key)?.ok_or_else(|| Error::not_found(key))
+        self.look(key)?;
+        match self.engine.catalog.object(key)? {
+            Some(object) => Ok(object),
+            None if self.look_again(key)? => self.stat(key),
+            None => Err(Error::not_found(key)),
+        }
     }
 
     /// Returns up to `limit` objects whose key is `prefix` or lies below it, in order of keys, after the key `after`.
     pub fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<(Vec<u8>, Object)>> {
         self.catch_up()?;
+        self.engine.origins.heed();
+        self.engine.origins.look_below(prefix, after, limit)?;
         Ok(self.engine.catalog.list(prefix, after, limit)?)
     }
 
@@ -317,7 +341,7 @@ impl Store {
     /// Returns the places of an object's bytes.
     pub fn locate(&self, key: &[u8]) -> Result<Location> {
         key::check(key)?;
-        self.catch_up()?;
+        self.look(key)?;
         let engine = &self.engine;
         let (object, extents) = engine.catalog.locate(key, 0, u64::MAX)?.ok_or_else(|| Error::not_found(key))?;
         let mut located = Vec::with_capacity(extents.len());

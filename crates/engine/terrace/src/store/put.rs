@@ -9,6 +9,7 @@ use terrace_system::clock::unix_nanos;
 
 use super::Store;
 use crate::config::Ack;
+use crate::origins::ORIGIN_ATTRIBUTE;
 use crate::place::{PutOptions, WritePolicy};
 use crate::sparse::{Dense, ReadHoles};
 use crate::write::{Draft, OwedTo, Receipt, Update};
@@ -105,6 +106,8 @@ impl Store {
         let mut attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
         options.keep(&mut attributes);
         describe(&mut attributes);
+        // A copy of a file of an origin is an object of its own.
+        attributes.user.remove(ORIGIN_ATTRIBUTE);
         expect.extend(options.conditions(key));
         let length = draft.offset;
         let extents = draft.extents.clone();

@@ -14,6 +14,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod hdfs;
+mod origins;
 mod proxy;
 mod servers;
 
@@ -60,6 +61,7 @@ fn check(server: &mut dyn Server) {
         ("objects", objects_are_read_overwritten_and_removed as fn(&Path, &mut dyn Server, &str)),
         ("damage", scrub_finds_what_is_damaged_and_mends_it),
         ("outlives", a_store_is_made_again_from_the_server),
+        ("origin", origins::files_of_a_service_are_read_through_a_store),
         ("kills", nothing_acknowledged_is_lost_where_the_server_is_killed),
     ] {
         let dir = tempfile::tempdir().unwrap();

@@ -136,6 +136,7 @@ fn outcome<T>(done: terrace::Result<T>) -> Outcome<T> {
         // The key is a folder or invalid: a retry cannot help.
         terrace::Error::BadKey { .. }
         | terrace::Error::Reserved { .. }
+        | terrace::Error::ReadOnlyOrigin { .. }
         | terrace::Error::TooLarge { .. }
         | terrace::Error::Conflict { .. } => Failure::Never(e.to_string()),
         e => Failure::Later(e.to_string()),

@@ -103,6 +103,8 @@ impl<'a, 'env> Applier<'a, 'env> {
         }
         self.is_removing = self.needs_no_bytes
             && matches!(edit, Edit::Remove { .. } | Edit::Unstage { .. } | Edit::SetLength { length: 0, .. });
+        // No state needs the bytes of a file of an origin: where they are missing, they are fetched.
+        self.is_removing |= self.needs_no_bytes && matches!(edit, Edit::Uncache { .. });
         match edit {
             Edit::Stage { object, key, extents } => self.stage(*object, key, extents),
             Edit::Unstage { object } => {
@@ -203,6 +205,11 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::Clear { key, start, end, mtime } => self.clear(key, *start, *end, *mtime),
             Edit::Share { object, key, from, want, extents } => self.share(*object, key, from, *want, extents),
             Edit::Retire { target } => self.retire(*target),
+            Edit::Uncache { key, object, start, end } => {
+                let Some(mut object) = self.object(key)?.filter(|named| named.id == *object) else { return Ok(()) };
+                self.edit_extents(&mut object, *start, *end, |all| extents::clear(all, *start, *end))?;
+                self.put(&keys::object(key), &object)
+            }
         }
     }
 
