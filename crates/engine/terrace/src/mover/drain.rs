@@ -168,7 +168,7 @@ impl Mover {
             edits.push(drop_replica(key, object, left, replica));
             left.replicas.retain(|r| r != replica);
             moved.dropped += 1;
-        } else if self.planning.rules.now().origin_of(key).is_some() && left.replicas.len() == 1 && chosen.is_empty() {
+        } else if left.replicas.len() == 1 && chosen.is_empty() && self.is_cached(key, object)? {
             // It can be fetched again.
             edits.push(uncache(key, object, left));
             moved.dropped += 1;

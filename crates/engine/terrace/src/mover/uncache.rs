@@ -89,6 +89,12 @@ impl Mover {
         if free < wanted { self.uncache(device, wanted - free) } else { Ok(()) }
     }
 
+    /// Returns whether a key names this object, and its bytes are at an origin.
+    pub(super) fn is_cached(&self, key: &[u8], object: u64) -> Result<bool> {
+        let named = self.catalog.object(key)?;
+        Ok(named.is_some_and(|named| named.id == object && is_at_origin(&named)))
+    }
+
     /// Returns the edits that drop all of a frame of an object whose bytes are at an origin.
     pub(crate) fn uncache_frame(&self, key: &[u8], object: &Object, extent: &Extent) -> Result<Vec<Edit>> {
         let (start, end) = (extent.frame_offset(), extent.frame_offset() + u64::from(extent.raw_len));

@@ -43,6 +43,11 @@ pub fn is_at_origin(object: &Object) -> bool {
     object.attributes.user.contains_key(ORIGIN_ATTRIBUTE)
 }
 
+/// Makes attributes, perhaps those of a file of an origin, the attributes of an object that holds its own bytes.
+pub fn forget_origin(attributes: &mut Attributes) {
+    attributes.user.remove(ORIGIN_ATTRIBUTE);
+}
+
 /// Returns the attributes of the object that shows an entry.
 pub fn attributes_of(origin: u32, entry: &OriginEntry) -> Attributes {
     let usual = if entry.kind == OriginKind::Folder { FOLDER_MODE } else { FILE_MODE };

@@ -28,7 +28,7 @@ use terrace_format::key;
 use terrace_system::clock::monotonic_nanos;
 use terrace_tier::{Origin, OriginReadError};
 
-pub(crate) use attribute::{LEFT_OUT_ATTRIBUTE, ORIGIN_ATTRIBUTE, is_at_origin};
+pub(crate) use attribute::{LEFT_OUT_ATTRIBUTE, forget_origin, is_at_origin};
 
 use crate::config::{Config, OriginConfig};
 use crate::place::Planning;

@@ -8,6 +8,7 @@ use terrace_system::clock::unix_nanos;
 
 use super::Store;
 use crate::config::Ack;
+use crate::origins::forget_origin;
 use crate::place::WritePolicy;
 use crate::write::{Draft, Receipt};
 use crate::{Element, PutOptions, Result};
@@ -81,7 +82,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Creates an object of zeros, which replaces the key's object if there is one. Returns its number.
-    pub fn replace(&mut self, key: &[u8], length: u64, attributes: Attributes) -> Result<u64> {
+    pub fn replace(&mut self, key: &[u8], length: u64, mut attributes: Attributes) -> Result<u64> {
+        forget_origin(&mut attributes);
         self.store.check_changeable(key)?;
         key::check_end(key, 0, length)?;
         self.expect.push(Expect::Free(key.to_vec()));
@@ -139,6 +141,7 @@ impl<'a> Batch<'a> {
         }
         let mut attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
         options.keep(&mut attributes);
+        forget_origin(&mut attributes);
         self.expect.push(Expect::Free(key.to_vec()));
         if options.create_new {
             self.absent(key);
@@ -153,7 +156,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Replaces an object's attributes. Applies after all writes of the batch.
-    pub fn set_attributes(&mut self, key: &[u8], attributes: Attributes) {
+    pub fn set_attributes(&mut self, key: &[u8], mut attributes: Attributes) {
+        forget_origin(&mut attributes);
         self.then.push(Edit::SetAttributes { key: key.to_vec(), attributes });
     }
 

@@ -66,6 +66,7 @@ pub use uploads::{Upload, UploadId, UploadPart};
 use crate::config::Config;
 use crate::devices::targets;
 use crate::home::{self, Cluster, FORMAT_VERSION, Trusted, boot};
+use crate::origins::forget_origin;
 use crate::place::Planned;
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Room, Status, TierState, TierStatus};
 use crate::{Error, Result};
@@ -325,8 +326,9 @@ impl Store {
     }
 
     /// Replaces an object's attributes.
-    pub fn set_attributes(&self, key: &[u8], attributes: Attributes) -> Result<()> {
+    pub fn set_attributes(&self, key: &[u8], mut attributes: Attributes) -> Result<()> {
         self.check_changeable(key)?;
+        forget_origin(&mut attributes);
         let expect = vec![Expect::Exists(key.to_vec())];
         self.engine
             .catalog

@@ -9,7 +9,7 @@ use terrace_system::clock::unix_nanos;
 
 use super::Store;
 use crate::config::Ack;
-use crate::origins::ORIGIN_ATTRIBUTE;
+use crate::origins::forget_origin;
 use crate::place::{PutOptions, WritePolicy};
 use crate::sparse::{Dense, ReadHoles};
 use crate::write::{Draft, OwedTo, Receipt, Update};
@@ -107,7 +107,7 @@ impl Store {
         options.keep(&mut attributes);
         describe(&mut attributes);
         // A copy of a file of an origin is an object of its own.
-        attributes.user.remove(ORIGIN_ATTRIBUTE);
+        forget_origin(&mut attributes);
         expect.extend(options.conditions(key));
         let length = draft.offset;
         let extents = draft.extents.clone();

@@ -6,6 +6,7 @@ use terrace_format::key;
 use terrace_system::fail;
 
 use super::Store;
+use crate::origins::forget_origin;
 use crate::{Error, Result};
 
 /// Extents that one commit shares. Each is two or three records, and all processes wait for the commit.
@@ -84,7 +85,8 @@ impl Store {
                 let used = if is_last { pieces } else { pieces_of(pieces, batch) };
                 let mut expect: Vec<Expect> = used.iter().flat_map(expect_unchanged).collect();
                 if is_last {
-                    let (key, attributes) = (key.to_vec(), attributes.clone());
+                    let (key, mut attributes) = (key.to_vec(), attributes.clone());
+                    forget_origin(&mut attributes);
                     let (staged, extents) = (staged || !edits.is_empty(), Vec::new());
                     edits.push(Edit::Put { key, object: id, length, want, attributes, staged, extents });
                     expect.extend(new.expect.iter().cloned());

@@ -7,7 +7,7 @@ use terrace::{PutOptions, Store};
 use terrace_testkit::{noise, wait_until};
 
 use super::common::{check_and_rebuild, store_of, tier};
-use super::{ASK_ONCE, Place};
+use super::{ASK_ONCE, AT_ONCE, Place};
 
 const FILE_BYTES: usize = 1 << 20;
 const FILE_COUNT: u64 = 24;
@@ -133,4 +133,33 @@ fn a_tier_with_cached_bytes_can_be_drained_and_removed() {
     Store::remove_tier(&folder.path().join("store"), "ram").unwrap();
     let store = Store::open(&folder.path().join("store")).unwrap();
     assert!(store.get(b"data/o/f").unwrap() == noise(3_000_000, 1));
+}
+
+/// An object with the attributes of a file of an origin counted as one: its bytes were dropped as if they could be fetched again.
+#[test]
+fn an_object_with_the_attributes_of_an_origins_file_keeps_its_bytes() {
+    let place = Place::new(AT_ONCE);
+    let (store, bytes) = (&place.store, noise(300_000, 1));
+    place.write("f", &bytes);
+    assert!(place.get("f").unwrap() == bytes);
+    let attributes = store.stat(b"data/o/f").unwrap().attributes;
+    let with = PutOptions { attributes: Some(attributes.clone()), ..PutOptions::default() };
+    store.put_bytes(b"own/put", &bytes, &with).unwrap();
+    store.put_bytes(b"own/set", &bytes, &PutOptions::default()).unwrap();
+    store.set_attributes(b"own/set", attributes.clone()).unwrap();
+    store.put_bytes(b"own/later", &bytes, &PutOptions::default()).unwrap();
+    let mut batch = store.batch();
+    batch.put(b"own/batch", &bytes, &with).unwrap();
+    batch.set_attributes(b"own/later", attributes);
+    batch.commit().unwrap();
+    store.copy(b"data/o/f", b"own/copy").unwrap();
+    store.copy(b"own/put", b"own/shared").unwrap();
+    fs::remove_file(place.origin().join("f")).unwrap();
+    store.sync().unwrap();
+    for tier in ["ram", "disk"] {
+        store.evict(b"own", tier).unwrap();
+    }
+    for name in ["put", "set", "later", "batch", "copy", "shared"] {
+        assert!(store.get(format!("own/{name}").as_bytes()).unwrap() == bytes, "{name}");
+    }
 }
