@@ -49,7 +49,7 @@ fn newer_bytes_take_the_place_of_older_ones() {
         });
     }
     let stored = cached(&store);
-    assert!(stored >= 2 << 20 && stored <= 8 << 20, "{stored}");
+    assert!((2 << 20..=8 << 20).contains(&stored), "{stored}");
     assert!(!is_cached(&store, 0), "the first ones went first");
     (0..FILE_COUNT).for_each(|n| read(&store, n));
     let store = check_and_rebuild(store, dir);

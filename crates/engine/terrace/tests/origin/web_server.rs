@@ -23,10 +23,13 @@ pub struct Manners {
     pub delay: AtomicU64,
 }
 
+/// The bytes of a file, and its version.
+type Served = (Arc<Vec<u8>>, u64);
+
 #[derive(Default)]
 struct Shared {
-    /// The bytes and the version of each path.
-    files: Mutex<BTreeMap<String, (Arc<Vec<u8>>, u64)>>,
+    /// The file at each path.
+    files: Mutex<BTreeMap<String, Served>>,
     /// The ranges that were served of each path.
     served: Mutex<Vec<(String, u64, u64)>>,
     requests: AtomicU64,
