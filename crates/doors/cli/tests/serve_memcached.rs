@@ -94,7 +94,8 @@ fn kill_while_clients_write(level: &str) {
             child.kill().unwrap();
             child.wait().unwrap();
         });
-        if round == kills && level == "replicated" {
+        let loses_a_disk = round == kills && level == "replicated";
+        if loses_a_disk {
             lose_a_disk(&place);
         }
         let mut child = serve(&place);
@@ -106,6 +107,8 @@ fn kill_while_clients_write(level: &str) {
             }
         }
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0));
+        // What should be on a lost disk cannot be synced at the end, and the server says so.
+        let code = child.wait().unwrap().code();
+        assert!(code == Some(0) || loses_a_disk && code == Some(1), "{code:?}");
     }
 }

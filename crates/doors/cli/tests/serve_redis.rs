@@ -177,6 +177,8 @@ fn kill_while_clients_write(level: &str) {
             last.store(found, Ordering::Relaxed);
         }
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0));
+        // What should be on a lost disk cannot be synced at the end, and the server says so.
+        let code = child.wait().unwrap().code();
+        assert!(code == Some(0) || loses_a_disk && code == Some(1), "{code:?}");
     }
 }

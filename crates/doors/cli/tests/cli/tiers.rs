@@ -36,7 +36,7 @@ fn data_moves_between_tiers_and_tiers_come_and_go() {
     assert_eq!(tiers_of(&place, "d/a"), ["ram", "disk", "archive"]);
     assert_eq!(
         place.json(["evict", "d/a", "--tier", "ram"]),
-        (json!({"made": 0, "dropped": 2, "kept": 0, "kept_from_memory": 0, "thinned": 0}), 0)
+        (json!({"made": 0, "dropped": 2, "kept": 0, "kept_from_memory": 0, "thinned": 0, "changed": {}}), 0)
     );
     assert_eq!(tiers_of(&place, "d/a"), ["disk", "archive"]);
     place.bad(["tiers", "remove", "archive"], &["2 replicas are on tier \"archive\"", "`terrace drain archive`"]);
