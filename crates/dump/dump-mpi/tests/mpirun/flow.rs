@@ -286,5 +286,5 @@ fn checkpoints_flow_to_a_bucket_while_the_program_continues() {
         nodes.make(node);
     }
     let words = run("4");
-    assert!(words.starts_with("goes on after step 2\nstep 4 is version 3; ended: 1\n"), "{words}");
+    assert!(words.starts_with("goes on after step 2, from an archive: 1\nstep 4 is version 3; ended: 1\n"), "{words}");
 }
