@@ -102,6 +102,10 @@ impl Owed {
 
     /// Removes a range.
     pub fn remove(&mut self, gone: Range<u64>) {
+        // An empty one would split the range that it lies in.
+        if gone.is_empty() {
+            return;
+        }
         let cut = |range: &Range<u64>| [range.start..range.end.min(gone.start), range.start.max(gone.end)..range.end];
         self.0 = self.0.iter().flat_map(cut).filter(|range| !range.is_empty()).collect();
         self.join_nearest_ranges();
