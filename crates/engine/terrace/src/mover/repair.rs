@@ -3,11 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use terrace_catalog::{Change, Edit, Extent, Owed};
+use terrace_catalog::{Edit, Owed};
 
 use super::Mover;
 use crate::Result;
-use crate::origins::is_at_origin;
 use crate::read::{Suspect, bad, is_changed_by_owner};
 use crate::report::Replaced;
 
@@ -102,7 +101,8 @@ impl Mover {
         let mut others = extent.clone();
         others.replicas.retain(|r| r != replica);
         if self.reader.read_frame(task.object, &others).is_none() {
-            return self.uncache_bad(key, task.object, &extent);
+            let is_dropped = self.uncache_bad(key, task.object, &extent)?;
+            return Ok(if is_dropped { Repair::Replaced } else { Repair::Impossible });
         }
         tracing::info!(key = %terrace_format::key::show(key), offset = task.frame_offset, target = %device.path.display(), "replacing a bad replica");
         let key = serde_bytes::ByteBuf::from(key.clone());
@@ -116,14 +116,5 @@ impl Mover {
             (true, false) => Repair::Replaced,
             (true, true) => Repair::Detached,
         })
-    }
-
-    /// Drops a frame without a good replica, if its bytes are at an origin.
-    fn uncache_bad(&self, key: &[u8], object: u64, extent: &Extent) -> Result<Repair> {
-        let named = self.catalog.object(key)?.filter(|named| named.id == object && is_at_origin(named));
-        let Some(named) = named else { return Ok(Repair::Impossible) };
-        let edits = self.uncache_frame(key, &named, extent)?;
-        self.catalog.commit(Change { expect: Vec::new(), edits })?;
-        Ok(Repair::Replaced)
     }
 }

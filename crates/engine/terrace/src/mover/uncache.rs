@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use terrace_catalog::{Edit, Extent, Object};
+use terrace_catalog::{Change, Edit, Extent, Object};
 use terrace_tier::Space;
 
 use super::Mover;
@@ -93,6 +93,15 @@ impl Mover {
     pub(super) fn is_cached(&self, key: &[u8], object: u64) -> Result<bool> {
         let named = self.catalog.object(key)?;
         Ok(named.is_some_and(|named| named.id == object && is_at_origin(&named)))
+    }
+
+    /// Drops a frame without a good replica, if its bytes are at an origin. Returns whether they are.
+    pub(crate) fn uncache_bad(&self, key: &[u8], object: u64, extent: &Extent) -> Result<bool> {
+        let named = self.catalog.object(key)?.filter(|named| named.id == object && is_at_origin(named));
+        let Some(named) = named else { return Ok(false) };
+        let edits = self.uncache_frame(key, &named, extent)?;
+        self.catalog.commit(Change { expect: Vec::new(), edits })?;
+        Ok(true)
     }
 
     /// Returns the edits that drop all of a frame of an object whose bytes are at an origin.

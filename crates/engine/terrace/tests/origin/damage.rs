@@ -8,15 +8,11 @@ use terrace::Store;
 use terrace_testkit::noise;
 
 use super::common::{check_and_rebuild, tier};
-use super::{ASK_ONCE, AT_ONCE, Place};
+use super::{AT_ONCE, Place};
 
 #[test]
 fn a_catalog_from_the_log_has_names_and_cached_bytes() {
-    let place = Place::new(ASK_ONCE);
-    place.store.remove_origin("data/o").unwrap();
-    place.write("a/f", &noise(500_000, 1));
-    place.write("g", &noise(3_000_000, 2));
-    place.add(ASK_ONCE);
+    let place = Place::with_files(&[("a/f", &noise(500_000, 1)), ("g", &noise(3_000_000, 2))]);
     assert_eq!(place.names(), ["a/f", "g"]);
     place.get("a/f").unwrap();
     place.store.read_at(b"data/o/g", 1_000_000, &mut [0; 10]).unwrap();
@@ -36,11 +32,8 @@ fn a_catalog_from_the_log_has_names_and_cached_bytes() {
 
 #[test]
 fn damaged_cached_bytes_are_fetched_again() {
-    let place = Place::new(ASK_ONCE);
-    place.store.remove_origin("data/o").unwrap();
     let bytes = noise(2_000_000, 1);
-    place.write("f", &bytes);
-    place.add(ASK_ONCE);
+    let place = Place::with_files(&[("f", &bytes)]);
     assert!(place.get("f").unwrap() == bytes);
     let location = place.store.locate(b"data/o/f").unwrap();
     for extent in &location.extents {
@@ -61,11 +54,8 @@ fn damaged_cached_bytes_are_fetched_again() {
 
 #[test]
 fn lost_memory_loses_only_the_cache() {
-    let place = Place::new(ASK_ONCE);
-    place.store.remove_origin("data/o").unwrap();
     let bytes = noise(2_000_000, 1);
-    place.write("f", &bytes);
-    place.add(ASK_ONCE);
+    let place = Place::with_files(&[("f", &bytes)]);
     assert!(place.get("f").unwrap() == bytes);
     place.store.sync().unwrap();
     let Place { folder, store } = place;

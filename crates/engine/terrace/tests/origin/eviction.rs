@@ -91,8 +91,7 @@ fn cached_bytes_leave_a_full_memory_for_the_disk() {
 
 #[test]
 fn evict_drops_and_stage_fetches() {
-    let place = Place::new(ASK_ONCE);
-    place.store.remove_origin("data/o").unwrap();
+    let place = Place::without_origin();
     for n in 0..5u64 {
         place.write(&n.to_string(), &noise(3_000_000, n));
     }
@@ -122,10 +121,7 @@ fn evict_drops_and_stage_fetches() {
 
 #[test]
 fn a_tier_with_cached_bytes_can_be_drained_and_removed() {
-    let place = Place::new(ASK_ONCE);
-    place.store.remove_origin("data/o").unwrap();
-    place.write("f", &noise(3_000_000, 1));
-    place.add(ASK_ONCE);
+    let place = Place::with_files(&[("f", &noise(3_000_000, 1))]);
     place.get("f").unwrap();
     place.store.drain("ram").unwrap();
     let Place { folder, store } = place;

@@ -31,14 +31,27 @@ struct Place {
 impl Place {
     /// Makes both, and asks for names again after `max_age`.
     fn new(max_age: Duration) -> Place {
+        let place = Place::without_origin();
+        place.add(max_age);
+        place
+    }
+
+    /// Makes both. The origin has these files before it is added, and its names are asked for once.
+    fn with_files(files: &[(&str, &[u8])]) -> Place {
+        let place = Place::without_origin();
+        files.iter().for_each(|(name, bytes)| place.write(name, bytes));
+        place.add(ASK_ONCE);
+        place
+    }
+
+    /// Makes both, and does not add the origin.
+    fn without_origin() -> Place {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path();
         fs::create_dir(dir.join("origin")).unwrap();
         let store =
             store_of(dir, &[tier(dir, "ram", &["ram"], "persistent = false"), tier(dir, "disk", &["disk"], "")]);
-        let place = Place { store, folder };
-        place.add(max_age);
-        place
+        Place { store, folder }
     }
 
     fn add(&self, max_age: Duration) {

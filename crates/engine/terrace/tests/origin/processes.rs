@@ -70,8 +70,7 @@ fn reading_child() {
 /// A process that had the store open before the first origin was added finds it.
 #[test]
 fn an_origin_is_found_by_processes_that_have_the_store_open() {
-    let place = Place::new(ASK_ONCE);
-    place.store.remove_origin("data/o").unwrap();
+    let place = Place::without_origin();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "processes::waiting_child", "--nocapture"]).stdout(Stdio::null());
     let mut child = command.env("TEST_WAIT_STORE", place.dir().join("store")).spawn().unwrap();

@@ -1,0 +1,166 @@
+//! Scrubs a frame: reads each of its replicas, and replaces those that are bad or missing.
+
+use std::io;
+
+use smallvec::SmallVec;
+use terrace_catalog::{Edit, Extent, Replica, Task};
+
+use super::{FrameState, Scrub, Subject};
+use crate::Result;
+use crate::care::unreplaced::BadReplica;
+use crate::devices::Device;
+use crate::mover::Repair;
+use crate::origins::is_at_origin;
+use crate::read::{Suspect, bad, is_changed_by_owner, task_of};
+use crate::report::TierState;
+
+/// The replicas of a frame, after all were read.
+#[derive(Default)]
+struct Replicas {
+    good: usize,
+    away: u64,
+    /// Those that are damaged, and that a good one may replace.
+    damaged: Vec<Suspect>,
+    /// Those in adopted files that their owners have changed.
+    changed: Vec<Suspect>,
+}
+
+/// Returns whether the error of a read says nothing about a replica, because its target cannot be asked, or another one is in its place.
+fn is_out_of_reach(device: &Device, error: &io::Error) -> bool {
+    use io::ErrorKind::*;
+    match error.kind() {
+        NotConnected | TimedOut | ConnectionRefused | ConnectionReset | ConnectionAborted | HostUnreachable
+        | NetworkUnreachable | AlreadyExists | ResourceBusy => true,
+        // A sector that cannot be read is damage, unless all of the target fails.
+        _ => !bad(error) && device.target.look().is_err(),
+    }
+}
+
+impl Scrub<'_> {
+    pub(super) fn scrub_frame(&mut self, subject: Subject, extent: &Extent) -> Result<FrameState> {
+        let mut replicas = Replicas::default();
+        for replica in &extent.replicas {
+            self.scrub_replica(subject, extent, replica, &mut replicas)?;
+        }
+        self.found.away += replicas.away;
+        if replicas.good == 0 {
+            return self.scrub_without_good(subject, extent, &replicas);
+        }
+        if self.repair {
+            self.replace(&replicas)?;
+        }
+        self.count_one_copy(subject, extent)?;
+        Ok(FrameState::Good)
+    }
+
+    fn scrub_replica(
+        &mut self,
+        subject: Subject,
+        extent: &Extent,
+        replica: &Replica,
+        replicas: &mut Replicas,
+    ) -> Result<()> {
+        let care = self.care;
+        let device = care.tiers.device(replica.target)?;
+        // Each look at a node that hangs takes its time.
+        if device.capabilities.remote && device.state() == TierState::Away {
+            replicas.away += 1;
+            return Ok(());
+        }
+        let mut raw = vec![0; extent.raw_len as usize];
+        let read = care.reader.read_replica(device, subject.object.id, extent, replica, 0, &mut raw);
+        let Err(error) = read else {
+            self.found.checked += 1;
+            replicas.good += 1;
+            return Ok(());
+        };
+        device.failed(&error);
+        if is_out_of_reach(device, &error) {
+            replicas.away += 1;
+            return Ok(());
+        }
+        self.found.checked += 1;
+        let task = task_of(subject.object.id, extent, replica);
+        if !self.is_still_named(subject.key, &task, extent)? {
+            return Ok(());
+        }
+        let suspect = Suspect { key: subject.key.to_vec(), task, replica: *replica };
+        if is_changed_by_owner(&error) {
+            self.found.changed += 1;
+            replicas.changed.push(suspect);
+            return Ok(());
+        }
+        self.found.bad += 1;
+        self.unreplaced.push(BadReplica { key: subject.key.to_vec(), task, place: replica.place });
+        if bad(&error) {
+            replicas.damaged.push(suspect);
+        }
+        Ok(())
+    }
+
+    /// Tells why no replica of a frame is good. If the bytes are at an origin, they are fetched again when they are read.
+    fn scrub_without_good(&mut self, subject: Subject, extent: &Extent, replicas: &Replicas) -> Result<FrameState> {
+        let Subject { key, object } = subject;
+        let task = extent.task(object.id, 0);
+        if replicas.away > 0 || !replicas.changed.is_empty() || !self.is_still_named(key, &task, extent)? {
+            return Ok(FrameState::Unknown);
+        }
+        if !is_at_origin(object) {
+            self.count_lost(key);
+            return Ok(FrameState::Lost);
+        }
+        if self.repair && self.care.mover.uncache_bad(key, object.id, extent)? {
+            self.found.repaired += extent.replicas.len() as u64;
+            self.unreplaced.retain(|bad| bad.task != extent.task(object.id, bad.task.target));
+        }
+        Ok(FrameState::Unknown)
+    }
+
+    /// Replaces replicas of a frame by copies of a good one.
+    fn replace(&mut self, replicas: &Replicas) -> Result<()> {
+        let care = self.care;
+        let mover = &care.mover;
+        for suspect in &replicas.damaged {
+            if mover.repair(suspect)? != Repair::Impossible {
+                self.found.repaired += 1;
+                self.unreplaced.retain(|bad| (bad.task, bad.place) != (suspect.task, suspect.replica.place));
+            }
+        }
+        // The object keeps the bytes that were adopted, in a file of the store's own.
+        for suspect in &replicas.changed {
+            self.found.changed -= u64::from(mover.repair(suspect)? != Repair::Impossible);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the catalog still names this frame. If not, the object has changed, and nothing is wrong.
+    fn is_still_named(&self, key: &[u8], task: &Task, extent: &Extent) -> Result<bool> {
+        Ok(self.care.catalog.frame(task, key)?.is_some_and(|now| now.replicas == extent.replicas))
+    }
+
+    /// Counts an extent that has one replica, should have more, and has none pending. If this scrub repairs, it first adds the
+    /// missing ones as pending, as far as failure domains have room.
+    pub(super) fn count_one_copy(&mut self, subject: Subject, extent: &Extent) -> Result<()> {
+        let Subject { key, object } = subject;
+        let task = |target| extent.task(object.id, target);
+        let Some(now) = self.care.catalog.frame(&task(0), key)? else { return Ok(()) };
+        let mut chosen: Vec<_> = now.replicas.iter().map(|r| r.target).collect();
+        chosen.extend(self.care.catalog.owed_to(&task(0))?);
+        let missing = usize::from(object.want).saturating_sub(chosen.len());
+        let mut placed = SmallVec::new();
+        if missing > 0 && self.repair {
+            placed = self.care.mover.placer_for(object.id, key).place_more(&now, missing, &chosen);
+        }
+        self.found.one_copy += u64::from(missing > 0 && placed.is_empty() && chosen.len() == 1);
+        for placed in placed {
+            let edit = Edit::Owe {
+                task: task(placed.target),
+                key: serde_bytes::ByteBuf::from(key.to_vec()),
+                raw_len: extent.raw_len,
+                then_drop: None,
+            };
+            self.care.catalog.commit(edit.into())?;
+        }
+        Ok(())
+    }
+}
