@@ -4,6 +4,11 @@
 //! and sorted sets are small documents, one object each (`datum`). Commands use values through a pass, whose changes reach the
 //! store by one commit (`pass`); an executor runs the commands of many clients in one pass (`executor`). A worker is a thread with
 //! some of the connections (`worker`).
+//!
+//! **Requests are read by code of our own**, although protocols come from libraries elsewhere. Published parsers of Redis's protocol read arrays in arrays by
+//! recursion without a limit, so that a short request exhausts the stack, begin again with a request whenever bytes arrive, and know no
+//! lines of words. `request.rs` reads only arrays of strings and such lines. For memcached (`memcached/reader.rs`), crates.io has clients, which parse replies, and no
+//! parser of requests. Both are tested with hostile bytes.
 
 mod channels;
 mod client_memory;

@@ -9,6 +9,12 @@
 //! state, and `host` goes on, on the stack that the process has begun with. It dumps the memory (`checkpoint`) or replaces it by that of a
 //! checkpoint (`restart`), and lets the program continue. What MPI knows is always that of the present process.
 //!
+//! **The program is restarted in a new process of MPI**, not as an image of all its process: connections, shared memory and drivers of
+//! networks cannot be restored. MPI's own objects are made again by the new process, at the same addresses: what MPI allocates while the
+//! program makes a communicator or a type has places by its size (`handle_heap`), since the number of other allocations depends on when
+//! messages arrive. What else a program may have (threads, mappings, ...) is noticed at the call that makes it, and then nothing is dumped
+//! (`obstacles`).
+//!
 //! A checkpoint of a rank is an ELF core file (`image`), which debuggers read.
 
 // Memory of a program is moved by its addresses. Each module says why its use of them is safe.

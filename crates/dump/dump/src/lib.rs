@@ -14,6 +14,25 @@
 //! version exists once a store has its `complete` record**, written after all stores are synced. A store's indexes say which of its
 //! data are needed, so [`gc`] needs no other store.
 //!
+//! **A restart by other ranks plans from a census** (`regions/census.rs`): each rank restores what some dumped ranks had, all tell what they
+//! have and what they need, and each computes the same transfers. If regions do not fit, all ranks find that out before any memory changes.
+//!
+//! **A version flows by chunks, not by objects** (`flow/`): a copy of the stores' objects would send each chunk as often as it has copies,
+//! and could be restored only into as many stores. All ranks agree on one sender of each chunk by its hash, so there is no coordinator;
+//! packs have the hash of their bytes as names, so the next flow of the same version finds those that an interrupted one has sent. Streams
+//! are not used: their marks are in one store, and that may be lost.
+//!
+//! **One job at a time changes a dump in an archive** (`archive/claim.rs`). Directories and buckets have no locks that end with a process,
+//! and the clocks of two machines differ, so a job rewrites a file of its own, and another one takes over once it has seen no change for 30
+//! seconds by its own clock. A job that was stopped for so long cannot be kept from its next write, whatever it has checked before. So no
+//! name of a file is used for other bytes: packs and records are named by their hashes, and a version's record is made by put-if-absent.
+//!
+//! **A thread makes the checkpoints that ranks do not wait for** ([`background`]), with a communicator of its own, so the program needs
+//! `MPI_THREAD_MULTIPLE`. Without a thread, a dump would progress only in the program's calls, in none of its computing, and each
+//! collective step would need a form that does not block; one-sided communication has none. The regions are copied first: page protection
+//! does not see what the kernel or a network card writes into a region. For such programs, windows are messages (`messages.rs` of
+//! `terrace-dump-mpi`): with `MPI_THREAD_MULTIPLE`, OpenMPI 4 has no one-sided communication over TCP.
+//!
 //! ```
 //! use terrace::{Config, Store};
 //! use terrace_dump::transport::{World, threads::Threads};

@@ -1,4 +1,11 @@
 //! `terrace job start` and `end`: copies what a job reads into a store, and what it made to where it stays.
+//!
+//! `terrace cluster up` and `down` make and end a store, and copy what is only on the hosts to a tier of the same store. These commands copy
+//! files in and out of any store, which knows nothing of jobs but one record: the generations of the inputs, by which the end leaves out
+//! those that have not changed. They do not use `put` and `get`, which trust size and time, and do not sync.
+//!
+//! Wanted most is what changed last, not what was read most: a job's newest checkpoint was never read. The end copies batches that double
+//! (`batch`): a sync takes some milliseconds on a disk, however small the file, and the most wanted object must not wait for many others.
 
 mod at_once;
 mod batch;
