@@ -95,8 +95,8 @@ tools: target/tools/bin/fsx target/tools/bin/pjdfstest ## suites for file system
 
 target/tools/bin/%:
 	$(CARGO) install --quiet --locked --root target/tools --target-dir target/tools/build $(TOOL_$*)
-TOOL_fsx := fsx@0.3.2
-TOOL_pjdfstest := pjdfstest@0.2.2
+TOOL_fsx := --debug fsx@0.3.2
+TOOL_pjdfstest := --debug pjdfstest@0.2.2
 TOOL_typos := typos-cli@1.52.0
 TOOL_cargo-deny := cargo-deny@0.20.2
 
@@ -196,7 +196,8 @@ etcd-test: packages etcd ## stores that nodes share, whose log three members of 
 # The same features for all builds, so that things compile once.
 ALL_FEATURES := --features $(ETCD_FEATURES),$(MPI_FEATURES)
 test: export FEATURES = $(ALL_FEATURES)
-test: needed-by-tests servers tools etcd mpi-installed target/python/installed ## every test, the long ones at a tenth of their counts; the demo
+test: needed-by-tests packages mpi-installed ## every test, the long ones at a tenth of their counts; the demo
+	$(MAKE) -j2 servers tools etcd target/python/installed
 	$(CARGO) build --bins --lib --examples $(FEATURES)
 	$(CARGO) test --workspace $(FEATURES)
 	$(CARGO) test --workspace $(FEATURES) $(WAITING)
