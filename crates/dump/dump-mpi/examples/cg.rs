@@ -18,7 +18,7 @@ use mpi::traits::{AsRaw, Communicator, CommunicatorCollectives, Destination, Sou
 use serde_json::json;
 use terrace_dump_mpi::{
     DumpStatus, terrace_dump_begin, terrace_dump_checkpoint, terrace_dump_close, terrace_dump_open,
-    terrace_dump_protect, terrace_dump_wait,
+    terrace_dump_prepare, terrace_dump_protect, terrace_dump_wait,
 };
 
 /// The number of points in a stencil, including the point itself.
@@ -167,6 +167,8 @@ fn measure_stops(slab: &mut Slab<'_>, solver: &mut Solver, store: &str) -> Resul
     let columns = &mut slab.columns[..];
     terrace_dump_protect(checkpoints, u32::MAX, columns.as_mut_ptr().cast(), size_of_val(columns));
     let whole = time_longest(world, || terrace_dump_checkpoint(checkpoints, name, -1, ptr::null_mut()))?;
+    terrace_dump_prepare(checkpoints);
+    solver.iterate(slab, ITERATIONS_WHILE_DUMPED);
     let mut stops = [0.0; 2];
     for stop in &mut stops {
         *stop = time_longest(world, || terrace_dump_begin(checkpoints, name, -1))?;

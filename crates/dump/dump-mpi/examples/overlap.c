@@ -61,6 +61,8 @@ int main(int count, char **arguments)
     must(terrace_dump_protect(checkpoints, 0, field, sizeof field), "protecting");
     must(terrace_dump_protect(checkpoints, 1, &step, sizeof step), "protecting");
 
+    must(terrace_dump_prepare(checkpoints), "preparing");
+
     if (terrace_dump_restart(checkpoints, "field", -1, NULL) == TERRACE_DUMP_STATUS_OK) {
         check(rank);
         must(terrace_dump_is_archived(checkpoints, &archived), "asking for the place");

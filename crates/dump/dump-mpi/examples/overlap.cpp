@@ -21,6 +21,7 @@ static void run(const std::string &store, int steps) {
     checkpoints.set_limit(2);
     checkpoints.protect_part(0, field.data(), field.size(), first);
     checkpoints.protect_same(1, &step);
+    checkpoints.prepare();
     const bool begins = !checkpoints.restart("vector");
     if (rank == 0) {
         std::cout << (begins ? "begins" : "goes on") << " after step " << step;

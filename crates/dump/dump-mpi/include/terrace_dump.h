@@ -135,6 +135,11 @@ enum terrace_dump_status terrace_dump_is_archived(struct terrace_checkpoints *ch
 enum terrace_dump_status terrace_dump_set_limit(struct terrace_checkpoints *checkpoints,
                                                 uint32_t limit);
 
+// Makes memory for the copies of `terrace_dump_begin` ready, in a thread, as large as the regions that are protected now: without
+// it, the first checkpoints wait until the system gives their memory, which takes longer than the copy. It takes the memory of as many copies
+// as checkpoints may be under way, until `terrace_dump_close`. Too little memory is no failure here.
+enum terrace_dump_status terrace_dump_prepare(struct terrace_checkpoints *checkpoints);
+
 // Begins a checkpoint, and returns once the protected regions are copied: the program may change them while a thread
 // dumps the copy as `terrace_dump_checkpoint` does. While too many checkpoints are under way, it first waits for the
 // oldest one. `terrace_dump_wait` tells whether it succeeded; if not, the ones before are still there. MPI must have been

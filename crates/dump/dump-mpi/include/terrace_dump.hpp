@@ -57,6 +57,7 @@ public:
     }
     void set_chunks(std::uint32_t bytes, bool by_content = false) { check(terrace_dump_set_chunks(get(), bytes, by_content)); }
     void set_limit(std::uint32_t limit) { check(terrace_dump_set_limit(get(), limit)); }
+    void prepare() { check(terrace_dump_prepare(get())); }
 
     // Protects a rank's own elements. They stay where they are as long as they are protected.
     template <class Value>

@@ -121,6 +121,11 @@ module terrace_dumps
       integer(c_int32_t), value :: limit
     end function
 
+    integer(c_int) function terrace_dump_prepare(checkpoints) bind(c)
+      import
+      type(c_ptr), value :: checkpoints
+    end function
+
     integer(c_int) function terrace_dump_begin(checkpoints, name, version) bind(c)
       import
       type(c_ptr), value :: checkpoints

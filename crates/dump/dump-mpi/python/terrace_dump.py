@@ -66,6 +66,7 @@ def _library():
         "restart": [handle, text, i64, number],
         "is_archived": [handle, ctypes.POINTER(ctypes.c_bool)],
         "set_limit": [handle, u32],
+        "prepare": [handle],
         "begin": [handle, text, i64],
         "wait": [handle, ctypes.POINTER(ctypes.c_int64)],
         "test": [handle, ctypes.POINTER(ctypes.c_bool), ctypes.POINTER(ctypes.c_int64)],
@@ -80,7 +81,7 @@ def _library():
 
 class Checkpoints:
     """The ranks of a communicator with their nodes' stores. Every method but ``protect``, ``unprotect``,
-    ``is_archived`` and ``test`` is collective."""
+    ``is_archived``, ``prepare`` and ``test`` is collective."""
 
     def __init__(self, comm, store, replicas=3, chunk=4096, by_content=False, limit=1, keep=0, flow_to=None, flow_keep=0):
         self._library, kind = _library()
@@ -135,6 +136,10 @@ class Checkpoints:
         made = ctypes.c_uint32()
         self._call("checkpoint", name.encode(), version, ctypes.byref(made))
         return made.value
+
+    def prepare(self):
+        """Makes memory for the copies of ``begin`` ready, in a thread, as large as the regions that are protected now. Not collective."""
+        self._call("prepare")
 
     def begin(self, name, version=NEXT):
         """Begins a checkpoint: returns once the regions are copied, and a thread dumps the copy."""

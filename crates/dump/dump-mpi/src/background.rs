@@ -6,7 +6,9 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_char;
+use std::thread;
 
+use terrace_dump::regions::Protected;
 use terrace_dump::transport::agree;
 use terrace_dump::{Error, Result, regions};
 
@@ -29,6 +31,31 @@ pub extern "C" fn terrace_dump_set_limit(checkpoints: *mut Checkpoints, limit: u
         }
         there(checkpoints)?.limit = limit as usize;
         Ok(())
+    })
+}
+
+/// Makes memory for the copies of `terrace_dump_begin` ready, in a thread, as large as the regions that are protected now: without
+/// it, the first checkpoints wait until the system gives their memory, which takes longer than the copy. It takes the memory of as many copies
+/// as checkpoints may be under way, until `terrace_dump_close`. Too little memory is no failure here.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_dump_prepare(checkpoints: *mut Checkpoints) -> DumpStatus {
+    guard(|| {
+        let checkpoints = there(checkpoints)?;
+        let length = |region: &Protected<*mut [u8]>| Protected { split: region.split, bytes: region.bytes.len() };
+        let lengths = checkpoints.regions.iter().map(|(number, region)| (*number, length(region))).collect();
+        let (spare, limit) = (checkpoints.spare.clone(), checkpoints.limit);
+        // Without a thread, the checkpoints take their memory themselves.
+        let prepare = move || {
+            while spare.lock().len() < limit {
+                let copy = regions::prepare_copy(&lengths);
+                spare.lock().push(copy);
+            }
+        };
+        let begun = thread::Builder::new().name("terrace-prepare".into()).spawn(prepare);
+        begun.map(drop).or_else(|error| {
+            tracing::debug!("no thread prepares memory: {error}");
+            Ok(())
+        })
     })
 }
 

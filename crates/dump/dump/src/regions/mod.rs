@@ -84,6 +84,19 @@ type RegionClaim = (u32, String, Option<Hash>);
 /// Regions with bytes of their own.
 pub type CopiedRegions = BTreeMap<u32, Protected<Vec<u8>>>;
 
+/// Returns memory for a copy of regions of these lengths, in which each page was written to: a copy into it need not wait for the system.
+/// A region for which there is too little memory has none.
+pub fn prepare_copy(lengths: &BTreeMap<u32, Protected<usize>>) -> CopiedRegions {
+    let prepare = |(number, region): (&u32, &Protected<usize>)| {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(region.bytes).ok()?;
+        // The system gives pages of zeros only once they are written to.
+        bytes.resize(region.bytes, u8::MAX);
+        Some((*number, Protected { split: region.split, bytes }))
+    };
+    lengths.iter().filter_map(prepare).collect()
+}
+
 /// Copies regions, so that the program may change them while the copy is dumped. Uses the memory of a copy that is not needed any more:
 /// the system takes longer to give new memory than the copy takes.
 ///
