@@ -23,7 +23,7 @@ impl OutFolder {
 
     /// Checks that the folder is no store's own.
     pub fn check(&self) -> Result<()> {
-        Ok(self.own.check_folder(&self.real)?)
+        Ok(self.own.check(&self.real)?)
     }
 
     /// Returns a symbolic link on the way from the folder to the one in which a file lies, or to a folder.
@@ -42,7 +42,7 @@ impl OutFolder {
                 "it is a device, a pipe or a socket, which is not replaced; name a file, or `-` for the standard output"
             );
         }
-        self.own.check_outside(&self.real.join(path.strip_prefix(&self.path).unwrap_or(path)))?;
+        self.own.check_below(&self.real.join(path.strip_prefix(&self.path).unwrap_or(path)), &self.real)?;
         match self.find_link(path, is_directory).filter(|_| !named) {
             Some(link) => {
                 let link = path_name(link);

@@ -7,13 +7,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::Result;
-use terrace::Store;
+use terrace::files::Special;
+use terrace::{Object, Store};
 
 use super::at_once::map_at_once;
 use super::batch::{BatchLengths, save_batch};
 use super::clock::Clock;
 use super::list::read_list;
-use super::record::InputRecord;
+use super::record::{InputRecord, MadeBy};
 use super::report::{EndReport, SavedAs};
 use super::report_file::ReportFile;
 use super::results::{Wanted, open_results};
@@ -23,15 +24,26 @@ use crate::look::each;
 use crate::output::{Show, complain, name};
 
 const MAX_SHOWN_OBJECTS: usize = 20;
+const NOT_CERTAIN: &str = "it may be an input, since `terrace job start` was ended while it was staged, or a result; run that \
+                           command again, or name the results by --save";
 
 /// The objects to copy, the most wanted first.
 #[derive(Default)]
 struct WantedResults {
     objects: Vec<Wanted>,
-    /// The names of the list for which there is nothing.
-    missing: Vec<Vec<u8>>,
+    /// The names of objects that are not copied, with the reasons.
+    not_copied: Vec<(Vec<u8>, &'static str)>,
     /// The number of unchanged inputs that were left out.
     inputs: u64,
+}
+
+impl WantedResults {
+    fn add(&mut self, key: &[u8], object: &Object) {
+        match Special::of(&object.attributes) {
+            None => self.objects.push((key.to_vec(), object.clone())),
+            Some(_) => self.not_copied.push((key.to_vec(), "it is a pipe, a socket or a device; remove it")),
+        }
+    }
 }
 
 /// Copies the objects that are wanted, until `stops` is set. Returns false if one is not at the destination.
@@ -59,7 +71,7 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
     }
     let lengths = wanted.objects.iter().map(|(key, object)| (key.as_slice(), object.length));
     let mut report = EndReport::begin(Path::new(&asked.to), wanted.inputs, lengths);
-    wanted.missing.iter().for_each(|name| report.note_missing(name));
+    wanted.not_copied.iter().for_each(|(name, reason)| report.note_not_copied(name, reason));
     if let Some(file) = &file {
         file.write(&report)?;
     }
@@ -107,12 +119,12 @@ fn find_listed(store: &Store, names: &[Vec<u8>]) -> Result<WantedResults> {
         each(store, name, |key, object| {
             is_there = true;
             if known.insert(key.to_vec()) {
-                wanted.objects.push((key.to_vec(), object.clone()));
+                wanted.add(key, object);
             }
             Ok(())
         })?;
         if !is_there {
-            wanted.missing.push(name.clone());
+            wanted.not_copied.push((name.clone(), "nothing is stored at or below this key"));
         }
     }
     Ok(wanted)
@@ -122,9 +134,10 @@ fn find_listed(store: &Store, names: &[Vec<u8>]) -> Result<WantedResults> {
 fn find_made(store: &Store) -> Result<WantedResults> {
     let (mut wanted, record) = (WantedResults::default(), InputRecord::read(store)?);
     each(store, b"", |key, object| {
-        match record.is_unchanged(key, object.generation) {
-            true => wanted.inputs += 1,
-            false => wanted.objects.push((key.to_vec(), object.clone())),
+        match record.made_by(key, object.generation) {
+            MadeBy::Staging => wanted.inputs += 1,
+            MadeBy::Job => wanted.add(key, object),
+            MadeBy::Unknown => wanted.not_copied.push((key.to_vec(), NOT_CERTAIN)),
         }
         Ok(())
     })?;

@@ -1,49 +1,109 @@
-//! The record of a job's inputs in its store.
+//! The record of a job's inputs in its store: what `job end` leaves out.
+//!
+//! An input that passes for a result replaces a newer file at the destination, and a result that passes for an input is lost. So an
+//! object about which the record is not certain is neither.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use terrace::{PutOptions, Store};
 
+/// The inputs that were staged.
 const INPUTS_KEY: &[u8] = b".terrace/job/inputs";
+/// The inputs whose staging has begun and not ended.
+const BEGUN_KEY: &[u8] = b".terrace/job/begun";
 
-/// The generation that each input had when it was staged. An object with another one was changed by the job.
+/// Numbers of keys.
+type Generations = BTreeMap<Vec<u8>, u64>;
+
+/// What is known about the inputs of a job.
 #[derive(Default)]
-pub struct InputRecord(BTreeMap<Vec<u8>, u64>);
+pub struct InputRecord {
+    /// The generation that each input had when it was staged. An object with another one was changed by the job.
+    staged: Generations,
+    /// The generation that the object at the key of each input had before its staging began; 0 if there was none. An object with another one may be the
+    /// input, or a result: the command that staged it was killed, or found no room for the record.
+    begun: Generations,
+}
+
+/// The origin of an object, by the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeBy {
+    Staging,
+    Job,
+    /// It may be an input, or a result.
+    Unknown,
+}
 
 impl InputRecord {
     /// Reads the store's record, which is empty if no inputs were staged.
     pub fn read(store: &Store) -> Result<InputRecord> {
-        let bytes = match store.get(INPUTS_KEY) {
-            Err(terrace::Error::NotFound { .. }) => return Ok(InputRecord::default()),
-            read => read?,
-        };
-        InputRecord::decode(&bytes)
+        Ok(InputRecord { staged: read(store, INPUTS_KEY)?, begun: read(store, BEGUN_KEY)? })
     }
 
-    fn decode(bytes: &[u8]) -> Result<InputRecord> {
-        let record = postcard::from_bytes(bytes).map(InputRecord);
-        record.context("the record of the job's inputs is damaged; name the objects to copy by --save")
+    /// Notes, before the first of them is put, that inputs with these keys are staged, and the generations of what is there now.
+    pub fn begin(&mut self, store: &Store, inputs: impl Iterator<Item = (Vec<u8>, u64)>) -> Result<()> {
+        for (key, generation) in inputs {
+            // One whose staging has begun before is still as uncertain as it was.
+            self.begun.entry(key).or_insert(generation);
+        }
+        write(store, BEGUN_KEY, &self.begun)
     }
 
-    fn encode(&self) -> Result<Vec<u8>> {
-        postcard::to_stdvec(&self.0).context("the record of the job's inputs")
-    }
-
-    /// Adds an input that has this generation now.
+    /// Adds an input that is staged, and has this generation now.
     pub fn add(&mut self, key: &[u8], generation: u64) {
-        self.0.insert(key.to_vec(), generation);
+        self.staged.insert(key.to_vec(), generation);
+        self.begun.remove(key);
     }
 
+    /// Writes what was added.
     pub fn write(&self, store: &Store) -> Result<()> {
-        store.internal().put_bytes(INPUTS_KEY, &self.encode()?, &PutOptions::default())?;
-        Ok(())
+        write(store, INPUTS_KEY, &self.staged)?;
+        // After the line above: in between, what was staged is in both.
+        if !self.begun.is_empty() {
+            return write(store, BEGUN_KEY, &self.begun);
+        }
+        match store.internal().remove(BEGUN_KEY) {
+            Err(terrace::Error::NotFound { .. }) => Ok(()),
+            removed => Ok(removed?),
+        }
     }
 
-    /// Returns whether an object is an input that has not changed.
-    pub fn is_unchanged(&self, key: &[u8], generation: u64) -> bool {
-        self.0.get(key) == Some(&generation)
+    /// Returns what has made an object of this generation.
+    pub fn made_by(&self, key: &[u8], generation: u64) -> MadeBy {
+        if self.staged.get(key) == Some(&generation) {
+            return MadeBy::Staging;
+        }
+        match self.begun.get(key) {
+            Some(before) if *before != generation => MadeBy::Unknown,
+            _ => MadeBy::Job,
+        }
     }
+
+    /// Returns whether the job has changed an input that was staged.
+    pub fn is_changed(&self, key: &[u8], generation: u64) -> bool {
+        self.staged.contains_key(key) && self.made_by(key, generation) == MadeBy::Job
+    }
+}
+
+fn read(store: &Store, key: &[u8]) -> Result<Generations> {
+    match store.get(key) {
+        Err(terrace::Error::NotFound { .. }) => Ok(Generations::new()),
+        read => decode(&read?),
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Generations> {
+    postcard::from_bytes(bytes).context("the record of the job's inputs is damaged; name the objects to copy by --save")
+}
+
+fn write(store: &Store, key: &[u8], generations: &Generations) -> Result<()> {
+    let bytes = postcard::to_stdvec(generations).context("the record of the job's inputs")?;
+    store
+        .internal()
+        .put_bytes(key, &bytes, &PutOptions::default())
+        .context("writing the record of the job's inputs")?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -54,9 +114,32 @@ mod tests {
     #[test]
     fn the_record_is_as_it_was_first_written() {
         const WRITTEN_BYTES: &[u8] = b"\x02\x01a\x07\x03b/\xff\xac\x02";
-        let record = InputRecord::decode(WRITTEN_BYTES).unwrap();
-        assert!(record.is_unchanged(b"a", 7) && record.is_unchanged(b"b/\xff", 300) && !record.is_unchanged(b"a", 8));
-        assert_eq!(record.encode().unwrap(), WRITTEN_BYTES);
-        assert!(InputRecord::decode(&WRITTEN_BYTES[..5]).is_err());
+        let staged = decode(WRITTEN_BYTES).unwrap();
+        assert_eq!(staged, Generations::from([(b"a".to_vec(), 7), (b"b/\xff".to_vec(), 300)]));
+        assert_eq!(postcard::to_stdvec(&staged).unwrap(), WRITTEN_BYTES);
+        assert!(decode(&WRITTEN_BYTES[..5]).is_err());
+    }
+
+    #[test]
+    fn an_object_is_an_input_only_if_its_staging_has_ended() {
+        let generations = |pairs: &[(&[u8], u64)]| pairs.iter().map(|(key, number)| (key.to_vec(), *number)).collect();
+        let record = InputRecord {
+            staged: generations(&[(b"input", 7), (b"again", 7)]),
+            begun: generations(&[(b"again", 7), (b"new", 0), (b"result", 9)]),
+        };
+        let cases: [(&[u8], u64, MadeBy); 8] = [
+            (b"input", 7, MadeBy::Staging),
+            (b"input", 8, MadeBy::Job),
+            (b"again", 7, MadeBy::Staging),
+            (b"again", 8, MadeBy::Unknown),
+            (b"new", 3, MadeBy::Unknown),
+            (b"result", 9, MadeBy::Job),
+            (b"result", 10, MadeBy::Unknown),
+            (b"other", 1, MadeBy::Job),
+        ];
+        for (key, generation, by) in cases {
+            assert_eq!(record.made_by(key, generation), by, "{} {generation}", String::from_utf8_lossy(key));
+        }
+        assert!(record.is_changed(b"input", 8) && !record.is_changed(b"input", 7) && !record.is_changed(b"new", 3));
     }
 }

@@ -78,9 +78,9 @@ impl EndReport {
         self.safe = self.failed + self.left == 0;
     }
 
-    /// Notes a name for which the store has no object.
-    pub fn note_missing(&mut self, name: &[u8]) {
-        let reason = Some("nothing is stored at or below this key".to_owned());
+    /// Notes a name whose object is not copied, for this reason.
+    pub fn note_not_copied(&mut self, name: &[u8], reason: &str) {
+        let reason = Some(reason.to_owned());
         self.objects.push(SavedObject { key: key::show(name), bytes: 0, outcome: SavedAs::Failed, reason });
         self.failed += 1;
         self.safe = false;

@@ -18,7 +18,7 @@ impl ReportFile {
         let real = real_path(path);
         let check = || match fs::metadata(&real) {
             Ok(found) if !found.is_file() => bail!("it is no regular file, and would be replaced; name a file"),
-            _ => Ok(OwnPlaces::of(store).check_outside(&real)?),
+            _ => Ok(OwnPlaces::of(store).check(&real)?),
         };
         check().with_context(|| format!("writing the report to {}", path_name(path)))?;
         Ok(ReportFile(real))

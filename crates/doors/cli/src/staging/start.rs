@@ -2,11 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use terrace::{PutOptions, Store, key};
+use terrace::{PutOptions, Store};
 
 use super::at_once::map_at_once;
 use super::inputs::{Input, open_inputs};
@@ -15,10 +14,7 @@ use super::record::InputRecord;
 use crate::copy::same_bytes;
 use crate::errors::describe;
 use crate::job_arguments::JobStart;
-use crate::output::{Show, complain, count, name, size};
-
-/// The record of inputs is written at the end, and each time that it is this old.
-const RECORD_INTERVAL: Duration = Duration::from_secs(1);
+use crate::output::{Show, complain, count, name, note, size};
 
 /// Stages the inputs that are named. Returns false if one is not in the store.
 pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
@@ -29,31 +25,34 @@ pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
     };
     let (mut inputs, mut failed) = (Vec::new(), 0);
     for name in &names {
-        match place.find(store, name.as_deref()) {
-            Ok(found) => inputs.extend(found),
-            Err(error) => {
-                failed += 1;
-                complain(&describe(&error));
+        for found in place.find(store, name.as_deref()) {
+            match found {
+                Ok(input) => inputs.push(input),
+                Err(error) => {
+                    failed += 1;
+                    complain(&describe(&error));
+                }
             }
         }
     }
+    let mut record = InputRecord::read(store)?;
+    let before = inputs.iter().map(|input| Ok((input.key.clone(), generation(store, &input.key)?)));
+    record.begin(store, before.collect::<Result<Vec<_>>>()?.into_iter())?;
     let bar = show.bar(inputs.iter().map(|input| input.length).sum());
     let staging = Staging {
         store,
         ends: AtomicBool::new(false),
-        progress: Mutex::new(Progress {
-            record: InputRecord::read(store)?,
-            recorded: Instant::now(),
-            staged: 0,
-            unchanged: 0,
-            bytes: 0,
-        }),
+        progress: Mutex::new(Progress { record, staged: 0, unchanged: 0, bytes: 0 }),
     };
     let outcomes = map_at_once(&inputs, |input| {
         bar.set_message(name(&input.key));
         let outcome = staging.stage(input);
-        if let Outcome::Failed(error) = &outcome {
-            bar.suspend(|| complain(&describe(error)));
+        match &outcome {
+            Outcome::Failed(error) => bar.suspend(|| complain(&describe(error))),
+            Outcome::Replaced => bar.suspend(|| {
+                note(&format!("{}: replaced, though the job had changed it", name(&input.key)));
+            }),
+            Outcome::Done | Outcome::Left => {}
         }
         bar.inc(input.length);
         outcome
@@ -68,16 +67,18 @@ pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
     // Only a panic of a thread that held it, which was passed on, poisons it.
     let Progress { record, staged, unchanged, bytes, .. } =
         staging.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
-    record.write(store)?;
+    let recorded = record.write(store);
     let value = json!({"staged": staged, "unchanged": unchanged, "failed": failed, "bytes": bytes});
     let staged = count(staged, "input");
     show.result(&value, &format!("{staged} staged ({}), {unchanged} unchanged, {failed} failed", size(bytes)))?;
-    Ok(failed == 0)
+    recorded.map(|()| failed == 0)
 }
 
 /// The outcome of an input.
 enum Outcome {
     Done,
+    /// An object that the job had made of an input is lost.
+    Replaced,
     Failed(anyhow::Error),
     /// It was not tried.
     Left,
@@ -88,14 +89,12 @@ struct Staging<'a> {
     store: &'a Store,
     /// Whether no further input begins.
     ends: AtomicBool,
-    /// Held while an input is counted, and while the record is written.
+    /// Held while an input is counted.
     progress: Mutex<Progress>,
 }
 
 struct Progress {
     record: InputRecord,
-    /// When the record was written.
-    recorded: Instant,
     staged: u64,
     unchanged: u64,
     bytes: u64,
@@ -107,12 +106,13 @@ impl Staging<'_> {
         if self.ends.load(Ordering::Relaxed) {
             return Outcome::Left;
         }
-        let stage = || {
+        let stage = || -> Result<Outcome> {
+            let before = generation(self.store, &input.key)?;
             let is_new = put(self.store, input)?;
-            self.note(input, is_new, self.store.stat(&input.key)?.generation)
+            Ok(self.note(input, is_new, before, generation(self.store, &input.key)?))
         };
         match stage().with_context(|| format!("staging {}", name(&input.key))) {
-            Ok(()) => Outcome::Done,
+            Ok(outcome) => outcome,
             Err(error) => {
                 // After waiting for space in vain, do not wait again for each of the other inputs.
                 if matches!(error.downcast_ref(), Some(terrace::Error::NoSpace { .. })) {
@@ -123,24 +123,28 @@ impl Staging<'_> {
         }
     }
 
-    /// Counts an input, and writes the record if it is old: after a kill, few inputs pass for results.
-    fn note(&self, input: &Input<'_>, is_new: bool, generation: u64) -> Result<()> {
+    /// Counts an input, which had one generation before it was staged, and has another one now.
+    fn note(&self, input: &Input<'_>, is_new: bool, before: u64, now: u64) -> Outcome {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        progress.record.add(&input.key, generation);
+        let is_lost = is_new && progress.record.is_changed(&input.key, before);
+        progress.record.add(&input.key, now);
         progress.staged += u64::from(is_new);
         progress.unchanged += u64::from(!is_new);
         progress.bytes += if is_new { input.length } else { 0 };
-        if progress.recorded.elapsed() > RECORD_INTERVAL {
-            progress.record.write(self.store)?;
-            progress.recorded = Instant::now();
-        }
-        Ok(())
+        if is_lost { Outcome::Replaced } else { Outcome::Done }
+    }
+}
+
+/// Returns the generation of the object at a key; 0 if there is none.
+fn generation(store: &Store, key: &[u8]) -> Result<u64> {
+    match store.stat(key) {
+        Err(terrace::Error::NotFound { .. }) => Ok(0),
+        found => Ok(found?.generation),
     }
 }
 
 /// Puts an input into the store, unless it is there, and compares it. Returns whether it was put.
 fn put(store: &Store, input: &Input<'_>) -> Result<bool> {
-    key::check(&input.key)?;
     if is_same(store, input)? {
         return Ok(false);
     }

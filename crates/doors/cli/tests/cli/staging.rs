@@ -91,6 +91,75 @@ fn inputs_come_in_and_only_results_go_out() {
     assert_eq!(place.good(["cat", "steps.txt"]), "10\n");
 }
 
+/// They passed for results, and replaced newer files at the destination.
+#[test]
+fn inputs_whose_staging_was_ended_are_no_results() {
+    let place = Place::with("throttle = { write = '12MB/s' }", "throttle = { write = '12MB/s' }");
+    for number in 0..6 {
+        place.write(format!("origin/{number}"), noise(BIG_BYTES / 4, number));
+        place.write(format!("results/{number}"), "newer");
+    }
+    let start = ["job", "start", "--origin", "origin"];
+    let mut child = place.command(start).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("an input is in the store", || !place.keys("").is_empty());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    place.write("made/out", "out");
+    place.good(["put", "made", ""]);
+    let (report, code) = place.json(["job", "end", "--to", "results"]);
+    let failed = outcomes(&report).into_iter().filter(|(_, outcome, _)| outcome == "failed");
+    assert!(code == 1 && failed.clone().count() > 0, "{report}");
+    assert!(failed.clone().all(|(_, _, reason)| reason.contains("run that command again")), "{report}");
+    assert!((0..6).all(|number| place.read(format!("results/{number}")) == b"newer"), "no input is copied");
+    assert_eq!(place.read("results/out"), b"out", "a result is");
+    // The command ends this time.
+    assert_eq!(place.json(start).1, 0);
+    let (report, code) = place.json(["job", "end", "--to", "results"]);
+    assert_eq!((short(&report), &report["inputs"], code), (pairs(&[("out", "present")]), &json!(6), 0));
+}
+
+/// A record for which there was no room let all inputs pass for results.
+#[test]
+fn inputs_that_fill_the_store_are_no_results() {
+    let place = Place::empty();
+    let Some(disk) = SmallDisk::mount("inputs that fill the store", &place.path("small"), "size=24m") else { return };
+    let target = disk.path().join("disk").display().to_string();
+    place.write("terrace.toml", format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{target}']\n"));
+    place.good(["init", "--config", "terrace.toml"]);
+    for number in 0..30 {
+        place.write(format!("origin/{number}"), noise(1_000_000, number));
+    }
+    let ran = place.run(["job", "start", "--origin", "origin"]);
+    assert!(ran.code == 1 && ran.out.contains(" staged ("), "{} {}", ran.out, ran.err);
+    let (report, code) = place.json(["job", "end", "--to", "results"]);
+    assert_eq!((&report["copied"], files(&place.path("results")).len()), (&json!(0), 0), "{report} {code}");
+}
+
+/// Nobody was told.
+#[test]
+fn an_input_that_the_job_changed_and_that_is_staged_again_is_named() {
+    let place = Place::new();
+    place.write("origin/state", "before");
+    let start = ["job", "start", "--origin", "origin"];
+    place.good(start);
+    place.write("state", "after");
+    place.good(["put", "state", "state"]);
+    let ran = place.run(start);
+    assert!(ran.code == 0 && ran.err.contains("state: replaced, though the job had changed it"), "{}", ran.err);
+    assert!(!place.run(start).err.contains("replaced"));
+}
+
+/// Nothing was staged.
+#[test]
+fn inputs_beside_one_that_cannot_be_read_come_in() {
+    let place = Place::new();
+    place.write("origin/open", "a");
+    place.write(format!("origin/{}", vec!["x".repeat(200); 10].join("/")), "its name is too long");
+    let ran = place.run(["job", "start", "--origin", "origin"]);
+    assert_eq!((ran.out.as_str(), ran.code), ("1 input staged (1 B), 0 unchanged, 1 failed\n", 1), "{}", ran.err);
+    assert_eq!(place.keys(""), ["open"]);
+}
+
 /// Each was said to have changed meanwhile.
 #[test]
 fn symbolic_links_in_a_folder_come_in_as_links() {
@@ -261,6 +330,8 @@ fn a_report_replaces_nothing_but_reports() {
     place.write("list", "end.json\n");
     symlink(place.path("list"), place.path("same-list")).unwrap();
     assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
+    let other = Place::new();
+    let others = |name| other.path(name).display().to_string();
     let refused = [
         ("results/end.json", "the report would replace"),
         ("link/end.json", "the place of an object"),
@@ -270,11 +341,16 @@ fn a_report_replaces_nothing_but_reports() {
         ("results", "it is no regular file"),
         ("store/terrace.toml", "the store keeps its own files in"),
         ("tiers/disk/report", "the store keeps its own files in"),
+        (&others("store/terrace.toml"), "a store keeps its own files in"),
+        (&others("tiers/disk/report"), "a store keeps its own files in"),
     ];
     for (report, words) in refused {
         place.bad(["job", "end", "--to", "results", "--save", "list", "--report", report], &[words]);
     }
     assert_eq!(place.read("list"), b"end.json\n");
+    for command in [["start", "--origin"], ["end", "--to"]] {
+        place.bad(["job", command[0], command[1], &others("store")], &["a store keeps its own files in"]);
+    }
     place.good(["job", "end", "--to", "results", "--report", "results/report.json"]);
     place.good(["job", "end", "--to", "results", "--report", "link/report.json"]);
     assert_eq!(place.read("results/end.json"), b"a result");

@@ -85,7 +85,7 @@ impl Archive {
             }
             None if !options.is_empty() => return Err(refuse(&"options are for services, as in s3://BUCKET/PATH")),
             None => {
-                OwnPlaces::of(store).check_folder(address.as_ref())?;
+                OwnPlaces::of(store).check(address.as_ref())?;
                 Arc::new(ArchiveFolder::new(address.as_ref()).map_err(|reason| refuse(&reason))?)
             }
         };

@@ -73,7 +73,7 @@ impl Special {
     }
 
     /// Reads it from an object's attributes.
-    pub(super) fn of(attributes: &Attributes) -> Option<Special> {
+    pub fn of(attributes: &Attributes) -> Option<Special> {
         let device = || attributes.user.get(DEVICE_ATTRIBUTE).and_then(|text| text.parse().ok()).unwrap_or_default();
         match attributes.user.get(TYPE_ATTRIBUTE)?.as_str() {
             "pipe" => Some(Special::Pipe),

@@ -14,6 +14,11 @@ pub const FORMAT_VERSION: u32 = 1;
 /// The line of the file `store` that says that the store is being destroyed.
 pub const DESTROYED_LINE: &str = "destroyed";
 
+/// Returns whether a folder is the directory of a store. It has both files as long as the store exists.
+pub fn is_home(dir: &Path) -> bool {
+    dir.join("store").is_file() && dir.join("terrace.toml").is_file()
+}
+
 pub fn refuse(dir: &Path, reason: &str) -> Error {
     Error::Store { path: dir.to_owned(), reason: reason.to_owned() }
 }

@@ -27,7 +27,8 @@ pub use appends::AppendTurns;
 pub use cluster::{Access, Cluster, Consistency, refuse_if_shared};
 pub use id_check::check_id;
 pub use identity::{
-    DESTROYED_LINE, FORMAT_VERSION, has_log, holds_files, lost_identity, read_config, read_state, refuse, write_file,
+    DESTROYED_LINE, FORMAT_VERSION, has_log, holds_files, is_home, lost_identity, read_config, read_state, refuse,
+    write_file,
 };
 pub use leases::Leases;
 pub use lock::{StoreLock, lock_new_store, lock_store};

@@ -99,7 +99,7 @@ impl Store {
         match OriginAddress::parse(url, options).map_err(wrong)? {
             OriginPlace::Directory(path) => {
                 let path = std::path::absolute(&path).map_err(wrong)?;
-                OwnPlaces::of(self).check_folder(&path)?;
+                OwnPlaces::of(self).check(&path)?;
                 let inode = DirectoryOrigin::new(&path, None).find_inode().map_err(wrong)?;
                 let text = path.to_str().ok_or_else(|| {
                     Error::Config(format!(

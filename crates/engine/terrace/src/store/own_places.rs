@@ -7,6 +7,7 @@ use terrace_tier::MARKER_FILE;
 
 use super::Store;
 use crate::error::{Error, Result};
+use crate::home::is_home;
 
 /// The folders in which a store keeps its own files, without symbolic links.
 pub struct OwnPlaces(Vec<PathBuf>);
@@ -21,22 +22,35 @@ impl OwnPlaces {
     ///
     /// # Errors
     /// [`Error::Store`] names the folder.
-    pub fn check_outside(&self, real: &Path) -> Result<()> {
+    fn check_outside(&self, real: &Path) -> Result<()> {
         match self.0.iter().find(|own| real.starts_with(own)) {
             Some(own) => refuse(real, format!("the store keeps its own files in {}", own.display())),
             None => Ok(()),
         }
     }
 
-    /// Checks that a path leads to none of them, nor to a target that the store knows by another path, nor to one of another store.
+    /// Checks that a path, of a folder or a file, leads into none of them, nor into a target that the store knows by another path, nor into the directory or a
+    /// target of another store.
     ///
     /// # Errors
     /// [`Error::Store`] names the folder.
-    pub fn check_folder(&self, path: &Path) -> Result<()> {
+    pub fn check(&self, path: &Path) -> Result<()> {
         let real = real_path(path);
-        self.check_outside(&real)?;
-        match real.ancestors().find(|folder| folder.join(MARKER_FILE).exists()) {
-            Some(target) => refuse(path, format!("a store keeps its own files in {}", target.display())),
+        self.check_below(&real, Path::new(""))
+    }
+
+    /// Like [`OwnPlaces::check`], for a path below a folder that was checked. Links in it are not followed.
+    ///
+    /// # Errors
+    /// [`Error::Store`] names the folder.
+    pub fn check_below(&self, real: &Path, checked: &Path) -> Result<()> {
+        self.check_outside(real)?;
+        match real
+            .ancestors()
+            .take_while(|folder| *folder != checked)
+            .find(|folder| folder.join(MARKER_FILE).exists() || is_home(folder))
+        {
+            Some(own) => refuse(real, format!("a store keeps its own files in {}", own.display())),
             None => Ok(()),
         }
     }

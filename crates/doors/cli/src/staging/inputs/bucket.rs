@@ -3,9 +3,9 @@
 use anyhow::{Context, Result, bail};
 use terrace::sparse::Dense;
 use terrace::tier::{Blobs, Service};
-use terrace::{Attributes, OwnPlaces, Store, key};
+use terrace::{Attributes, OwnPlaces, Store};
 
-use super::{Input, InputPlace};
+use super::{Input, InputPlace, checked};
 use crate::staging::at_once::map_at_once;
 
 pub struct InputBucket {
@@ -32,29 +32,34 @@ impl InputBucket {
     fn length(&self, name: &str) -> Result<Option<u64>> {
         self.blobs.length(name).with_context(|| format!("looking at {name} in {}", self.service))
     }
+
+    /// Lists the blobs below a name.
+    fn list(&self, name: &str) -> Result<Vec<String>> {
+        let listed = self.blobs.list(&format!("{name}/"));
+        let names = listed.with_context(|| format!("listing {name} in {}", self.service))?;
+        if names.is_empty() {
+            bail!("{} has nothing at or below {name:?}; name what is there", self.service);
+        }
+        Ok(names)
+    }
+
+    fn find_below(&self, name: Option<&[u8]>) -> Result<Vec<Result<Input<'_>>>> {
+        let name = std::str::from_utf8(name.unwrap_or_default()).context("blobs have names in UTF-8")?;
+        if let Some(length) = if name.is_empty() { None } else { self.length(name)? } {
+            return Ok(vec![Ok(self.input(name.to_owned(), length))]);
+        }
+        let names = self.list(name)?;
+        let lengths = map_at_once(&names, |name| self.length(name));
+        let input = |(name, length): (String, Result<Option<u64>>)| match length {
+            Ok(length) => length.map(|length| checked(self.input(name, length))),
+            Err(error) => Some(Err(error)),
+        };
+        Ok(names.into_iter().zip(lengths).filter_map(input).collect())
+    }
 }
 
 impl InputPlace for InputBucket {
-    fn find(&self, _: &Store, name: Option<&[u8]>) -> Result<Vec<Input<'_>>> {
-        let name = std::str::from_utf8(name.unwrap_or_default()).context("blobs have names in UTF-8")?;
-        if let Some(length) = if name.is_empty() { None } else { self.length(name)? } {
-            return Ok(vec![self.input(name.to_owned(), length)]);
-        }
-        let names = self.blobs.list(&format!("{name}/")).with_context(|| format!("listing {name} in {}", self.service));
-        let names = names?;
-        let lengths = map_at_once(&names, |name| {
-            key::check(name.as_bytes())?;
-            self.length(name)
-        });
-        let mut found = Vec::new();
-        for (name, length) in names.into_iter().zip(lengths) {
-            if let Some(length) = length? {
-                found.push(self.input(name, length));
-            }
-        }
-        if found.is_empty() {
-            bail!("{} has nothing at or below {name:?}; name what is there", self.service);
-        }
-        Ok(found)
+    fn find(&self, _: &Store, name: Option<&[u8]>) -> Vec<Result<Input<'_>>> {
+        self.find_below(name).unwrap_or_else(|error| vec![Err(error)])
     }
 }

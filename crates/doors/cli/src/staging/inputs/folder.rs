@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use terrace::{OwnPlaces, Store};
 
-use super::{Input, InputPlace};
+use super::{Input, InputPlace, checked};
 use crate::arguments::Filter;
 use crate::copy::{Changes, Item, Tree};
 use crate::output::{note, path_name};
@@ -17,7 +17,7 @@ pub struct InputFolder(PathBuf);
 
 impl InputFolder {
     pub fn new(store: &Store, path: &Path) -> Result<InputFolder> {
-        let own = OwnPlaces::of(store).check_folder(path);
+        let own = OwnPlaces::of(store).check(path);
         own.with_context(|| format!("reading {}", path_name(path)))?;
         let found = fs::metadata(path).with_context(|| format!("reading {}", path_name(path)))?;
         if !found.is_dir() {
@@ -49,14 +49,15 @@ impl InputFolder {
 }
 
 impl InputPlace for InputFolder {
-    fn find(&self, store: &Store, name: Option<&[u8]>) -> Result<Vec<Input<'_>>> {
+    fn find(&self, store: &Store, name: Option<&[u8]>) -> Vec<Result<Input<'_>>> {
         let tree = match name {
-            Some(name) => self.find_named(store, name)?,
-            None => Tree::of(store, &self.0, b"", &Filter::default())?,
+            Some(name) => self.find_named(store, name),
+            None => Tree::of(store, &self.0, b"", &Filter::default()),
         };
-        if let Some(error) = tree.failed.into_iter().next() {
-            return Err(error);
-        }
+        let tree = match tree {
+            Ok(tree) => tree,
+            Err(error) => return vec![Err(error)],
+        };
         for (path, why) in &tree.skipped {
             note(&format!("{}: skipped, since {why}", path_name(path)));
         }
@@ -67,6 +68,6 @@ impl InputPlace for InputFolder {
             length: if item.metadata.is_dir() { 0 } else { item.metadata.len() },
             open: Box::new(move || item.open(Changes::Refused)),
         };
-        Ok(tree.items.into_iter().map(input).collect())
+        tree.failed.into_iter().map(Err).chain(tree.items.into_iter().map(input).map(checked)).collect()
     }
 }

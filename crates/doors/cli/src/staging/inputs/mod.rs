@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use anyhow::Result;
 use terrace::sparse::ReadHoles;
 use terrace::tier::ServiceAddress;
-use terrace::{Attributes, Store};
+use terrace::{Attributes, Store, key};
 
 /// An input of a job.
 pub struct Input<'a> {
@@ -24,8 +24,14 @@ type OpenInput<'a> = Box<dyn Fn() -> Result<Box<dyn ReadHoles + 'a>> + Sync + 'a
 
 /// A place of inputs.
 pub trait InputPlace {
-    /// Finds an input by its name, or all in a folder; without a name, all that are there.
-    fn find(&self, store: &Store, name: Option<&[u8]>) -> Result<Vec<Input<'_>>>;
+    /// Finds an input by its name, or all in a folder; without a name, all that are there. An error is one for each that cannot be staged.
+    fn find(&self, store: &Store, name: Option<&[u8]>) -> Vec<Result<Input<'_>>>;
+}
+
+/// Returns an input, unless its name cannot be a key.
+fn checked(input: Input<'_>) -> Result<Input<'_>> {
+    key::check(&input.key)?;
+    Ok(input)
 }
 
 /// Opens the place that the command line names.
