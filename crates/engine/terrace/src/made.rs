@@ -175,6 +175,19 @@ impl NewFolder {
     }
 }
 
+/// Names the path of a part in an error that is about what is there: the user knows only the path that it will have.
+fn name_obstacle(path: &Path, error: io::Error) -> io::Error {
+    match error.kind() {
+        // ELOOP, which has no stable kind, says that it is a symbolic link.
+        kind if kind == io::ErrorKind::IsADirectory
+            || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) =>
+        {
+            io::Error::new(kind, format!("{} is in the way ({error}); remove it", path.display()))
+        }
+        _ => error,
+    }
+}
+
 impl Part {
     fn begin(place: PathBuf, replaces: bool, open: impl Fn(&Path) -> io::Result<File>) -> io::Result<Part> {
         let name = place
@@ -196,7 +209,7 @@ impl Part {
             return Err(busy());
         }
         loop {
-            let lock = open(&path)?;
+            let lock = open(&path).map_err(|error| name_obstacle(&path, error))?;
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(busy()),

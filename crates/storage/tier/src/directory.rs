@@ -77,6 +77,9 @@ pub struct DirectoryTarget {
     full: Mutex<Vec<Segment>>,
     readers: Mutex<HashMap<u64, Arc<File>>>,
     used: Used,
+    /// Held while frames are freed: the blocks of a segment are counted before and after, and two threads that do this at the same time
+    /// would both count the blocks that the other one frees. The target would take more than its capacity.
+    freeing: Mutex<()>,
     headers: header_buffers::Pool,
     plain: Plain,
 }
@@ -159,6 +162,7 @@ impl DirectoryTarget {
             idle: Mutex::default(),
             full: Mutex::default(),
             readers: Mutex::default(),
+            freeing: Mutex::default(),
             used: owner.used(),
             headers: header_buffers::Pool::default(),
             plain: Plain::new(root, owner.store),
@@ -528,6 +532,7 @@ impl Target for DirectoryTarget {
         // Plain files are also read without Terrace, so they are removed as a whole only, by `discard`.
         let mut sorted: Vec<Place> = places.iter().copied().filter(|place| !place.is_plain()).collect();
         sorted.sort_unstable();
+        let _one_at_a_time = self.freeing.lock();
         for group in sorted.chunk_by(|a, b| a.segment == b.segment) {
             let Some(first) = group.first() else { continue };
             let open = || File::options().read(true).write(true).open(self.path(first.segment));

@@ -20,6 +20,8 @@ use tokio::runtime::{Handle, Runtime};
 
 /// The marker: the blob that names the owner of the target.
 pub(super) const MARKER_BLOB: &str = "terrace-target";
+/// The options that name what has the blobs, for services with several buckets.
+const BUCKET_OPTIONS: [&str; 2] = ["bucket", "container"];
 /// The most blobs that one call deletes.
 pub(super) const DELETED_TOGETHER: usize = 1000;
 /// The most retries of a call.
@@ -102,7 +104,10 @@ impl Service {
 
 impl std::fmt::Display for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.name, self.root)
+        match BUCKET_OPTIONS.iter().find_map(|option| self.options.get(*option)) {
+            Some(bucket) => write!(f, "{}://{bucket}/{}", self.name, self.root.trim_start_matches('/')),
+            None => write!(f, "{}:{}", self.name, self.root),
+        }
     }
 }
 

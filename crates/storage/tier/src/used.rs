@@ -12,15 +12,24 @@ use terrace_system::words::Words;
 /// No write is refused for lack of space by a measurement older than this.
 const MAX_REFUSING_AGE: Duration = Duration::from_secs(1);
 
+/// A measurement is repeated if bytes were given back meanwhile, up to this number of them.
+const MAX_MEASUREMENTS: u32 = 3;
+
 /// The bytes of a target.
 #[derive(Default)]
 pub struct Used {
-    /// The number of bytes, and the time of the last measurement by the monotonic clock. All processes change both words without
-    /// a lock, by atomic read-modify-write operations, so no addition is lost. [`Used::get`] relies on their order: hence
-    /// acquire and release.
-    shared: Words<2>,
+    /// The number of bytes, the time of the last measurement by the monotonic clock, and the number of bytes that were ever given back.
+    /// All processes change the words without a lock, by atomic read-modify-write operations, so no addition is lost. [`Used::get`] relies on
+    /// their order: hence acquire and release.
+    shared: Words<3>,
     /// The bytes that this process is writing at the moment: a measurement may not find them yet.
     writing: AtomicU64,
+}
+
+/// The words when a measurement begins.
+struct Marks {
+    given_back: u64,
+    bytes: u64,
 }
 
 /// Reserved space for bytes that are being written.
@@ -44,13 +53,13 @@ impl Used {
 
     /// The current count, which is approximate.
     pub fn counted(&self) -> u64 {
-        let [bytes, _] = self.shared.all();
+        let [bytes, ..] = self.shared.all();
         bytes.load(Acquire)
     }
 
     /// The current count, after a new measurement if the last one is older than this.
-    pub fn get(&self, max_age: Duration, measure: impl FnOnce() -> io::Result<u64>) -> io::Result<u64> {
-        let [bytes, measured] = self.shared.all();
+    pub fn get(&self, max_age: Duration, measure: impl Fn() -> io::Result<u64>) -> io::Result<u64> {
+        let [bytes, measured, given_back] = self.shared.all();
         let (now, at) = (monotonic_nanos(), measured.load(Acquire));
         // Measured at a later time: in an earlier boot.
         let age = now.checked_sub(at).map(Duration::from_nanos);
@@ -58,16 +67,31 @@ impl Used {
             return Ok(self.counted());
         }
         // Read before the time is set. Another process adds to the bytes only after it has seen a new time or has failed to set
-        // one. So all bytes that are added during this measurement are in the difference, and stay counted. Bytes that are given back
-        // meanwhile may count as freed twice, or not at all, until the next measurement.
-        let before = bytes.load(Acquire);
+        // one. So all bytes that are added during this measurement are in the difference, and stay counted.
+        let mut before = self.marks();
         if measured.compare_exchange(at, now, AcqRel, Acquire).is_ok() {
-            let writing = self.writing.load(Acquire);
-            let found = measure().inspect_err(|_| self.make_stale())?;
-            let with_changes = |bytes: u64| Some((found + writing + bytes).saturating_sub(before));
-            let _ = bytes.fetch_update(AcqRel, Acquire, with_changes); // the closure never refuses
+            for attempt in 1.. {
+                let writing = self.writing.load(Acquire);
+                let found = measure().inspect_err(|_| self.make_stale())?;
+                // The measurement may have found what was given back meanwhile, or not. After the last attempt it counts as not found:
+                // the target then seems to have less room for a while, and never takes more than its capacity.
+                let is_certain = given_back.load(Acquire) == before.given_back;
+                if is_certain || attempt == MAX_MEASUREMENTS {
+                    let given = || given_back.load(Acquire).wrapping_sub(before.given_back);
+                    let with_changes =
+                        |bytes: u64| Some((found + writing + bytes + given()).saturating_sub(before.bytes));
+                    let _ = bytes.fetch_update(AcqRel, Acquire, with_changes); // the closure never refuses
+                    break;
+                }
+                before = self.marks();
+            }
         }
         Ok(self.counted())
+    }
+
+    fn marks(&self) -> Marks {
+        let [bytes, _, given_back] = self.shared.all();
+        Marks { given_back: given_back.load(Acquire), bytes: bytes.load(Acquire) }
     }
 
     /// Reserves space for bytes that are about to be written. Measures only if nobody has, or before it refuses.
@@ -86,9 +110,10 @@ impl Used {
     fn take_counted(&self, more: u64, capacity: u64) -> Option<Taken<'_>> {
         self.writing.fetch_add(more, AcqRel);
         let taken = Taken(self, more);
-        let [bytes, _] = self.shared.all();
+        let [bytes, ..] = self.shared.all();
         if bytes.fetch_add(more, AcqRel).saturating_add(more) > capacity {
-            self.give_back(more);
+            // Not given back: they were never on the target, so that no measurement misses them.
+            self.subtract(more);
             return None;
         }
         Some(taken)
@@ -96,19 +121,27 @@ impl Used {
 
     /// Notes that bytes were freed.
     pub fn give_back(&self, fewer: u64) {
-        let [bytes, _] = self.shared.all();
+        let [_, _, given_back] = self.shared.all();
+        given_back.fetch_add(fewer, AcqRel);
+        self.subtract(fewer);
+    }
+
+    fn subtract(&self, fewer: u64) {
+        let [bytes, ..] = self.shared.all();
         let _ = bytes.fetch_update(AcqRel, Acquire, |bytes| Some(bytes.saturating_sub(fewer))); // the closure never refuses
     }
 
     /// Makes the next [`Used::get`] or [`Used::take`] measure.
     pub fn make_stale(&self) {
-        let [_, measured] = self.shared.all();
+        let [_, measured, _] = self.shared.all();
         measured.store(0, Release);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -142,6 +175,40 @@ mod tests {
         assert_eq!(measuring.get(Duration::ZERO, measure).expect("measures"), 60);
     }
 
+    /// It was subtracted twice, and the target then took more bytes than its capacity.
+    #[test]
+    fn what_is_given_back_while_one_measures_is_measured_again() {
+        for found_first in [60, 40] {
+            let (used, measurements) = (Used::default(), Cell::new(0));
+            drop(used.take(60, 100, || Ok(0)).expect("room"));
+            let measure = || {
+                measurements.set(measurements.get() + 1);
+                if measurements.get() > 1 {
+                    return Ok(40);
+                }
+                used.give_back(20);
+                Ok(found_first)
+            };
+            assert_eq!(used.get(Duration::ZERO, measure).expect("measures"), 40, "{found_first}");
+            used.give_back(10);
+            assert_eq!(used.counted(), 30);
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_all_the_time_counts_until_a_measurement_is_certain() {
+        let used = Used::default();
+        drop(used.take(60, 100, || Ok(0)).expect("room"));
+        let found = Cell::new(60);
+        let measure = || {
+            used.give_back(10);
+            found.set(found.get() - 10);
+            Ok(found.get())
+        };
+        assert_eq!(used.get(Duration::ZERO, measure).expect("measures"), 30);
+        assert_eq!(used.get(Duration::ZERO, || Ok(30)).expect("measures"), 30);
+    }
+
     #[test]
     fn what_is_being_written_is_counted_though_it_is_not_found_yet() {
         let used = Used::default();
@@ -170,7 +237,7 @@ mod tests {
 
     /// Ages the last measurement by an hour.
     fn age(used: &Used) {
-        let [_, measured] = used.shared.all();
+        let [_, measured, _] = used.shared.all();
         let hour = Duration::from_secs(3600).as_nanos() as u64;
         measured.store(measured.load(Acquire).saturating_sub(hour).max(1), Release);
     }
@@ -201,16 +268,5 @@ mod tests {
         age(&used);
         assert!(!take(50, 95));
         assert_eq!((measured.load(Acquire), used.counted()), (3, 95));
-    }
-
-    #[test]
-    fn what_is_freed_while_another_measures_is_not_counted() {
-        let used = Used::default();
-        drop(used.take(50, 100, || Ok(0)).expect("room"));
-        let measure = || {
-            used.give_back(20);
-            Ok(50)
-        };
-        assert_eq!(used.get(Duration::ZERO, measure).expect("measures"), 30);
     }
 }

@@ -16,7 +16,7 @@ const BEGUN_KEY: &[u8] = b".terrace/job/begun";
 /// Numbers of keys.
 type Generations = BTreeMap<Vec<u8>, u64>;
 
-/// What is known about the inputs of a job.
+/// The inputs of a job: those that were staged, and those whose staging has begun.
 #[derive(Default)]
 pub struct InputRecord {
     /// The generation that each input had when it was staged. An object with another one was changed by the job.
