@@ -16,7 +16,7 @@ use terrace_testkit::{Moto, noise, skip};
 use crate::nodes::{Nodes, bytes, compile, said};
 
 /// The names of packs below a place that versions flow to, with what changes if one is written again.
-fn packs(to: &str) -> BTreeMap<String, (u64, SystemTime)> {
+pub fn packs(to: &str) -> BTreeMap<String, (u64, SystemTime)> {
     let entries = fs::read_dir(Path::new(to).join("dumps/state/packs")).into_iter().flatten().map(Result::unwrap);
     let written = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
     let state = |entry: fs::DirEntry| {
@@ -26,7 +26,7 @@ fn packs(to: &str) -> BTreeMap<String, (u64, SystemTime)> {
     written.map(state).collect()
 }
 
-fn flowed(output: &Output) -> Value {
+pub fn flowed(output: &Output) -> Value {
     let words = said(output);
     serde_json::from_str(words.lines().last().unwrap()).unwrap()
 }
