@@ -235,6 +235,8 @@ fn flow_to(
 fn restore(world: &MpiWorld, store: &Store, flags: &RestoreFlags, show: Shown<'_>) -> Result<()> {
     let (name, window) = (&flags.name, Options::default().window);
     let archive = open_archive(world, store, flags.from.as_deref(), &flags.service_options)?;
+    // Otherwise a restore from a directory that is misspelled, or not mounted, would find no version there.
+    agree(world, archive.as_ref().map_or(Ok(()), Archive::check_exists))?;
     let restored = match flags.partial {
         true => terrace_dump::restore(world, store, name, flags.version, Wanted::Dealt, window)?,
         false => {

@@ -54,6 +54,16 @@ fn a_version_flows_and_is_restored_without_any_store() {
     }
     let none = nodes.terrace_dump(8, &["restore", "state", &out]);
     assert!(!none.status.success(), "nothing is left in the stores");
+    // The place was not named if it was misspelled or not mounted.
+    let typo = nodes.file("typo");
+    for (name, from, words) in [
+        ("state", &typo, "typo: No such file or directory (os error 2); name the place to which versions have flowed"),
+        ("other", &to, "there is no dump \"other\", neither in the nodes' stores nor in "),
+    ] {
+        let refused = nodes.terrace_dump(8, &["restore", name, &out, "--from", from]);
+        let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && errors.contains(words), "{words}: {errors}");
+    }
     // Of the newest version, one pack is damaged: the one before is taken, and that is said.
     let newest = packs(&to).into_iter().max_by_key(|(_, (_, time))| *time).unwrap().0;
     let newest = Path::new(&to).join("dumps/state/packs").join(newest);
