@@ -1,6 +1,7 @@
 //! The flags of dumps and restores, as `terrace` and `terrace-dump` both take them.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
@@ -154,6 +155,19 @@ pub enum PausePoint {
     /// A call that the program has for this alone.
     #[value(name = "terrace_checkpoint_here")]
     Here,
+}
+
+impl PausePoint {
+    /// Returns all calls.
+    pub fn all() -> &'static [PausePoint] {
+        PausePoint::value_variants()
+    }
+}
+
+impl fmt::Display for PausePoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| value.get_name().fmt(f))
+    }
 }
 
 impl RunFlags {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod cluster;
+mod ending;
 mod levels;
 
 use std::fs;
