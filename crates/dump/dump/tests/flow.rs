@@ -84,6 +84,23 @@ fn a_damaged_file_is_noticed_and_sent_again() {
     }
 }
 
+/// Of packs that are there, a flow checks only the length. The guide said that all of a version was read back.
+#[test]
+fn a_pack_that_changed_in_place_is_mended_by_the_next_flow_of_the_version() {
+    let mut site = Site::new();
+    site.dump(0);
+    site.flow(None);
+    let pack = site.packs().pop_first().unwrap();
+    flip_a_byte(&pack);
+    site.dump(1);
+    site.flow(None);
+    site.without_stores(|site| assert!(site.restored_on(&RANK_NODES, Some(1)).iter().any(Result::is_err)));
+    let mended = site.flow(None);
+    assert_eq!((mended.version, mended.sent), (1, 1));
+    site.lose_all_stores();
+    assert_eq!(site.restore(&RANK_NODES, 1), (1, true));
+}
+
 /// A flow could not replace a directory, and failed again and again.
 #[test]
 fn a_directory_in_the_place_of_a_file_is_replaced() {

@@ -45,8 +45,9 @@ pub struct Flowed {
     pub dropped: u32,
 }
 
-/// Lets a version flow to an archive: the given one, or the newest in the nodes' stores. Collective. When it returns, the version is whole there,
-/// and all that was sent was read back. With `keep`, older versions are then dropped there. A version that is there already is read, and what is
+/// Lets a version flow to an archive: the given one, or the newest in the nodes' stores. Collective. When it returns, the version exists there,
+/// and all that was sent was read back. Of packs that are there from the version before, only the length is checked: let the version flow again to
+/// have them read, and mended. With `keep`, older versions are then dropped there. A version that is there already is read, and what is
 /// damaged is sent again. If the archive takes no more, what no version there names is deleted, and with `keep` the versions that are too many
 /// already; then it is tried once more.
 ///
