@@ -1,6 +1,7 @@
 //! Dumps of MPI ranks. The code that needs MPI is a separate program or library, so that this one never links MPI.
 
 use std::convert::Infallible;
+use std::num::NonZeroUsize;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process;
@@ -59,8 +60,8 @@ pub enum Care {
         /// The dump's name [default: all dumps].
         name: Option<String>,
         /// Keep this many of the newest versions, at least one.
-        #[arg(long, default_value_t = 1)]
-        keep: usize,
+        #[arg(long, default_value = "1")]
+        keep: NonZeroUsize,
     },
     /// List the dumps in this node's store, with their versions.
     Ls,
@@ -84,10 +85,10 @@ pub fn care(store: &Store, care: &Care, show: Show) -> Result<bool> {
     }
 }
 
-fn collect(store: &Store, name: Option<&str>, keep: usize, show: Show) -> Result<bool> {
+fn collect(store: &Store, name: Option<&str>, keep: NonZeroUsize, show: Show) -> Result<bool> {
     let names = name.map_or_else(|| gc::dumps(store), |name| Ok(vec![name.to_owned()]))?;
     for name in names {
-        let dropped = gc::collect(store, &name, keep)?;
+        let dropped = gc::collect(store, &name, keep.get())?;
         let versions = count(dropped.versions.len() as u64, "version");
         let words = format!(
             "{}: {versions} with {} bytes of chunks deleted; {} bytes of the tiers are free again",

@@ -324,6 +324,6 @@ pub(crate) fn number(version: i64) -> Result<Option<u32>> {
     match u32::try_from(version) {
         Ok(version) => Ok(Some(version)),
         Err(_) if version == -1 => Ok(None),
-        Err(_) => Err(Error::Refused(format!("{version} is not a version; versions are 0 to 4294967295"))),
+        Err(_) => Err(Error::Refused(format!("{version} is not a version; versions are 0 to 4294967294"))),
     }
 }

@@ -134,6 +134,18 @@ fn file(files: &[String], rank: u32) -> Result<PathBuf> {
     }
 }
 
+/// Reads a file of a rank.
+fn read_whole(path: &Path) -> Result<Vec<u8>> {
+    let found = path.metadata().with_context(|| {
+        format!("{} cannot be dumped; write that file first, or name another one for this rank", path.display())
+    })?;
+    // A device may have no end, and a pipe waits for a writer.
+    if !found.is_file() {
+        bail!("{} is no regular file; copy what you want to dump to one, and name that", path.display());
+    }
+    std::fs::read(path).with_context(|| format!("reading {}", path.display()))
+}
+
 /// Writes a file atomically.
 fn write_whole(path: &Path, parts: &[Vec<u8>]) -> io::Result<()> {
     let length = parts.iter().map(|part| part.len() as u64).sum::<u64>();
@@ -150,10 +162,7 @@ fn together<T>(world: &MpiWorld, done: Result<T>) -> terrace_dump::Result<T> {
 type Shown<'a> = &'a dyn Fn(serde_json::Value, String);
 
 fn dump(world: &MpiWorld, store: &Store, flags: &DumpFlags, show: Shown<'_>) -> Result<()> {
-    let read = || {
-        let path = file(&flags.files, world.rank())?;
-        std::fs::read(&path).with_context(|| format!("reading {}", path.display()))
-    };
+    let read = || read_whole(&file(&flags.files, world.rank())?);
     let bytes = together(world, read())?;
     let archive = open_archive(world, store, flags.flow_to.as_deref(), &flags.service_options)?;
     let after = archive::newest_version(world, archive.as_ref(), &flags.name)?;
@@ -235,6 +244,8 @@ fn flow_to(
 fn restore(world: &MpiWorld, store: &Store, flags: &RestoreFlags, show: Shown<'_>) -> Result<()> {
     let (name, window) = (&flags.name, Options::default().window);
     let archive = open_archive(world, store, flags.from.as_deref(), &flags.service_options)?;
+    // Otherwise a restore from a directory that is misspelled, or not mounted, would find no version there.
+    agree(world, archive.as_ref().map_or(Ok(()), Archive::check_exists))?;
     let restored = match flags.partial {
         true => terrace_dump::restore(world, store, name, flags.version, Wanted::Dealt, window)?,
         false => {
@@ -251,7 +262,10 @@ fn restore(world: &MpiWorld, store: &Store, flags: &RestoreFlags, show: Shown<'_
     let write = || {
         for (rank, buffers) in &buffers {
             let path = file(&flags.files, *rank)?;
-            write_whole(&path, buffers).with_context(|| format!("writing {}", path.display()))?;
+            write_whole(&path, buffers).with_context(|| {
+                let advice = "name a file in a directory that exists and can be written, and restore again";
+                format!("{} cannot be written; {advice}", path.display())
+            })?;
         }
         Ok(())
     };

@@ -12,7 +12,7 @@ use terrace_dump_mpi::{MpiWorld, log, open_store};
 use crate::levels::Levels;
 use crate::schedule::CheckpointSchedule;
 use crate::stack::Paused;
-use crate::{checkpoint, handles, restart, settings};
+use crate::{checkpoint, handles, outcome, restart, settings};
 
 /// The ranks and the calls so far.
 #[derive(Default)]
@@ -33,6 +33,7 @@ impl DumpHost {
     /// wants that. Returns the registers to continue with. Collective.
     pub fn serve(&mut self, paused: Paused) -> Paused {
         let Some(settings) = settings::get() else { return paused };
+        outcome::note_call();
         let bug = |_| Err(Error::Refused("a panic; this is a bug of Terrace".into()));
         handles::note_host(true);
         match catch_unwind(AssertUnwindSafe(|| self.work(settings, paused))).unwrap_or_else(bug) {
@@ -80,6 +81,7 @@ fn restart_if_there(
     match restart::restart(world, &settings.name, archive.as_ref()) {
         Ok(restarted) => {
             schedule.continue_after(restarted.calls);
+            outcome::note_dumped();
             // Otherwise the next version in new stores would be version 0, and older than this one.
             ranks.levels.newest = ranks.levels.newest.max(Some(restarted.version));
             if world.rank() == 0 {
@@ -106,6 +108,7 @@ fn dump_if_due(ranks: &Ranks, schedule: &mut CheckpointSchedule, settings: &RunF
     if !schedule.arrive(&ranks.world, settings)? {
         return Ok(());
     }
+    outcome::note_dumped();
     match dump_and_flow(ranks, schedule, settings, paused) {
         Err(error) if error.is_transport() => return Err(error),
         Err(error) => tracing::warn!("the program continues without a checkpoint of {:?}: {error}", settings.name),

@@ -33,6 +33,7 @@ mod image;
 mod levels;
 mod objects;
 mod obstacles;
+mod outcome;
 mod ranges;
 mod resident;
 mod restart;

@@ -14,7 +14,7 @@ use crate::halving::{Answers, meet};
 use crate::lock::Locks;
 use crate::manifest::{self, Complete, Held, Manifest};
 use crate::names::{self, Part};
-use crate::options::{Dumped, Duplicates, Options};
+use crate::options::{Dumped, Duplicates, MAX_VERSION, Options};
 use crate::pack::{Packer, pack};
 use crate::parcel::{self, Opened};
 use crate::plan::{self, Decided, Holdings, Load, Mine, Nodes, Plan};
@@ -175,11 +175,14 @@ fn list_held_chunks(chunks: &[Chunk<'_>], holdings: &Holdings) -> Vec<Held> {
 /// Returns the version that this dump creates.
 fn next_version(session: &Session<'_>, options: &Options) -> Result<u32> {
     let newest = session.versions.keys().next_back().copied().max(options.after);
-    let next = newest.map_or(Some(0), |newest| newest.checked_add(1));
+    let next = newest.map_or(Some(0), |newest| newest.checked_add(1).filter(|next| *next <= MAX_VERSION));
     let refuse = |reason: &str| Err(Error::Refused(format!("dump {:?}: {reason}", session.name)));
     match (options.version, newest, next) {
         (Some(version), Some(newest), _) if version <= newest => {
             refuse(&format!("version {version} cannot follow version {newest}; name a later one, or drop that"))
+        }
+        (Some(version), ..) if version > MAX_VERSION => {
+            refuse(&format!("no version could follow version {version}; name one up to {MAX_VERSION}"))
         }
         (Some(version), ..) | (None, _, Some(version)) => Ok(version),
         (None, _, None) => refuse("there is no later version; use another name"),

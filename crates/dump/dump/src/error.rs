@@ -51,12 +51,14 @@ pub enum Error {
     #[error("the ranks are asked for different things: {}; ask all for the same", differ(.0))]
     Differ(Vec<Difference>),
     /// No complete dump has this name or version.
-    #[error("there is no dump {name:?}{}; its versions that are here: {known}", version.map(|v| format!(" of version {v}")).unwrap_or_default())]
+    #[error("there is no dump {name:?}{}{}: {known}", of(*version), places(archive.as_deref()))]
     NotFound {
         /// The dump's name.
         name: String,
         /// The requested version; `None` stands for the newest.
         version: Option<u32>,
+        /// The archive that was looked at, besides the nodes' stores.
+        archive: Option<String>,
         /// The existing versions, as text.
         known: String,
     },
@@ -102,6 +104,17 @@ impl fmt::Display for Lost {
 
 /// An error message lists at most this many ranges.
 const MAX_NAMED_RANGES: usize = 8;
+
+fn of(version: Option<u32>) -> String {
+    version.map(|version| format!(" of version {version}")).unwrap_or_default()
+}
+
+fn places(archive: Option<&str>) -> String {
+    match archive {
+        Some(archive) => format!(", neither in the nodes' stores nor in {archive}; its versions that are there"),
+        None => "; its versions that are here".to_owned(),
+    }
+}
 
 fn differ(differences: &[Difference]) -> String {
     differences.iter().map(Difference::to_string).collect::<Vec<_>>().join("; ")

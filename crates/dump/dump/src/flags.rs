@@ -1,6 +1,7 @@
 //! The flags of dumps and restores, as `terrace` and `terrace-dump` both take them.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
@@ -8,12 +9,15 @@ use clap::{ArgGroup, Args, ValueEnum, value_parser};
 use serde::{Deserialize, Serialize};
 
 use crate::chunk::Chunking;
+use crate::names::check_name;
+use crate::options::MAX_VERSION;
 use crate::{Duplicates, Options, Terms};
 
 /// The arguments of `dump`.
 #[derive(Args, Clone, Debug)]
 pub struct DumpFlags {
     /// Name of the dump. Each dump of this name is a new version.
+    #[arg(value_parser = parse_name)]
     pub name: String,
     /// Files to dump: one for each rank, or one name with {rank} in it.
     #[arg(required = true)]
@@ -38,7 +42,7 @@ pub struct DumpFlags {
     #[arg(long, default_value_t = Options::default().window)]
     pub window: usize,
     /// Version to write [default: the next].
-    #[arg(long)]
+    #[arg(long, value_parser = value_parser!(u32).range(..=i64::from(MAX_VERSION)))]
     pub version: Option<u32>,
     /// Once this version is durable, drop all but this many of the newest versions, and free their space before the command ends
     /// [default: keep all].
@@ -59,6 +63,7 @@ pub struct DumpFlags {
 #[derive(Args, Clone, Debug)]
 pub struct FlowFlags {
     /// Name of the dump.
+    #[arg(value_parser = parse_name)]
     pub name: String,
     /// A directory or SERVICE://BUCKET/PATH that outlives the nodes.
     #[arg(long, value_name = "DIR|URL")]
@@ -78,6 +83,7 @@ pub struct FlowFlags {
 #[derive(Args, Clone, Debug)]
 pub struct RestoreFlags {
     /// Name of the dump.
+    #[arg(value_parser = parse_name)]
     pub name: String,
     /// Files to write: one for each rank that dumped, or one name with {rank} in it.
     #[arg(required = true)]
@@ -104,6 +110,7 @@ pub const RUN_VARIABLE: &str = "TERRACE_DUMP_RUN";
 #[command(group = ArgGroup::new("run_places").args(["flow_to", "from"]).multiple(true))]
 pub struct RunFlags {
     /// Name of the dump. Each checkpoint is a new version.
+    #[arg(value_parser = parse_name)]
     pub name: String,
     /// The calls at which the ranks can be dumped, when all ranks make them.
     #[arg(long, value_enum, value_name = "CALL", default_value = "MPI_Barrier")]
@@ -156,6 +163,19 @@ pub enum PausePoint {
     Here,
 }
 
+impl PausePoint {
+    /// Returns all calls.
+    pub fn all() -> &'static [PausePoint] {
+        PausePoint::value_variants()
+    }
+}
+
+impl fmt::Display for PausePoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| value.get_name().fmt(f))
+    }
+}
+
 impl RunFlags {
     /// Returns the options of each dump.
     pub fn options(&self) -> Options {
@@ -190,6 +210,12 @@ impl DumpFlags {
             ..Options::default()
         }
     }
+}
+
+/// Checks the name of a dump before any rank begins.
+fn parse_name(name: &str) -> Result<String, String> {
+    check_name(name).map_err(|error| error.to_string())?;
+    Ok(name.to_owned())
 }
 
 impl FromStr for Duplicates {

@@ -7,6 +7,9 @@ use crate::exchange::Moved;
 use crate::terms::Terms;
 use crate::{Error, Result};
 
+/// The last version that a dump can have. A version above it would leave no number for the one that follows.
+pub(crate) const MAX_VERSION: u32 = u32::MAX - 1;
+
 /// Which duplicates of chunks a dump leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {

@@ -17,7 +17,7 @@ const MAX_JOINT_READ_BYTES: u32 = 4 << 20;
 pub type ReadPack<'r> = dyn Fn(&str, u32, &mut [u8]) -> Result<()> + 'r;
 
 /// The chunks of a store and their places in packs.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Packed {
     packs: Vec<String>,
     places: ByHash<Place>,

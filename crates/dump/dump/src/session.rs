@@ -94,7 +94,7 @@ impl<'a> Session<'a> {
         found.map(|(version, complete)| (*version, complete)).ok_or_else(|| {
             let known: Vec<String> = self.versions.keys().map(u32::to_string).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            Error::NotFound { name: self.name.to_owned(), version, known }
+            Error::NotFound { name: self.name.to_owned(), version, archive: None, known }
         })
     }
 

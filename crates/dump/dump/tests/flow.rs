@@ -18,6 +18,7 @@ use terrace_dump::chunk::Chunking;
 use terrace_dump::transport::World;
 use terrace_dump::transport::threads::Threads;
 use terrace_dump::{Error, Options, Result, dump, gc};
+use terrace_testkit::SmallDisk;
 
 fn flip_a_byte(file: &Path) {
     let mut bytes = fs::read(file).unwrap();
@@ -81,6 +82,23 @@ fn a_damaged_file_is_noticed_and_sent_again() {
         assert!(number > 0 || mended.sent == 1, "only the damaged pack is sent again: {mended:?}");
         site.without_stores(|site| assert_eq!(site.restore(&[0, 1], 9), (1, true)));
     }
+}
+
+/// Of packs that are there, a flow checks only the length. The guide said that all of a version was read back.
+#[test]
+fn a_pack_that_changed_in_place_is_mended_by_the_next_flow_of_the_version() {
+    let mut site = Site::new();
+    site.dump(0);
+    site.flow(None);
+    let pack = site.packs().pop_first().unwrap();
+    flip_a_byte(&pack);
+    site.dump(1);
+    site.flow(None);
+    site.without_stores(|site| assert!(site.restored_on(&RANK_NODES, Some(1)).iter().any(Result::is_err)));
+    let mended = site.flow(None);
+    assert_eq!((mended.version, mended.sent), (1, 1));
+    site.lose_all_stores();
+    assert_eq!(site.restore(&RANK_NODES, 1), (1, true));
 }
 
 /// A flow could not replace a directory, and failed again and again.
@@ -147,6 +165,42 @@ fn only_the_newest_versions_stay_if_so_asked() {
     assert_eq!(site.restore(&RANK_NODES, 12), (4, true));
     assert!(site.restored_on(&RANK_NODES, Some(3)).iter().all(Result::is_ok));
     assert!(site.restored_on(&RANK_NODES, Some(2)).iter().all(|one| matches!(one, Err(Error::NotFound { .. }))));
+}
+
+/// Packs that a failed flow had sent were deleted only once a later version was whole, which could not be: the place stayed full. No test filled
+/// a place.
+#[test]
+fn what_no_version_names_makes_room() {
+    let mut site = Site::new();
+    let Some(disk) = SmallDisk::mount("flows to a full place", site.archive.path(), "size=4m") else { return };
+    for round in [0, 100] {
+        site.dump(round);
+        site.flow(None);
+    }
+    let state = site.archive.path().join("dumps/state");
+    let whole = site.packs();
+    // The second flow was interrupted before its last pack, and another one before its version was whole. They have left no room.
+    fs::remove_file(state.join("complete/0000000001")).unwrap();
+    let longest = whole.iter().max_by_key(|pack| pack.metadata().unwrap().len()).unwrap();
+    assert!(longest.metadata().unwrap().len() > 40_000);
+    fs::remove_file(longest).unwrap();
+    disk.fill_but(32_000);
+    fs::rename(disk.path().join("others"), state.join("packs/0123")).unwrap();
+    fs::write(state.join("ranks/0000000001/0-0123"), "left").unwrap();
+    let done = site.flow(None);
+    assert_eq!((done.version, done.sent, site.packs()), (1, 1, whole), "what this version needs is not sent again");
+    assert!(!state.join("ranks/0000000001/0-0123").exists());
+    site.without_stores(|site| assert_eq!(site.restore(&RANK_NODES, 100), (1, true)));
+    // Nothing more can be deleted.
+    site.dump(200);
+    disk.fill_but(32_000);
+    let full = site.try_flow(&RANK_NODES, None, None).unwrap_err().to_string();
+    assert!(full.contains("are free there"), "{full}");
+    site.without_stores(|site| assert_eq!(site.restore(&RANK_NODES, 100), (1, true)));
+    disk.make_room();
+    site.flow(None);
+    site.lose_all_stores();
+    assert_eq!(site.restore(&RANK_NODES, 200), (2, true));
 }
 
 /// Two jobs with one name once deleted each other's packs, which were reported as whole.

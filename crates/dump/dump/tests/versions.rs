@@ -130,6 +130,23 @@ fn the_next_dump_completes_a_version_record_in_all_stores() {
     assert!(is_round(&restored(&nodes, &all, None).unwrap().1, 1));
 }
 
+/// A dump took the last number, and no dump of that name could follow.
+#[test]
+fn a_version_that_none_could_follow_is_refused() {
+    let mut place = Place::new();
+    let store = place.store();
+    let make = |version: Option<u32>| {
+        let options = Options { version, ..Options::default() };
+        let done = Threads::on(&[0]).run(|world| dump(world, &store, "state", &[&[1; 100]], &options));
+        done.into_iter().next().unwrap().map(|done| done.version).map_err(|error| error.to_string())
+    };
+    let refused = make(Some(u32::MAX)).unwrap_err();
+    assert!(refused.contains("no version could follow version 4294967295; name one up to 4294967294"), "{refused}");
+    assert_eq!(make(Some(u32::MAX - 2)), Ok(u32::MAX - 2));
+    assert_eq!(make(None), Ok(u32::MAX - 1));
+    assert!(make(None).unwrap_err().contains("there is no later version"));
+}
+
 #[test]
 fn old_versions_are_dropped_and_shared_chunks_stay() {
     let nodes: Vec<u32> = (0..4).collect();

@@ -2,10 +2,12 @@
 
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process;
 
 use anyhow::{Context, Result, bail};
 use nix::sys::personality::{self, Persona};
+use terrace::Store;
 use terrace_dump::flags::{RUN_VARIABLE, RunFlags};
 
 use super::program::{Obstacle, exports, obstacle};
@@ -15,11 +17,27 @@ use crate::globals::Globals;
 const CHECKPOINT_LIBRARY: &str = "libterrace_dump_run.so";
 /// A symbol of that library, by which it begins its work. A build without MPI lacks it, and does nothing.
 const CHECKPOINT_LIBRARY_START: &str = "__libc_start_main";
+/// Stands for TERRACE_NODE in the directory of a store, or for the node's number.
+const NODE_WORD: &str = "{node}";
 const LIBRARY_ADVICE: &str = "`make install-mpi PREFIX=...` installs it";
+
+/// Checks that this node has its store, before the ranks wait for each other in MPI. Without the name of the node, only the ranks together know
+/// its number.
+fn check_store(store: &Path) -> Result<()> {
+    let text = store.to_string_lossy();
+    let named: PathBuf = match std::env::var("TERRACE_NODE") {
+        Ok(node) => text.replace(NODE_WORD, &node).into(),
+        Err(_) if text.contains(NODE_WORD) => return Ok(()),
+        Err(_) => store.to_owned(),
+    };
+    Ok(Store::check_dir(&named)?)
+}
 
 /// Replaces this process by the program, whose addresses then are the same in each process.
 pub fn become_program(globals: &Globals, flags: &RunFlags) -> Result<Infallible> {
     let Some((program, arguments)) = flags.program.split_first() else { bail!("no program is named") };
+    let store = globals.store()?;
+    check_store(&store)?;
     let reason = match obstacle(program) {
         Some(Obstacle::Static) => Some("is statically linked; link it dynamically"),
         Some(Obstacle::OtherRights) => Some("runs with the rights of another user or group; remove its setuid bit"),
@@ -38,6 +56,6 @@ pub fn become_program(globals: &Globals, flags: &RunFlags) -> Result<Infallible>
     )?;
     let mut command = process::Command::new(program);
     command.args(arguments).env(PRELOAD_VARIABLE, before_others(library, PRELOAD_VARIABLE));
-    command.env("TERRACE_STORE", globals.store()?).env(RUN_VARIABLE, serde_json::to_string(flags)?);
+    command.env("TERRACE_STORE", store).env(RUN_VARIABLE, serde_json::to_string(flags)?);
     Err(command.exec()).with_context(|| format!("starting {}", program.display()))
 }

@@ -40,6 +40,8 @@ fn old_dumps_are_shown_and_dropped() {
     let whole = restored.into_iter().map(|restored| restored.unwrap().whole().unwrap());
     assert!(whole.into_iter().all(|ranks| ranks[&0] == [bytes(2)]));
     place.bad(["dump", "gc", "no/name"], &["\"no/name\" cannot be a dump's name"]);
+    // The help said at least one, and 0 was taken for 1.
+    assert_eq!(place.run(["dump", "gc", "state", "--keep", "0"]).code, 2);
 }
 
 /// A program ran without checkpoints and without a word.
@@ -76,7 +78,21 @@ fn the_flags_of_dumps_are_shown_and_looked_at_here() {
     }
     let help = place.good(["restore", "--help"]);
     assert!(help.contains("--partial") && help.contains("--version") && help.contains("{rank}"), "{help}");
-    for wrong in [&["dump", "name", "file", "--replicas", "many"][..], &["restore", "name"], &["dump"]] {
+    for wrong in [
+        &["dump", "name", "file", "--replicas", "many"][..],
+        // No later version could follow.
+        &["dump", "name", "file", "--version", "4294967295"],
+        &["restore", "name"],
+        &["dump"],
+    ] {
         assert_eq!(place.run(wrong).code, 2);
+    }
+    place.bad(["dump", "run", "state", "--", "true"], &["no store is here; `terrace init"]);
+    // The ranks had begun MPI before a name was refused.
+    for name in ["", "a/b", "../x"] {
+        for command in [&["dump", "run", name, "--", "true"][..], &["dump", name, "file"], &["restore", name, "file"]] {
+            let refused = place.run(command);
+            assert!(refused.code == 2 && refused.err.contains("cannot be a dump's name"), "{}", refused.err);
+        }
     }
 }

@@ -16,7 +16,7 @@ use terrace_testkit::{Moto, noise, skip};
 use crate::nodes::{Nodes, bytes, compile, said};
 
 /// The names of packs below a place that versions flow to, with what changes if one is written again.
-fn packs(to: &str) -> BTreeMap<String, (u64, SystemTime)> {
+pub fn packs(to: &str) -> BTreeMap<String, (u64, SystemTime)> {
     let entries = fs::read_dir(Path::new(to).join("dumps/state/packs")).into_iter().flatten().map(Result::unwrap);
     let written = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
     let state = |entry: fs::DirEntry| {
@@ -26,7 +26,7 @@ fn packs(to: &str) -> BTreeMap<String, (u64, SystemTime)> {
     written.map(state).collect()
 }
 
-fn flowed(output: &Output) -> Value {
+pub fn flowed(output: &Output) -> Value {
     let words = said(output);
     serde_json::from_str(words.lines().last().unwrap()).unwrap()
 }
@@ -54,6 +54,16 @@ fn a_version_flows_and_is_restored_without_any_store() {
     }
     let none = nodes.terrace_dump(8, &["restore", "state", &out]);
     assert!(!none.status.success(), "nothing is left in the stores");
+    // The place was not named if it was misspelled or not mounted.
+    let typo = nodes.file("typo");
+    for (name, from, words) in [
+        ("state", &typo, "typo: No such file or directory (os error 2); name the place to which versions have flowed"),
+        ("other", &to, "there is no dump \"other\", neither in the nodes' stores nor in "),
+    ] {
+        let refused = nodes.terrace_dump(8, &["restore", name, &out, "--from", from]);
+        let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && errors.contains(words), "{words}: {errors}");
+    }
     // Of the newest version, one pack is damaged: the one before is taken, and that is said.
     let newest = packs(&to).into_iter().max_by_key(|(_, (_, time))| *time).unwrap().0;
     let newest = Path::new(&to).join("dumps/state/packs").join(newest);

@@ -5,6 +5,7 @@
 mod flow;
 mod nodes;
 mod refusals;
+mod room;
 
 use std::collections::BTreeSet;
 use std::fs;

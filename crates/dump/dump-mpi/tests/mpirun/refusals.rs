@@ -51,3 +51,30 @@ fn cpp_refuses_lengths_that_no_memory_has() {
     let refused = said(&nodes.mpirun(1, &[compile(&nodes, &source), nodes.file("{node}/store")]));
     assert!(refused.contains("more than any memory has") && refused.contains("no array has 8 bytes"), "{refused}");
 }
+
+/// A device was read without an end, and a pipe waited for a writer. Missing files and directories were named without advice. The tests dumped
+/// regular files only.
+#[test]
+fn what_is_no_regular_file_is_not_dumped() {
+    let nodes = Nodes::new(1);
+    let (pipe, from) = (nodes.file("pipe"), nodes.file("in.{rank}"));
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    let folder = nodes.file("");
+    let refuse = |arguments: &[&str], words: &[&str]| {
+        let refused = nodes.terrace_dump(2, arguments);
+        let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && refused.status.code() != Some(124), "{arguments:?}: {}", refused.status);
+        assert!(words.iter().all(|words| errors.contains(words)), "{words:?}: {errors}");
+    };
+    for what in ["/dev/zero", &pipe, &folder] {
+        refuse(&["dump", "state", what, what], &[&format!("{what} is no regular file; copy what you want to dump")]);
+    }
+    let missing = [&nodes.file("in.0"), " cannot be dumped; write that file first", "No such file or directory"];
+    refuse(&["dump", "state", &from], &missing);
+    (0..2).for_each(|rank| fs::write(nodes.file(&format!("in.{rank}")), "bytes").unwrap());
+    said(&nodes.terrace_dump(2, &["dump", "state", &from]));
+    let out = nodes.file("none/out.{rank}");
+    let words =
+        [&nodes.file("none/out.0"), " cannot be written; name a file in a directory that exists", "No such file"];
+    refuse(&["restore", "state", &out], &words);
+}

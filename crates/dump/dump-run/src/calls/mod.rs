@@ -12,6 +12,7 @@ macro_rules! with_caller {
 }
 
 mod behind;
+mod ending;
 pub mod given;
 mod handles;
 mod memory;

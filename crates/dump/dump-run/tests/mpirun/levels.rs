@@ -124,12 +124,23 @@ fn a_place_that_cannot_be_used_ends_the_program_at_its_first_call() {
     let Some(cluster) = Cluster::new() else { return };
     let program = cluster.compile("heat.c");
     fs::write(cluster.path("file"), "").unwrap();
-    let below = cluster.path("file/pfs").display().to_string();
-    for flags in [&["--flow-to", &below][..], &["--restart", "--from", &below]] {
+    let [below, typo, to] = ["file/pfs", "typo", "pfs"].map(|name| cluster.path(name).display().to_string());
+    for (flags, place) in [
+        (&["--flow-to", &below][..], &below),
+        (&["--restart", "--from", &below], &below),
+        // The program began again, and said nothing of the place, which the user had misspelled or not mounted.
+        (&["--restart", "--from", &typo], &typo),
+        (&["--restart", "--from", &typo, "--flow-to", &to], &typo),
+    ] {
         let ended = cluster.dump_run(&[&["--each", "10"], flags].concat(), &[&program, "10"]);
-        assert!(was_killed(&ended) && told(&ended).contains(&below), "{}", told(&ended));
+        assert!(was_killed(&ended) && told(&ended).contains(place), "{}", told(&ended));
         assert!(cluster.versions("state").is_empty());
     }
+    assert!(!cluster.path("typo").exists());
+    // The place of --flow-to alone is made by the first flow. The message names it.
+    let begun = cluster.dump_run(&["--each", "10", "--restart", "--flow-to", &to], &[&program, "10"]);
+    let words = format!("the program begins: there is no dump \"state\", neither in the nodes' stores nor in {to}");
+    assert!(begun.status.success() && told(&begun).contains(&words), "{}", told(&begun));
     for (flags, words) in [
         (&["--from", "/pfs"][..], "--restart"),
         (&["--flow-keep", "2"], "--flow-to"),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod cluster;
+mod ending;
 mod levels;
 
 use std::fs;
@@ -92,13 +93,22 @@ fn all_ranks_are_told_if_one_fails_and_the_program_continues() {
     let Some(cluster) = Cluster::new() else { return };
     let program = cluster.compile("heat.c");
     let expected = said(&cluster.mpirun(RANK_COUNT, "", &[&program, "20"]));
-    let each = "test $OMPI_COMM_WORLD_RANK = 2 && export TERRACE_STORE=/nowhere;";
-    let failed = cluster.dump_run_on(RANK_COUNT, each, &["--each", "10"], &[&program, "20"]);
+    cluster.make_store(9);
+    fs::write(cluster.path("9/store/terrace.toml"), "no configuration").unwrap();
+    let broken = cluster.path("9/store").display().to_string();
+    let run = |store: &str| {
+        let each = format!("test $OMPI_COMM_WORLD_RANK = 2 && export TERRACE_STORE={store};");
+        cluster.dump_run_on(RANK_COUNT, &each, &["--each", "10"], &[&program, "20"])
+    };
+    let failed = run(&broken);
     assert_eq!(said(&failed), expected);
     let words = "the program continues without a checkpoint of \"state\": ";
     assert_eq!(told(&failed).matches(words).count(), 2 * RANK_COUNT, "{}", told(&failed));
     assert_eq!(told(&failed).matches("rank 2: ").count(), 2 * (RANK_COUNT - 1), "{}", told(&failed));
     assert!(cluster.versions("state").is_empty());
+    // A store that is not there is known before the program begins.
+    let refused = run("/nowhere");
+    assert!(was_killed(&refused) && told(&refused).contains("/nowhere: no store is here"), "{}", told(&refused));
 }
 
 #[test]

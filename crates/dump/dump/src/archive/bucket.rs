@@ -16,6 +16,11 @@ impl ArchiveBucket {
 }
 
 impl ArchivePlace for ArchiveBucket {
+    fn check_exists(&self) -> io::Result<()> {
+        // A path in a bucket exists with its first blob, and listing it fails if the bucket does not exist.
+        Ok(())
+    }
+
     fn length(&self, name: &str) -> io::Result<Option<u64>> {
         self.0.length(name)
     }

@@ -74,6 +74,10 @@ fn clear_directory(place: &Path) -> io::Result<()> {
 }
 
 impl ArchivePlace for ArchiveFolder {
+    fn check_exists(&self) -> io::Result<()> {
+        self.0.metadata().map(drop)
+    }
+
     fn length(&self, name: &str) -> io::Result<Option<u64>> {
         match self.0.join(name).metadata() {
             Ok(found) => Ok(found.is_file().then_some(found.len())),

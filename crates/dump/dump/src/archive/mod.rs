@@ -42,6 +42,9 @@ pub struct Archive {
 
 /// Files by their names.
 trait ArchivePlace: Send + Sync {
+    /// Checks that the place exists, as far as it can be told from one to which nothing has flowed.
+    fn check_exists(&self) -> io::Result<()>;
+
     /// Returns the length of a file. None if there is no such file.
     fn length(&self, name: &str) -> io::Result<Option<u64>>;
 
@@ -90,6 +93,18 @@ impl Archive {
             }
         };
         Ok(Archive { place, address: address.to_owned() })
+    }
+
+    /// Checks that versions can be there, for a user who names the place to restore from it. A bucket is looked at when it is listed.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if there is no such directory.
+    pub fn check_exists(&self) -> Result<()> {
+        self.place.check_exists().map_err(|reason| {
+            Error::Refused(format!(
+                "{self}: {reason}; name the place to which versions have flowed, and see that its file system is mounted"
+            ))
+        })
     }
 
     fn outcome<T>(&self, doing: &str, name: &str, done: io::Result<T>) -> Result<T> {

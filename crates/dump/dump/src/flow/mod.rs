@@ -2,14 +2,17 @@
 //!
 //! A rank asks the nodes for the chunks of its manifests that are not in the archive: one node for each chunk, on which all ranks agree by its hash.
 //! That node puts those that it is asked for into packs. The record that makes the version exist there is written last, so an interrupted
-//! flow leaves the versions before as they were. The next one makes the same packs, and sends those that are missing.
+//! flow leaves the versions before as they were. The next one makes the same packs, and sends those that are missing. If the archive takes no more, it
+//! first loses the packs that neither a version nor this flow names.
 
+mod room;
 mod send;
 mod there;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
+use serde::Serialize;
 use terrace::{Store, fail};
 
 use crate::archive::{Archive, ArchivedRank, ArchivedVersion, Claim, gc, share};
@@ -24,6 +27,7 @@ use crate::session::{Session, Work};
 use crate::terms::Terms;
 use crate::transport::{World, agree};
 use crate::{Error, Lost, Result};
+use send::SentPacks;
 
 /// The result of a flow, the same on all ranks.
 #[non_exhaustive]
@@ -41,9 +45,11 @@ pub struct Flowed {
     pub dropped: u32,
 }
 
-/// Lets a version flow to an archive: the given one, or the newest in the nodes' stores. Collective. When it returns, the version is whole there,
-/// and all that was sent was read back. With `keep`, older versions are then dropped there. A version that is there already is read, and what is
-/// damaged is sent again.
+/// Lets a version flow to an archive: the given one, or the newest in the nodes' stores. Collective. When it returns, the version exists there,
+/// and all that was sent was read back. Of packs that are there from the version before, only the length is checked: let the version flow again to
+/// have them read, and mended. With `keep`, older versions are then dropped there. A version that is there already is read, and what is
+/// damaged is sent again. If the archive takes no more, what no version there names is deleted, and with `keep` the versions that are too many
+/// already; then it is tried once more.
 ///
 /// # Errors
 /// [`Error::Refused`] if another job lets the dump flow from one of the stores or to the archive, or if another dump has the version there;
@@ -70,10 +76,10 @@ pub fn flow(
     let manifests = manifests::fetch(&session, version, complete, &ranks, window)?;
     let lost = ranks.iter().filter(|rank| !manifests.contains_key(rank)).flat_map(|rank| Lost::all_of(complete, *rank));
     agree(world, Lost::check(lost.collect()))?;
-    let mut there = there::find(&session, archive, before.as_ref(), version, &manifests, window)?;
-    let sent = send::send_missing(&session, archive, version, complete, &manifests, &mut there, window)?;
-    let records = agree(world, put_records(archive, name, version, &manifests, &there))?;
-    let (packs, dropped) = complete_version(&session, claim.as_ref(), version, complete, records, keep, window)?;
+    let found = there::find(&session, archive, before.as_ref(), version, &manifests, window)?;
+    let transfer = Transfer { session: &session, archive, version, complete, manifests: &manifests, found, window };
+    let (packs, sent, dropped) = transfer.run_with_room(claim.as_ref(), keep)?;
+    let dropped = dropped + transfer.drop_versions(claim.as_ref(), keep)?;
     let said = world.all_gather(&manifest::encode(&(packs, sent.packs, sent.bytes, dropped))?)?;
     let mut flowed = Flowed { version, ..Flowed::default() };
     for said in &said {
@@ -136,45 +142,72 @@ fn put_records(
     Ok(put)
 }
 
-/// Makes the version exist in the archive, and drops older ones, on the rank that has the `claim`. Returns the number of its packs and of dropped versions on the first rank, which
-/// does it, and zeros on others. Collective.
-fn complete_version(
-    session: &Session<'_>,
-    claim: Option<&Claim>,
+/// The way of a version to an archive.
+struct Transfer<'a> {
+    session: &'a Session<'a>,
+    archive: &'a Archive,
     version: u32,
-    complete: &Complete,
-    records: PutRecords,
-    keep: Option<NonZeroU32>,
+    complete: &'a Complete,
+    /// The manifests for which this rank asks the nodes.
+    manifests: &'a BTreeMap<u32, Manifest>,
+    /// The places of their chunks that need not be sent.
+    found: Packed,
     window: usize,
-) -> Result<(u64, u32)> {
-    let said = Said::from([(0, manifest::encode(&records)?)]);
-    let (heard, _) = exchange_messages(session.world, &said, window)?;
-    let put = |claim: &Claim| {
-        let archive = claim.archive();
-        let (mut ranks, mut packs) = (BTreeMap::new(), BTreeSet::new());
-        for heard in heard.values() {
-            let (some, of) = manifest::decode::<PutRecords>("the records of a rank", heard)?;
-            ranks.extend(some);
-            packs.extend(of);
-        }
-        let (ranks, packs) = (ranks.into_values().collect(), packs.into_iter().collect::<Vec<_>>());
-        let count = packs.len() as u64;
-        let name = session.name.to_owned();
-        let archived = ArchivedVersion { name, version, complete: complete.clone(), ranks, packs };
-        claim.check()?;
-        archive.complete(&archived)?;
-        fail::point("flow:complete");
-        // Another job that has taken over may have deleted files of the version before it existed.
-        claim.check()?;
-        let dropped = keep.map_or(Ok(0), |keep| gc::drop_versions(claim, session.name, keep));
+}
+
+impl Transfer<'_> {
+    /// Sends what is missing, and makes the version exist. Adds what this rank sends to `sent`. Returns the number of packs of the version on the
+    /// rank that has the `claim`, and zero on others. Collective.
+    fn run(&self, claim: Option<&Claim>, sent: &mut SentPacks) -> Result<u64> {
+        let Transfer { session, archive, version, manifests, .. } = *self;
+        let mut places = self.found.clone();
+        send::send_missing(self, Some(archive), &mut places, sent)?;
+        let records = agree(session.world, put_records(archive, session.name, version, manifests, &places))?;
+        self.complete(claim, records)
+    }
+
+    /// Makes the version exist. Collective.
+    fn complete(&self, claim: Option<&Claim>, records: PutRecords) -> Result<u64> {
+        let Transfer { session, version, complete, .. } = *self;
+        let heard = self.gather_on_first(&records)?;
+        let put = |claim: &Claim| {
+            let (mut ranks, mut packs) = (BTreeMap::new(), BTreeSet::new());
+            for heard in heard.values() {
+                let (some, of) = manifest::decode::<PutRecords>("the records of a rank", heard)?;
+                ranks.extend(some);
+                packs.extend(of);
+            }
+            let (ranks, packs) = (ranks.into_values().collect(), packs.into_iter().collect::<Vec<_>>());
+            let count = packs.len() as u64;
+            let name = session.name.to_owned();
+            let archived = ArchivedVersion { name, version, complete: complete.clone(), ranks, packs };
+            claim.check()?;
+            claim.archive().complete(&archived)?;
+            fail::point("flow:complete");
+            // Another job that has taken over may have deleted files of the version before it existed.
+            claim.check()?;
+            Ok(count)
+        };
+        agree(session.world, claim.map_or(Ok(0), put))
+    }
+
+    /// Drops older versions, on the rank that has the `claim`, and returns their number. Collective.
+    fn drop_versions(&self, claim: Option<&Claim>, keep: Option<NonZeroU32>) -> Result<u32> {
+        let Transfer { session, version, .. } = *self;
+        let dropped = claim.zip(keep).map_or(Ok(0), |(claim, keep)| gc::drop_versions(claim, session.name, keep));
         let dropped = dropped.unwrap_or_else(|error| {
-            let name = session.name;
+            let (name, archive) = (session.name, self.archive);
             tracing::warn!(
                 "version {version} of dump {name:?} is in {archive}, and older ones are not all dropped: {error}"
             );
             0
         });
-        Ok((count, dropped))
-    };
-    agree(session.world, claim.map_or(Ok((0, 0)), put))
+        agree(session.world, Ok(dropped))
+    }
+
+    /// Gathers a value of each rank on the first one. Returns them by rank there, and none on others. Collective.
+    fn gather_on_first(&self, said: &impl Serialize) -> Result<Said> {
+        let said = Said::from([(0, manifest::encode(said)?)]);
+        Ok(exchange_messages(self.session.world, &said, self.window)?.0)
+    }
 }

@@ -17,6 +17,8 @@ use crate::session::Session;
 use crate::transport::agree;
 use crate::{Lost, Result};
 
+use super::Transfer;
+
 /// Maximum length of a pack in bytes, unless a single chunk is longer.
 const MAX_SENT_PACK_BYTES: u64 = 8 << 20;
 
@@ -27,25 +29,24 @@ pub struct SentPacks {
     pub bytes: u64,
 }
 
-/// Lets the nodes send all chunks of the manifests that are not in the archive, and adds their places to `there`. Collective.
+/// Lets the nodes send all chunks of the manifests that are not in the archive, and adds their places to `places`, and what this rank sends to
+/// `sent`. Without an archive, sends nothing: `places` then names the packs that would be sent. Collective. All failures but those of the
+/// transport are known to all ranks, so that they can try again.
 pub fn send_missing(
-    session: &Session<'_>,
-    archive: &Archive,
-    version: u32,
-    complete: &Complete,
-    manifests: &BTreeMap<u32, Manifest>,
-    there: &mut Packed,
-    window: usize,
-) -> Result<SentPacks> {
-    let here = load_packed(session, version, |hash| session.answers(hash))?;
-    let mut missing = list_missing(session, complete, manifests, there);
+    transfer: &Transfer<'_>,
+    archive: Option<&Archive>,
+    places: &mut Packed,
+    sent: &mut SentPacks,
+) -> Result<()> {
+    let Transfer { session, version, complete, manifests, window, .. } = *transfer;
+    let here = agree(session.world, load_packed(session, version, |hash| session.answers(hash)))?;
+    let mut missing = list_missing(session, complete, manifests, places);
     let prefix = names::part_prefix(session.name, Part::Packs);
-    let mut sender = Sender { session, archive, prefix, here, sent: Packed::default(), count: SentPacks::default() };
-    send_from_nodes(&mut sender, manifests, &mut missing, there, window)?;
+    let mut sender = Sender { session, archive, prefix, here, sent: Packed::default(), count: sent };
+    send_from_nodes(&mut sender, manifests, &mut missing, places, window)?;
     ask_all_nodes(session, &sender.here, &mut missing, window)?;
-    send_from_nodes(&mut sender, manifests, &mut missing, there, window)?;
-    agree(session.world, Lost::check(list_lost(manifests, &missing)?))?;
-    Ok(sender.count)
+    send_from_nodes(&mut sender, manifests, &mut missing, places, window)?;
+    agree(session.world, list_lost(manifests, &missing).and_then(Lost::check))
 }
 
 /// Lists the missing chunks and the nodes to ask for them. All ranks ask the nodes for a chunk in the same order, so that one of them sends it.
@@ -92,8 +93,8 @@ fn send_from_nodes(
             return Ok(());
         }
         let (said, _) = ask_ranks(session.world, &questions, window, |heard| sender.answer(heard))?;
-        for said in said.values() {
-            let index: Index = manifest::decode("the places of sent chunks", said)?;
+        let decode = |said| manifest::decode::<Index>("the places of sent chunks", said);
+        for index in agree(session.world, said.values().map(|said| decode(said)).collect::<Result<Vec<_>>>())? {
             index.chunks.iter().for_each(|(hash, _)| drop(missing.remove(hash)));
             there.add(index, |_| true);
         }
@@ -115,14 +116,14 @@ fn list_lost(manifests: &BTreeMap<u32, Manifest>, missing: &Missing) -> Result<V
 /// Sends the chunks of this node that ranks ask for.
 struct Sender<'a> {
     session: &'a Session<'a>,
-    archive: &'a Archive,
+    archive: Option<&'a Archive>,
     /// The folder of packs in the archive.
     prefix: String,
     /// The chunks for which this rank answers.
     here: Packed,
     /// The chunks that it has sent.
     sent: Packed,
-    count: SentPacks,
+    count: &'a mut SentPacks,
 }
 
 impl Sender<'_> {
@@ -169,7 +170,9 @@ impl Sender<'_> {
             return Ok(());
         }
         let key = format!("{}/{}", self.prefix, Hash::of(&pack));
-        if self.archive.put(&key, &pack)? {
+        if let Some(archive) = self.archive
+            && archive.put(&key, &pack)?
+        {
             self.count.packs += 1;
             self.count.bytes += pack.len() as u64;
         }

@@ -142,7 +142,8 @@ pub fn restore_whole(
     }
     let known: Vec<String> = all.iter().map(u32::to_string).collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    Err(search.failure.unwrap_or_else(|| Error::NotFound { name: name.to_owned(), version, known }))
+    let archive = archive.map(Archive::to_string);
+    Err(search.failure.unwrap_or_else(|| Error::NotFound { name: name.to_owned(), version, archive, known }))
 }
 
 /// The search for a version that is whole.

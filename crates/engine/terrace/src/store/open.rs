@@ -55,6 +55,14 @@ impl Store {
         Store::open_as(dir, Opening::Usual)
     }
 
+    /// Checks that a store is in a directory, without opening it. The first step of opening it does the same.
+    ///
+    /// # Errors
+    /// If no store is there, or one that must not be opened, such as a copy.
+    pub fn check_dir(dir: &Path) -> Result<()> {
+        check_identity(dir).map(drop)
+    }
+
     pub(super) fn open_as(dir: &Path, opening: Opening) -> Result<Store> {
         match Cluster::read(dir)? {
             None => Store::open_by(dir, |dir, id| open(dir, id, opening)),
