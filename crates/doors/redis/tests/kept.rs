@@ -75,7 +75,7 @@ fn documents_come_back_and_other_types_are_refused() {
     let mut client = served.client();
     for (words, reply) in [
         (&["HSET", "hash", "b", "2", "a", "1"][..], "2"),
-        (&["HGETALL", "hash"], "[a 1 b 2]"),
+        (&["HGETALL", "hash"], "[b 2 a 1]"),
         (&["RPUSH", "list", "x", "y"], "2"),
         (&["LRANGE", "list", "0", "-1"], "[x y]"),
         (&["SADD", "set", "m", "n", "m"], "2"),

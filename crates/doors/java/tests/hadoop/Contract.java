@@ -19,6 +19,7 @@ import org.apache.hadoop.fs.contract.AbstractContractSeekTest;
 import org.apache.hadoop.fs.contract.AbstractContractSetTimesTest;
 import org.apache.hadoop.fs.contract.AbstractContractVectoredReadTest;
 import org.apache.hadoop.fs.contract.AbstractFSContract;
+import org.junit.Test;
 
 /**
  * Hadoop's tests of what each of its file systems promises, on the store that the environment names.
@@ -79,6 +80,13 @@ final class Contract extends AbstractFSContract {
         @Override
         protected AbstractFSContract createContract(Configuration configuration) {
             return new Contract(configuration);
+        }
+
+        /** As in S3A's tests: a page of 1 is only for file systems that delete one path at a time. */
+        @Test
+        @Override
+        public void validatePageSize() throws Exception {
+            assertEquals(1000, getFileSystem().createBulkDelete(getContract().getTestPath()).pageSize());
         }
     }
 

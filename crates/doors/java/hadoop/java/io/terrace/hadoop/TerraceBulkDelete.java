@@ -36,7 +36,12 @@ final class TerraceBulkDelete implements BulkDelete {
     /** Returns the paths that are still there, each with the reason. A path that does not exist counts as deleted. */
     @Override
     public List<Map.Entry<Path, String>> bulkDelete(Collection<Path> paths) {
-        BulkDeleteUtils.validateBulkDeletePaths(paths, PAGE_PATHS, base);
+        // The base has a scheme, and paths may have none. A relative one is refused.
+        List<Path> qualified = new ArrayList<>();
+        for (Path path : paths) {
+            qualified.add(path.isAbsolute() ? system.makeQualified(path) : path);
+        }
+        BulkDeleteUtils.validateBulkDeletePaths(qualified, PAGE_PATHS, base);
         List<Path> deepestFirst = new ArrayList<>(paths);
         deepestFirst.sort(Comparator.comparingInt(Path::depth).reversed());
         List<Map.Entry<Path, String>> left = new ArrayList<>();
