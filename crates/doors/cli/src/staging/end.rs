@@ -101,7 +101,7 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
     }
     bar.finish_and_clear();
     for (key, reason) in report.lacking().take(MAX_SHOWN_OBJECTS) {
-        complain(&format!("{key}: {reason}"));
+        complain(&format!("{}: {reason}", name(key.as_bytes())));
     }
     // Before the file, for which there may be no room.
     show.result(&report, &report.describe())?;
