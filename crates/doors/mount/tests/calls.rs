@@ -155,3 +155,20 @@ fn attributes_ask_for_replicas_and_copies_keep_them() {
     fs::write(mounted.at.join("d/f"), b"x").unwrap();
     assert_eq!(run(&getfattr, ["--only-values", "-n", "user.terrace.ack", "d/f"], &mounted.at), "durable");
 }
+
+/// The server waited for itself, and nothing but an abort of the connection ended that.
+#[test]
+fn a_mount_in_the_directory_of_an_origin_is_left_out() {
+    let Some(mounted) = Mounted::new() else { return };
+    let Some(timeout) = tool("timeout") else { return };
+    let (store, above) = (mounted.files.store(), mounted.at.parent().unwrap());
+    fs::create_dir_all(above.join("origin/data")).unwrap();
+    fs::write(above.join("origin/data/f"), "bytes").unwrap();
+    let refused = store.add_origin("mine", mounted.at.to_str().unwrap(), Default::default(), None).unwrap_err();
+    assert!(refused.to_string().contains("is in a mount of a store"), "{refused}");
+    store.add_origin("above", above.to_str().unwrap(), Default::default(), None).unwrap();
+    let listed = run(&timeout, ["20", "ls", "above", "above/origin/data"], &mounted.at);
+    assert!(listed.contains("origin\n") && listed.contains("f\n") && !listed.contains("mnt"), "{listed}");
+    assert!(fs::metadata(mounted.at.join("above/mnt/above")).is_err());
+    assert_eq!(fs::read(mounted.at.join("above/origin/data/f")).unwrap(), b"bytes");
+}

@@ -33,6 +33,7 @@ pub use identity::{
 pub use leases::Leases;
 pub use lock::{StoreLock, lock_new_store, lock_store};
 pub use locks::{Duty, Locks};
+pub use mounts::{Mount, Mounts};
 pub use mounts_noted::{MOUNTS_FILE, find_remounted, note_mounts};
 pub use original::{check_identity, describe_copy, find_original, note_place};
 pub use owner::note_owner;

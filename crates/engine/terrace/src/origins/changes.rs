@@ -133,6 +133,21 @@ fn folder_entry(modified: i64) -> OriginEntry {
     OriginEntry { name, kind: OriginKind::Folder, length: 0, modified, mode: None, identity }
 }
 
+/// Returns whether an object holds bytes of its own, and says that it stays. A process that did not know of the origin yet has written it.
+fn is_own(origin: &OriginConfig, key: &[u8], now: &Option<Object>) -> bool {
+    let holds_bytes = |object: &&Object| object.attributes.kind != Kind::Directory && Pinned::of(object).is_none();
+    let is_own = now.as_ref().is_some_and(|object| holds_bytes(&object));
+    if is_own {
+        let (key, origin) = (key::show(key), &origin.url);
+        tracing::warn!(
+            key,
+            origin,
+            "an object that was written while the origin was added stays in the place of the origin's file; `terrace get` saves it"
+        );
+    }
+    is_own
+}
+
 fn remove(key: &[u8], object: &Object) -> Change {
     let edits = vec![Edit::Remove { key: key.to_vec() }];
     Change { expect: vec![Expect::Names(key.to_vec(), object.id)], edits }
@@ -163,7 +178,7 @@ impl Batch<'_> {
         entry: Option<OriginEntry>,
     ) -> Result<()> {
         let Some(entry) = entry else { return self.remove_child(origin, key, now) };
-        if now.as_ref().is_some_and(|object| Pinned::is(object, origin.number, &entry)) {
+        if now.as_ref().is_some_and(|object| Pinned::is(object, origin.number, &entry)) || is_own(origin, key, &now) {
             return Ok(());
         }
         let was_folder = now.as_ref().is_none_or(|object| object.attributes.kind == Kind::Directory);
@@ -192,6 +207,9 @@ impl Batch<'_> {
 
     /// Removes what a key shows, and all below it.
     fn remove_child(&mut self, origin: &OriginConfig, key: &[u8], now: Option<Object>) -> Result<()> {
+        if is_own(origin, key, &now) {
+            return Ok(());
+        }
         match now {
             Some(object) if object.attributes.kind != Kind::Directory => self.changes.push(remove(key, &object)),
             _ => drop(self.origins.remove_below(origin.number, key)?),

@@ -50,7 +50,7 @@ impl Origins {
         match self.ask(origin, |files| files.read(path, identity, offset, out)) {
             Ok(()) => Ok(()),
             Err(OriginReadError::Changed) => {
-                self.forget_checked(key);
+                self.look_again(origin, key);
                 Err(Error::ChangedAtOrigin { key: key::show(key), origin: origin.prefix.clone() })
             }
             Err(OriginReadError::Io(cause)) => Err(unanswered(origin, "reading", key, cause)),

@@ -11,6 +11,7 @@ mod changes;
 mod fetch;
 mod names;
 mod opened;
+mod store_mounts;
 mod turns;
 mod window;
 
@@ -29,6 +30,7 @@ use terrace_system::clock::monotonic_nanos;
 use terrace_tier::{Origin, OriginReadError};
 
 pub(crate) use attribute::{LEFT_OUT_ATTRIBUTE, forget_origin, is_at_origin};
+pub(crate) use store_mounts::StoreMounts;
 
 use crate::config::{Config, OriginConfig};
 use crate::place::Planning;
@@ -42,7 +44,8 @@ use window::Courses;
 
 /// An origin that did not answer is not asked again for this time, so that a listing does not wait for each of its names.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
-/// The time after which a process that knows no origins, and misses a name, looks whether there are some.
+/// The time after which a process that writes, or misses a name, looks whether there are more origins than it knows. What it has written
+/// below one before it knew that stays (`changes`).
 const HEED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The client of an origin, with the configuration that it was made for.
@@ -130,17 +133,18 @@ impl Origins {
     /// # Errors
     /// [`Error::ReadOnlyOrigin`].
     pub fn check_changeable(&self, key: &[u8]) -> Result<()> {
+        self.heed();
         match self.of_key(key) {
             Some(origin) => Err(Error::ReadOnlyOrigin { key: key::show(key), origin: origin.prefix.clone() }),
             None => Ok(()),
         }
     }
 
-    /// Looks now and then whether another process has added the first origin. Returns whether there are any.
+    /// Looks now and then whether another process has added an origin. Returns whether there are any.
     pub fn heed(&self) -> bool {
         let now = monotonic_nanos();
         let last = self.heeded.load(Ordering::Relaxed); // see the field
-        if !self.is_any() && now.saturating_sub(last) > HEED_INTERVAL.as_nanos() as u64 {
+        if now.saturating_sub(last) > HEED_INTERVAL.as_nanos() as u64 {
             self.heeded.store(now, Ordering::Relaxed); // see the field
             self.planning.rules.renew();
         }

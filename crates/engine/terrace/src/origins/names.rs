@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use terrace_catalog::{Kind, Object};
 use terrace_format::key;
 use terrace_system::clock::unix_nanos;
+use terrace_tier::OriginEntry;
 
 use super::attribute::{Pinned, listed_at};
+use super::store_mounts::StoreMounts;
 use super::{Origins, path_in, unanswered};
 use crate::Result;
 use crate::config::OriginConfig;
@@ -46,7 +48,7 @@ impl Origins {
         if self.is_fresh(&origin, key)? {
             return Ok(());
         }
-        match self.ask(&origin, |files| files.stat(path)) {
+        match self.stat(&origin, path) {
             Ok(entry) => {
                 self.apply(&origin, key, entry)?;
                 self.checked.lock().note(key, Some(Instant::now()));
@@ -108,6 +110,13 @@ impl Origins {
             for (key, object) in page {
                 let is_listed = object.attributes.kind == Kind::Directory
                     && match rules.origin_of(&key).filter(|origin| !origin.leaving) {
+                        // The folders of others are shown.
+                        Some(origin) if !key::below(prefix, origin.prefix.as_bytes()) => {
+                            self.list(origin, &key, Duration::ZERO).unwrap_or_else(|error| {
+                                tracing::warn!(%error, "a folder is left out");
+                                false
+                            })
+                        }
                         Some(origin) => self.list(origin, &key, Duration::ZERO)?,
                         None => false,
                     };
@@ -124,9 +133,22 @@ impl Origins {
         }
     }
 
-    /// Forgets when a key was asked for, because it has changed since.
-    pub(super) fn forget_checked(&self, key: &[u8]) {
+    fn stat(&self, origin: &OriginConfig, path: &[u8]) -> io::Result<Option<OriginEntry>> {
+        match StoreMounts::find(origin).are_above(path) {
+            true => Ok(None),
+            false => self.ask(origin, |files| files.stat(path)),
+        }
+    }
+
+    /// Makes the catalog show what has taken the place of a file, for the next one who opens it, in whatever process.
+    pub(super) fn look_again(&self, origin: &OriginConfig, key: &[u8]) {
         self.checked.lock().note(key, None);
+        let Some(path) = path_in(origin, key) else { return };
+        let asked = self.stat(origin, path).map_err(|cause| unanswered(origin, "looking for", key, cause));
+        // The reader gets an error in any case. Until the origin answers, the next reader gets it, too.
+        if let Err(error) = asked.and_then(|entry| self.apply(origin, key, entry)) {
+            tracing::debug!(key = %key::show(key), %error, "a changed file is not looked at");
+        }
     }
 
     fn is_fresh(&self, origin: &OriginConfig, key: &[u8]) -> Result<bool> {
@@ -156,11 +178,14 @@ impl Origins {
         let _turn = self.turns.take_name(folder);
         let Some(object) = is_due()? else { return Ok(false) };
         let path = path_in(origin, folder).unwrap_or_default();
+        let mounts = StoreMounts::find(origin);
         let (began, mut entries) = (unix_nanos(), Vec::new());
         let listed = self.ask(origin, |files| match files.can_list() {
+            _ if mounts.are_above(path) => Err(io::ErrorKind::NotFound.into()),
             true => files.list(path, &mut |entry| entries.push(entry)),
             false => Err(io::ErrorKind::Unsupported.into()),
         });
+        entries.retain(|entry| !mounts.are_above(&[path, b"/", &entry.name].concat()));
         match listed {
             Ok(()) => self.apply_listing(origin, folder, entries, began)?,
             Err(e) if e.kind() == io::ErrorKind::Unsupported => return Ok(false),

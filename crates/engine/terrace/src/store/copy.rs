@@ -88,7 +88,9 @@ impl Store {
     ) -> Result<Object> {
         let snapshot = ObjectSnapshot::pinned(self, from)?;
         let kept = PutOptions::kept_with(&snapshot.object);
-        let asked = PutOptions { replicas: kept.replicas.or(Some(snapshot.object.want)), ..kept };
+        // Of a file of an origin, which can be fetched again, one replica is enough. A copy is an object of the store.
+        let want = Some(snapshot.object.want).filter(|_| !is_at_origin(&snapshot.object));
+        let asked = PutOptions { replicas: kept.replicas.or(want), ..kept };
         let options = PutOptions {
             attributes: Some(snapshot.object.attributes.clone()),
             create_new: options.create_new,

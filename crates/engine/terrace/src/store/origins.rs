@@ -11,7 +11,7 @@ use terrace_tier::{DirectoryOrigin, OriginAddress, OriginPlace};
 
 use super::{OwnPlaces, Store};
 use crate::config::{DEFAULT_MAX_AGE, OriginConfig, Time};
-use crate::origins::LEFT_OUT_ATTRIBUTE;
+use crate::origins::{LEFT_OUT_ATTRIBUTE, StoreMounts};
 use crate::{Error, Result};
 
 /// The number of objects that are read at a time.
@@ -100,6 +100,11 @@ impl Store {
             OriginPlace::Directory(path) => {
                 let path = std::path::absolute(&path).map_err(wrong)?;
                 OwnPlaces::of(self).check(&path)?;
+                if StoreMounts::in_directory(&path).are_above(b"") {
+                    return Err(Error::Config(format!(
+                        "origin {prefix:?}: {url} is in a mount of a store; name another directory"
+                    )));
+                }
                 let inode = DirectoryOrigin::new(&path, None).find_inode().map_err(wrong)?;
                 let text = path.to_str().ok_or_else(|| {
                     Error::Config(format!(

@@ -178,3 +178,31 @@ fn no_reader_gets_a_mixture_of_versions() {
     let bytes = place.get("0").unwrap();
     assert!(bytes.iter().all(|byte| *byte == 200));
 }
+
+/// Each new process failed until the age of the names was over.
+#[test]
+fn a_change_that_one_reader_has_found_is_known_to_the_next_ones() {
+    let place = Place::with_files(&[("f", &noise(500_000, 1))]);
+    assert_eq!(place.names(), ["f"]);
+    let handle = place.store.handle(b"data/o/f").unwrap();
+    place.write("new", &noise(600_000, 2));
+    fs::rename(place.origin().join("new"), place.origin().join("f")).unwrap();
+    assert!(matches!(handle.read_at(0, &mut [0; 10]), Err(Error::ChangedAtOrigin { .. })));
+    drop(handle);
+    let Place { folder, store } = place;
+    store.close().unwrap();
+    let store = terrace::Store::open(&folder.path().join("store")).unwrap();
+    assert!(store.get(b"data/o/f").unwrap() == noise(600_000, 2));
+}
+
+/// A copy was an object with one replica, as a file of an origin is.
+#[test]
+fn a_copy_of_a_file_of_an_origin_has_the_replicas_of_its_own_key() {
+    let place = Place::with_files(&[("f", &noise(200_000, 1))]);
+    place.store.put_bytes(b"put", b"x", &Default::default()).unwrap();
+    place.store.copy(b"data/o/f", b"copy").unwrap();
+    place.store.sync().unwrap();
+    let want = |key: &[u8]| place.store.stat(key).unwrap().want;
+    assert!(want(b"put") > 1 && want(b"copy") == want(b"put"), "{} {}", want(b"copy"), want(b"put"));
+    assert_eq!(want(b"data/o/f"), 1);
+}

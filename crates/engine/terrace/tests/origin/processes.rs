@@ -10,7 +10,7 @@ use terrace_testkit::{Random, noise};
 
 use super::common::{store_of, tier};
 use super::web_server::WebServer;
-use super::{ASK_ONCE, Place};
+use super::{ASK_ONCE, AT_ONCE, Place};
 
 const FILE_LENGTH: usize = 12 << 20;
 
@@ -87,4 +87,46 @@ fn waiting_child() {
     fs::write(format!("{home}/open"), "").unwrap();
     terrace_testkit::wait_until("the origin is known", || store.get(b"data/o/f").is_ok_and(|bytes| bytes == b"bytes"));
     assert_eq!(super::names_below(&store, "data/o"), ["f"]);
+}
+
+/// Each was acknowledged, and the next listing removed it.
+#[test]
+fn what_a_process_writes_before_it_knows_of_an_origin_stays() {
+    let place = Place::without_origin();
+    place.write("f", b"the origin's");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "processes::writing_child", "--nocapture"]).stdout(Stdio::null());
+    let mut child = command.env("TEST_WRITE_STORE", place.dir().join("store")).spawn().unwrap();
+    terrace_testkit::wait_until("the child has opened the store", || place.dir().join("store/open").exists());
+    place.add(AT_ONCE);
+    fs::write(place.dir().join("store/go"), "").unwrap();
+    assert!(child.wait().unwrap().success());
+    let written: Vec<String> =
+        super::names_below(&place.store, "data/o").into_iter().filter(|name| name != "f").collect();
+    let acknowledged = fs::read_to_string(place.dir().join("store/written")).unwrap();
+    assert!(acknowledged.lines().all(|name| written.iter().any(|there| there == name)), "{written:?} {acknowledged}");
+    for name in acknowledged.lines() {
+        assert_eq!(place.get(name).unwrap(), b"mine", "{name}");
+    }
+}
+
+/// Writes until that is refused.
+#[test]
+fn writing_child() {
+    let Ok(home) = std::env::var("TEST_WRITE_STORE") else { return };
+    let store = Store::open(home.as_ref()).unwrap();
+    fs::write(format!("{home}/open"), "").unwrap();
+    terrace_testkit::wait_until("the origin is there", || fs::exists(format!("{home}/go")).unwrap());
+    let mut acknowledged = String::new();
+    let put = |name: &str| store.put_bytes(format!("data/o/{name}").as_bytes(), b"mine", &Default::default());
+    terrace_testkit::wait_until("a write is refused", || {
+        let name = format!("mine-{}", acknowledged.lines().count());
+        match put(&name) {
+            Ok(_) => acknowledged += &format!("{name}\n"),
+            Err(terrace::Error::ReadOnlyOrigin { .. }) => return true,
+            Err(error) => panic!("{error}"),
+        }
+        false
+    });
+    fs::write(format!("{home}/written"), acknowledged).unwrap();
 }

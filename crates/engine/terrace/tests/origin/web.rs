@@ -108,3 +108,18 @@ fn a_server_without_ranges_or_with_errors_is_named() {
     std::thread::sleep(Duration::from_millis(1100));
     store.read_at(b"web/f", 0, &mut [0; 10]).unwrap();
 }
+
+/// A change without another length was not noticed, and a reader got parts of both versions.
+#[test]
+fn a_file_whose_changes_cannot_be_noticed_is_not_read() {
+    let server = WebServer::start();
+    server.manners().without_versions.store(true, Ordering::SeqCst);
+    server.put("pub/f", noise(100_000, 1));
+    let (_folder, store) = store_over(&server, ASK_ONCE);
+    let error = store.get(b"web/f").unwrap_err();
+    let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    assert!(format!("{error} {cause}").contains("neither an ETag nor the time"), "{error} {cause}");
+    server.manners().without_versions.store(false, Ordering::SeqCst);
+    server.put("pub/g", noise(100_000, 1));
+    assert!(store.get(b"web/g").unwrap() == noise(100_000, 1));
+}

@@ -17,6 +17,8 @@ pub struct Manners {
     pub without_conditions: AtomicBool,
     /// Whether its ETags are weak, which no condition matches.
     pub weak: AtomicBool,
+    /// Whether it tells neither ETag nor time.
+    pub without_versions: AtomicBool,
     /// Whether it answers each request with an error.
     pub is_broken: AtomicBool,
     /// The time that each answer with bytes takes, in milliseconds.
@@ -142,6 +144,9 @@ fn answer(stream: &mut TcpStream, shared: &Shared, lines: &[String]) -> std::io:
     let Some((bytes, version)) = found else { return say("404 Not Found", "", 0, b"") };
     let etag = format!("{}\"v{version}\"", if is(&manners.weak) { "W/" } else { "" });
     let mut headers = format!("ETag: {etag}\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n");
+    if is(&manners.without_versions) {
+        headers.clear();
+    }
     if header("if-match").is_some_and(|wanted| wanted != etag || is(&manners.weak)) && !is(&manners.without_conditions)
     {
         return say("412 Precondition Failed", "", 0, b"");

@@ -19,6 +19,8 @@ const CLOCK_STEP: Duration = Duration::from_millis(1020);
 const ETAG_LETTER: &str = "e";
 /// Begins an identity of the time of modification and the length.
 const TIME_LETTER: &str = "t";
+/// The beginning of an identity by a time that the service does not tell.
+const NO_IDENTITY: &str = "t0-";
 
 /// A folder or prefix of a service.
 pub struct ServiceOrigin {
@@ -80,6 +82,11 @@ impl Origin for ServiceOrigin {
     }
 
     fn read(&self, path: &[u8], identity: &str, offset: u64, out: &mut [u8]) -> Result<(), OriginReadError> {
+        if identity.starts_with(NO_IDENTITY) {
+            let reason = "the server tells neither an ETag nor the time of the last change of this file, so that a reader could get parts of \
+                          two versions; copy the file, and put that into the store";
+            return Err(OriginReadError::Io(io::Error::new(io::ErrorKind::Unsupported, reason)));
+        }
         let path = text_of(path).ok_or(OriginReadError::Changed)?.to_owned();
         let (operator, pinned) = (self.operator(), identity.to_owned());
         let (compares_etags, length) = (self.compares_etags, out.len());
