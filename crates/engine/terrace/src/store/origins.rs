@@ -95,7 +95,8 @@ impl Store {
         url: &str,
         options: &BTreeMap<String, String>,
     ) -> Result<(String, Option<u64>)> {
-        let wrong = |cause: std::io::Error| Error::Config(format!("origin {prefix:?}: {url}: {cause}"));
+        let shown = hide_password(url);
+        let wrong = |cause: std::io::Error| Error::Config(format!("origin {prefix:?}: {shown}: {cause}"));
         match OriginAddress::parse(url, options).map_err(wrong)? {
             OriginPlace::Directory(path) => {
                 let path = std::path::absolute(&path).map_err(wrong)?;
@@ -261,6 +262,33 @@ impl Store {
     pub(super) fn tend_origins(&self) {
         if self.engine.origins.take_work() {
             self.engine.mover.start(true);
+        }
+    }
+}
+
+/// Returns a URL without the password in it.
+fn hide_password(url: &str) -> String {
+    let parts = url.split_once("://").and_then(|(scheme, rest)| {
+        let (user, place) = rest.split_once('@')?;
+        let (name, _) = user.split_once(':').filter(|_| !user.contains('/'))?;
+        Some(format!("{scheme}://{name}:...@{place}"))
+    });
+    parts.unwrap_or_else(|| url.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hide_password;
+
+    #[test]
+    fn only_passwords_are_hidden() {
+        for (url, shown) in [
+            ("http://me:secret@host/a@b", "http://me:...@host/a@b"),
+            ("sftp://me@host/a:b", "sftp://me@host/a:b"),
+            ("http://host:80/a@b", "http://host:80/a@b"),
+            ("/a:b@c", "/a:b@c"),
+        ] {
+            assert_eq!(hide_password(url), shown);
         }
     }
 }
