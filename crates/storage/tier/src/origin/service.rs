@@ -19,8 +19,8 @@ const CLOCK_STEP: Duration = Duration::from_millis(1020);
 const ETAG_LETTER: &str = "e";
 /// Begins an identity of the time of modification and the length.
 const TIME_LETTER: &str = "t";
-/// The beginning of an identity by a time that the service does not tell.
-const NO_IDENTITY: &str = "t0-";
+/// Begins an identity of the length alone, because the service tells nothing else. The bytes of such a file are not read.
+const LENGTH_LETTER: &str = "n";
 
 /// A folder or prefix of a service.
 pub struct ServiceOrigin {
@@ -82,7 +82,7 @@ impl Origin for ServiceOrigin {
     }
 
     fn read(&self, path: &[u8], identity: &str, offset: u64, out: &mut [u8]) -> Result<(), OriginReadError> {
-        if identity.starts_with(NO_IDENTITY) {
+        if identity.starts_with(LENGTH_LETTER) {
             let reason = "the server tells neither an ETag nor the time of the last change of this file, so that a reader could get parts of \
                           two versions; copy the file, and put that into the store";
             return Err(OriginReadError::Io(io::Error::new(io::ErrorKind::Unsupported, reason)));
@@ -220,6 +220,7 @@ fn identity_of(found: &Metadata) -> String {
         Some(etag) => {
             format!("{ETAG_LETTER}{}", etag.strip_prefix('"').and_then(|etag| etag.strip_suffix('"')).unwrap_or(etag))
         }
+        None if found.last_modified().is_none() => format!("{LENGTH_LETTER}{:x}", found.content_length()),
         None => format!("{TIME_LETTER}{:x}-{:x}", modified_at(found), found.content_length()),
     }
 }
