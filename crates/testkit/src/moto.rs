@@ -1,6 +1,6 @@
 //! A server of S3 for one test: moto, with one bucket.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::Command;
 
@@ -101,20 +101,27 @@ impl Moto {
         self.running.start_again();
     }
 
-    /// Returns the body of the answer. None if the answer is not 200.
+    /// Returns the body of the answer. None if the answer is not 200. Asking twice does no harm, and moto has been seen to end a connection
+    /// without an answer.
     fn ask(&self, method: &str, name: &str, bytes: &[u8]) -> Option<Vec<u8>> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.running.port)).expect("the server answers");
+        let asked = self.ask_once(method, name, bytes).or_else(|_| self.ask_once(method, name, bytes));
+        asked.expect("the server answers")
+    }
+
+    fn ask_once(&self, method: &str, name: &str, bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.running.port))?;
         let (bucket, name) = (Moto::BUCKET_NAME, name.replace(' ', "%20"));
         let head = format!(
             "{method} /{bucket}/{name} HTTP/1.0\r\nHost: localhost\r\nAuthorization: {AUTHORIZATION_HEADER}\r\nContent-Length: {}\r\n\r\n",
             bytes.len()
         );
-        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(bytes)).expect("the server reads");
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(bytes)?;
         let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("the server answers");
+        stream.read_to_end(&mut answer)?;
         let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("an answer of HTTP");
         let is_good =
             answer.split(|byte| *byte == b'\r').next().is_some_and(|line| line.windows(5).any(|w| w == b" 200 "));
-        is_good.then(|| answer.split_off(end + 4))
+        Ok(is_good.then(|| answer.split_off(end + 4)))
     }
 }

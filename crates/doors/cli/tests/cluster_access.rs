@@ -3,7 +3,6 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -12,7 +11,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair,
 };
-use terrace_testkit::{Missing, skip, wait_until};
+use terrace_testkit::{Missing, free_ports, skip, wait_until};
 
 /// A process that ends with the test.
 struct Process(Child);
@@ -46,10 +45,6 @@ fn certify(authority: &Authority, folder: &Path, name: &str) {
     fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
-
 fn told(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -73,7 +68,8 @@ fn a_log_behind_certificates_and_a_password_is_used_with_them_only() {
         fs::write(at(name), text).unwrap();
         fs::set_permissions(at(name), fs::Permissions::from_mode(0o600)).unwrap();
     }
-    let (port, peer, served) = (free_port(), free_port(), free_port());
+    let ports = free_ports(3);
+    let (port, peer, served) = (ports[0], ports[1], ports[2]);
     let (url, peers) = (format!("https://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
     let log = File::create(at("etcd.log")).unwrap();
     let mut server = Command::new(etcd);

@@ -29,6 +29,7 @@ pub fn fork(run: impl FnOnce() -> c_int) -> c_int {
     if child == 0 {
         let number = error_number();
         unseen::note_fork();
+        numbers::forget_changes();
         table.renew();
         spare.forget();
         written.forget();

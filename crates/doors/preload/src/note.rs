@@ -141,7 +141,9 @@ impl NotePage {
         note.mark = NOTE_MARK;
         let command = if closes_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
         let Some(path_only) = &page.path_only else { return refuse(libc::EBADF) };
-        // The lowest number that is free, as programs expect it. SAFETY: the descriptor is ours.
+        // The lowest number that is free, as programs expect it.
+        let _change = numbers::change_programs();
+        // SAFETY: the descriptor is ours.
         let fd = of_kernel(unsafe { real::fcntl(path_only.as_raw_fd(), command, 0) })?;
         if numbers::count() > MAX_FILES_WITH_SPARES {
             page.path_only = None;
@@ -195,14 +197,7 @@ impl Drop for NotePage {
 
 /// Makes a page and its descriptor, among the engine's own.
 fn new_page() -> CallResult<MappedPage> {
-    // Kernels before 6.3 do not know the flag; later ones may insist on it.
-    let name = c"terrace-open".as_ptr();
-    // SAFETY: the name ends with a zero byte, and the new descriptor has no other owner.
-    let file = unsafe {
-        let fd = of_kernel(libc::memfd_create(name, libc::MFD_CLOEXEC | libc::MFD_NOEXEC_SEAL))
-            .or_else(|_| of_kernel(libc::memfd_create(name, libc::MFD_CLOEXEC)))?;
-        OwnedFd::from_raw_fd(fd)
-    };
+    let file = numbers::memory_file(c"terrace-open", libc::MFD_NOEXEC_SEAL)?;
     // SAFETY: the descriptor is ours.
     of_kernel(unsafe { real::ftruncate(file.as_raw_fd(), size_of::<OpenNote>() as i64) })?;
     let note = map(file.as_raw_fd())?;
@@ -224,9 +219,8 @@ fn reopen(fd: c_int, flags: c_int) -> CallResult<OwnedFd> {
     let path = format!("/proc/self/fd/{fd}\0");
     // SAFETY: the path ends with a zero byte, and the new descriptor has no other owner.
     unsafe {
-        let _change = numbers::change_engines();
-        let new = of_kernel(real::openat(libc::AT_FDCWD, path.as_ptr().cast(), flags | libc::O_CLOEXEC, 0))?;
-        Ok(OwnedFd::from_raw_fd(numbers::keep_apart(new)))
+        let open = || real::openat(libc::AT_FDCWD, path.as_ptr().cast(), flags | libc::O_CLOEXEC, 0);
+        Ok(OwnedFd::from_raw_fd(of_kernel(numbers::open_apart(open))?))
     }
 }
 

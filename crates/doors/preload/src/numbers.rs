@@ -1,11 +1,16 @@
 //! The numbers of descriptors, and who uses each: the program, the store's files or the engine.
 
-use std::ffi::{c_int, c_uint, c_ulong};
+use std::ffi::{CStr, c_int, c_uint, c_ulong};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix_futex_sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::errors::{CallResult, of_kernel};
 use crate::real;
+use crate::unseen::is_unseen;
 
 /// Descriptors of files of the store are below this number.
 const MAX_DESCRIPTORS: usize = 1 << 16;
@@ -24,6 +29,16 @@ const ENGINE_USER: u8 = 2;
 /// Held shared while the engine opens or closes a descriptor and notes that, and alone while the program closes a range of numbers and while
 /// this process forks: the program would otherwise close what the engine has just opened. A leaf.
 static ENGINE_CHANGE: RwLock<()> = RwLock::new(());
+/// How many threads of the engine hold `ENGINE_CHANGE`, and how many of the program choose or free a number. The kernel gives the engine the
+/// lowest free number, too, before the engine moves it: a program that opens a file meanwhile would not get the number that it counts on, and one
+/// that copies a file to that number would lose it to the move. So either waits for the other. Sequentially consistent: each notes itself
+/// before it looks for the other.
+static ENGINE_CHANGES: AtomicUsize = AtomicUsize::new(0);
+static PROGRAM_CHANGES: AtomicUsize = AtomicUsize::new(0);
+/// How long one waits for the other at most: a program may stay in `open` for ever, as with a pipe, and a signal may interrupt the engine for a
+/// call of the program.
+const MAX_CHANGE_WAIT: Duration = Duration::from_millis(2);
+
 static OUR_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 #[inline]
@@ -44,9 +59,60 @@ pub fn is_engines(fd: c_int) -> bool {
     user_of(fd).is_some_and(|user| user.load(Ordering::Relaxed) == ENGINE_USER)
 }
 
-/// Lets no range of numbers be closed while the engine opens or closes a descriptor.
-pub fn change_engines() -> RwLockReadGuard<'static, ()> {
-    ENGINE_CHANGE.read()
+/// While it lives, the engine opens or closes a descriptor.
+pub struct EngineChange(#[allow(dead_code, reason = "held")] RwLockReadGuard<'static, ()>);
+
+/// Lets the program choose no number, and close no range of them, while the engine opens or closes a descriptor.
+pub fn change_engines() -> EngineChange {
+    let held = ENGINE_CHANGE.read();
+    ENGINE_CHANGES.fetch_add(1, Ordering::SeqCst);
+    wait_for(&PROGRAM_CHANGES);
+    EngineChange(held)
+}
+
+impl Drop for EngineChange {
+    fn drop(&mut self) {
+        ENGINE_CHANGES.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// While it lives, the program chooses or frees a number.
+pub struct ProgramChange(());
+
+/// Lets the engine open nothing while the program chooses or frees a number. It takes no lock: the program may call from a signal's handler.
+pub fn change_programs() -> ProgramChange {
+    // A process that the library has not seen being made has no engine, but may have inherited the count of one at work.
+    let must_wait = || ENGINE_CHANGES.load(Ordering::SeqCst) > 0 && !is_unseen();
+    PROGRAM_CHANGES.fetch_add(1, Ordering::SeqCst);
+    if must_wait() {
+        // The engine goes first, as it may be waiting.
+        PROGRAM_CHANGES.fetch_sub(1, Ordering::SeqCst);
+        wait_for(&ENGINE_CHANGES);
+        PROGRAM_CHANGES.fetch_add(1, Ordering::SeqCst);
+    }
+    ProgramChange(())
+}
+
+/// Notes in a forked process that no other thread chooses a number here.
+pub fn forget_changes() {
+    PROGRAM_CHANGES.store(0, Ordering::SeqCst);
+}
+
+impl Drop for ProgramChange {
+    fn drop(&mut self) {
+        PROGRAM_CHANGES.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits until a count is 0, but not for ever.
+fn wait_for(changes: &AtomicUsize) {
+    if changes.load(Ordering::SeqCst) == 0 {
+        return;
+    }
+    let start = Instant::now();
+    while changes.load(Ordering::SeqCst) > 0 && start.elapsed() < MAX_CHANGE_WAIT {
+        thread::yield_now();
+    }
 }
 
 /// Lets the engine open and close nothing.
@@ -54,8 +120,24 @@ pub fn lock() -> RwLockWriteGuard<'static, ()> {
     ENGINE_CHANGE.write()
 }
 
-/// Moves a descriptor that the engine has just opened to where programs seldom go, and notes that it is the engine's.
-pub fn keep_apart(fd: c_int) -> c_int {
+/// Opens a descriptor for the engine, where programs seldom go.
+pub fn open_apart(open: impl FnOnce() -> c_int) -> c_int {
+    let _change = change_engines();
+    keep_apart(open())
+}
+
+/// Makes a file in memory for the engine.
+pub fn memory_file(name: &CStr, flag: c_uint) -> CallResult<OwnedFd> {
+    // SAFETY: the name ends with a zero byte.
+    let open = |flags| of_kernel(open_apart(|| unsafe { real::memfd_create(name.as_ptr(), flags) }));
+    // Kernels before 6.3 do not know the flag; later ones may insist on it.
+    let fd = open(libc::MFD_CLOEXEC | flag).or_else(|_| open(libc::MFD_CLOEXEC))?;
+    // SAFETY: the descriptor is new, and has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Moves a descriptor that the engine has just opened, and notes that it is the engine's.
+fn keep_apart(fd: c_int) -> c_int {
     if fd < 0 {
         return fd;
     }

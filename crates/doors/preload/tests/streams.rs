@@ -88,6 +88,17 @@ fn programs_work_under_valgrind_which_finds_nothing() {
     assert_eq!(printed, "done\n");
 }
 
+/// The engine's file had the lowest free number for a moment: a program's copies got a higher one, or were closed.
+#[test]
+fn a_program_gets_the_lowest_number() {
+    let place = Place::new();
+    if !have("a_program_gets_the_lowest_number", &["cc"]) {
+        return;
+    }
+    std::fs::write(place.dir.path().join("lowest.c"), include_str!("lowest.c")).unwrap();
+    assert_eq!(place.sh("cc -O2 -pthread -o lowest lowest.c; ./lowest"), "0 higher, 0 lost\n");
+}
+
 #[test]
 fn cpp_and_fortran_programs_read_and_write() {
     let place = Place::new();

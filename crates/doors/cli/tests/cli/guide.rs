@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use terrace_testkit::Redis;
 use terrace_testkit::guide::{Guide, server_python};
+use terrace_testkit::{Redis, free_ports};
 
 use crate::place::{Place, noise};
 
@@ -93,8 +93,7 @@ fn the_guide_to_serving_works_as_it_says() {
 #[test]
 fn the_guide_to_s3_works_as_it_says() {
     let place = Place::new();
-    // The system gives out other ports first, so this one stays free.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = format!("127.0.0.1:{}", free_ports(1)[0]);
     let replaced = [
         ("/data/store", place.path("store").display().to_string()),
         ("terrace serve s3", format!("terrace serve s3 --listen {free}")),
@@ -151,8 +150,7 @@ fn the_guide_to_a_lost_node_works_as_it_says() {
 fn the_guide_to_the_node_works_as_it_says() {
     let place = Place::new();
     write_runs(&place);
-    // The system gives out other ports first, so this one stays free.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = format!("127.0.0.1:{}", free_ports(1)[0]);
     let store = place.path("store").display().to_string();
     let replaced = [
         ("/data/store", store),
@@ -170,7 +168,7 @@ fn the_guide_to_tiers_on_other_nodes_works_as_it_says() {
         fs::create_dir(place.path(folder)).unwrap();
     }
     // As above.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = format!("127.0.0.1:{}", free_ports(1)[0]);
     let below = |name: &str| place.path(name).display().to_string();
     let replaced = [
         ("/etc/terrace", below("etc")),
@@ -200,7 +198,7 @@ fn the_guide_to_flushing_works_as_it_says() {
     let socket = redis.as_ref().map_or_else(String::new, |redis| redis.socket().display().to_string());
     let below = |path: &str| place.path(path).display().to_string();
     // As above.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = format!("127.0.0.1:{}", free_ports(1)[0]);
     let replaced = [
         ("/burst/", below("burst/")),
         ("/archive", below("archive")),

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use terrace_testkit::{Random, wait_until};
+use terrace_testkit::{Random, free_ports, wait_until};
 
-use crate::shared::{NODE_NAMES, Node, Shared, free_ports, told};
+use crate::shared::{NODE_NAMES, Node, Shared, told};
 
 /// A node with a target is added while others use the store, also by processes that have had it open for long.
 #[test]
@@ -12,7 +12,7 @@ fn a_node_with_a_target_is_added() {
     let Some(mut shared) = Shared::start("a node that is added") else { return };
     let bytes = Random::new(8).bytes(300_000);
     let stores = [0, 1].map(|at| terrace::Store::open(&shared.path(NODE_NAMES[at])).unwrap());
-    let port = free_ports()[0];
+    let port = free_ports(1)[0];
     let address = format!("http://127.0.0.1:{port}/disk");
     let add = |tier: &str| shared.run(1, &["node", "add", "d", "--tier", tier, "--target", &address]);
     let unknown = add("tape");

@@ -15,9 +15,9 @@ use std::thread;
 use std::time::Duration;
 
 use terrace_testkit::guide::Guide;
-use terrace_testkit::{EtcdCluster, Random, skip};
+use terrace_testkit::{EtcdCluster, Random, free_ports, skip};
 
-use shared::{NODE_NAMES, Shared, free_ports, told};
+use shared::{NODE_NAMES, Shared, told};
 
 terrace_testkit::disk_server!();
 
@@ -111,7 +111,8 @@ fn the_guide_to_clusters_works_as_it_says() {
     for name in ["a.h5", "b.h5"] {
         fs::write(folder.path().join("runs").join(name), Random::new(3).bytes(1_200_000)).unwrap();
     }
-    let (ports, servers) = (free_ports(), etcd.ports().into_iter().map(|port| format!("127.0.0.1:{port}")));
+    let (ports, servers) =
+        (free_ports(NODE_NAMES.len()), etcd.ports().into_iter().map(|port| format!("127.0.0.1:{port}")));
     let mut replaced = vec![
         ("/etc/terrace", below("etc")),
         ("/mnt/", below("mnt/")),

@@ -1,12 +1,11 @@
 //! A store that three nodes share, each in a process of its own.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use terrace_testkit::{EtcdCluster, skip, wait_until};
+use terrace_testkit::{EtcdCluster, free_ports, skip, wait_until};
 
 pub const NODE_NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -59,7 +58,7 @@ impl Shared {
         let secret = shared.path("secret");
         fs::write(&secret, "the-secret-of-this-test").unwrap();
         fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
-        let ports = free_ports();
+        let ports = free_ports(NODE_NAMES.len());
         let targets = NODE_NAMES.iter().zip(&ports);
         let targets: String = targets
             .map(|(name, port)| format!("{{ path = \"http://127.0.0.1:{port}/disk\", node = \"{name}\" }},"))
@@ -198,9 +197,4 @@ impl Shared {
 pub fn told(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-pub fn free_ports() -> Vec<u16> {
-    let listeners: Vec<_> = NODE_NAMES.iter().map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
-    listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }

@@ -10,23 +10,23 @@ use crate::{numbers, real, table};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    let is_inside = is_inside();
-    if !is_inside && numbers::is_engines(fd) {
-        // The program has not opened it.
-        return give(refuse(libc::EBADF));
+    if numbers::has(fd) {
+        return answer(|| {
+            let flushed = forget(fd);
+            // SAFETY: it takes a number only.
+            of_kernel(unsafe { real::close(fd) })?;
+            flushed.map(|()| 0)
+        });
     }
-    if !numbers::has(fd) {
-        let _change = is_inside.then(numbers::change_engines);
+    if is_inside() {
+        let _change = numbers::change_engines();
         numbers::let_go(fd);
-        // SAFETY: it takes a number only.
+        // SAFETY: as above.
         return unsafe { real::close(fd) };
     }
-    answer(|| {
-        let flushed = forget(fd);
-        // SAFETY: as above.
-        of_kernel(unsafe { real::close(fd) })?;
-        flushed.map(|()| 0)
-    })
+    let _change = numbers::change_programs();
+    // The program has not opened what is the engine's. SAFETY: as above.
+    if numbers::is_engines(fd) { give(refuse(libc::EBADF)) } else { unsafe { real::close(fd) } }
 }
 
 /// Takes a descriptor that the kernel is about to close out of the table, and writes its file's buffered bytes.

@@ -60,8 +60,12 @@ fn copied(from: c_int, to: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
-    // SAFETY: it takes a number only.
-    copied(fd, unsafe { real::dup(fd) })
+    let copy = || {
+        let _change = numbers::change_programs();
+        // SAFETY: it takes a number only.
+        unsafe { real::dup(fd) }
+    };
+    copied(fd, copy())
 }
 
 #[unsafe(no_mangle)]
@@ -77,10 +81,11 @@ pub unsafe extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_in
 }
 
 fn replace(fd: c_int, to: c_int, copy: impl FnOnce() -> c_int) -> c_int {
-    if numbers::is_engines(to) {
+    let copy = || {
+        let _change = numbers::change_programs();
         // The engine would read and write the program's file.
-        return give(refuse(libc::EBUSY));
-    }
+        if numbers::is_engines(to) { give(refuse(libc::EBUSY)) } else { copy() }
+    };
     if fd == to || !numbers::has(fd) && !numbers::has(to) {
         return copy();
     }
@@ -95,11 +100,14 @@ fn replace(fd: c_int, to: c_int, copy: impl FnOnce() -> c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
-    // SAFETY: the caller passes what the command needs.
-    let kernel = || unsafe { real::fcntl(fd, command, argument) };
-    if is_inside() && command == libc::F_DUPFD_CLOEXEC {
-        let _change = numbers::change_engines();
-        return numbers::keep_apart(kernel());
+    let (is_inside, copies) = (is_inside(), matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC));
+    let kernel = || {
+        let _change = (copies && !is_inside).then(numbers::change_programs);
+        // SAFETY: the caller passes what the command needs.
+        unsafe { real::fcntl(fd, command, argument) }
+    };
+    if copies && is_inside {
+        return numbers::open_apart(kernel);
     }
     by_descriptor(fd, kernel, |open| match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => Ok(copied(fd, of_kernel(kernel())?)),

@@ -8,6 +8,7 @@ use terrace_posix::{entry_type, number};
 use crate::answer::{answer, give};
 use crate::calls::{descriptors, open, twins};
 use crate::errors::{CallResult, refuse};
+use crate::inside::is_inside;
 use crate::{numbers, opened, real, table};
 
 /// The number of names that one page of a listing holds.
@@ -98,11 +99,19 @@ pub unsafe extern "C-unwind" fn opendir(path: *const c_char) -> *mut DIR {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: the caller gives a path.
     unsafe {
+        if is_inside() {
+            // The C library would open it by a call of its own, and its number would stay among the program's.
+            let fd = open::openat(libc::AT_FDCWD, path, flags, 0);
+            return if fd < 0 { std::ptr::null_mut() } else { real::fdopendir(fd) };
+        }
         crate::paths::by_path(
             libc::AT_FDCWD,
             path,
             crate::paths::LastLink::Follow,
-            |_, path| real::opendir(path),
+            |_, path| {
+                let _change = numbers::change_programs();
+                real::opendir(path)
+            },
             |path, stat| {
                 let fd = open::open_below(path, stat, flags, 0)?;
                 begin(fd).inspect_err(|_| {
@@ -161,7 +170,15 @@ pub unsafe extern "C-unwind" fn closedir(stream: *mut DIR) -> c_int {
                 let stream = Box::from_raw(stream.cast::<DirectoryStream>());
                 descriptors::close(stream.fd)
             }
-            false => real::closedir(stream),
+            false if is_inside() => {
+                let _change = numbers::change_engines();
+                numbers::let_go(real::dirfd(stream));
+                real::closedir(stream)
+            }
+            false => {
+                let _change = numbers::change_programs();
+                real::closedir(stream)
+            }
         }
     }
 }

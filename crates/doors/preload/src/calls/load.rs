@@ -4,14 +4,12 @@
 //! jumps there, with the return address of its own caller.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::fs::File;
-use std::os::fd::{FromRawFd, IntoRawFd};
 
 use crate::answer::guard;
 use crate::calls::processes;
 use crate::errors::CallResult;
 use crate::paths::{LastLink, Route, find};
-use crate::{libraries, numbers, opened};
+use crate::{libraries, opened};
 
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
@@ -52,7 +50,5 @@ fn copy_of(path: &[u8]) -> CallResult<*const c_char> {
         return Ok(known);
     }
     let file = processes::copy(&processes::read_all(path, libc::R_OK)?)?;
-    // SAFETY: the descriptor has no other owner.
-    let file = unsafe { File::from_raw_fd(numbers::keep_apart(file.into_raw_fd())) };
     Ok(libraries::lock().add(version, file))
 }

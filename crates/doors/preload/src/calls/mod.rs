@@ -24,6 +24,7 @@ pub mod locks;
 pub mod maps;
 pub mod mpi;
 pub mod names;
+pub mod new_descriptors;
 pub mod numbered;
 pub mod open;
 pub mod pairs;

@@ -185,9 +185,8 @@ impl PreparedActions {
             let (description, own) = open::describe(&path, stat, flags | libc::O_CLOEXEC, mode)?;
             // A file that was made or cut is so for the child, too.
             description.flush()?;
-            let _change = numbers::change_engines();
             // SAFETY: the descriptor is new, and has no other owner.
-            let fd = unsafe { OwnedFd::from_raw_fd(numbers::keep_apart(own)) };
+            let fd = unsafe { OwnedFd::from_raw_fd(numbers::open_apart(|| own)) };
             Ok(FileForChild { fd, description })
         })?;
         if file.description.is_directory() {

@@ -2,14 +2,14 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io::Write;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 
 use libc::{FILE, pid_t};
 use terrace::Kind;
 
 use crate::answer::{give, guard};
 use crate::calls::{descriptors, stat};
-use crate::errors::{CallResult, ErrorNumber, of_kernel, refuse};
+use crate::errors::{CallResult, ErrorNumber, refuse};
 use crate::note::Sharing;
 use crate::paths::{LastLink, Route, find, shown};
 use crate::pointers::is_wild;
@@ -102,14 +102,7 @@ pub fn load(path: &[u8]) -> CallResult<Program> {
 
 /// Makes a file in memory that holds all bytes.
 pub fn copy(bytes: &[u8]) -> CallResult<std::fs::File> {
-    // Kernels before 6.3 do not know the flag; later ones may insist on it.
-    let name = c"terrace-program".as_ptr();
-    // SAFETY: the name ends with a zero byte, and the descriptor has no other owner.
-    let mut file = unsafe {
-        let fd = of_kernel(libc::memfd_create(name, libc::MFD_CLOEXEC | libc::MFD_EXEC))
-            .or_else(|_| of_kernel(libc::memfd_create(name, libc::MFD_CLOEXEC)))?;
-        std::fs::File::from_raw_fd(fd)
-    };
+    let mut file = std::fs::File::from(numbers::memory_file(c"terrace-program", libc::MFD_EXEC)?);
     file.write_all(bytes).map_err(|error| ErrorNumber(error.raw_os_error().unwrap_or(libc::EIO)))?;
     Ok(file)
 }
