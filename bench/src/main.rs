@@ -69,6 +69,7 @@ fn main() -> Result<()> {
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for claims::Measurement { id, title, run, page_rows, .. } in chosen {
         eprintln!("{id}: {title}");
+        place::warm_memory()?;
         match run() {
             Ok(measured) => {
                 for lacking in page_rows.iter().filter(|page_row| measured.iter().all(|row| row.what != page_row.what))

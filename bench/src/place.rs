@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use tempfile::TempDir;
 use terrace::{Config, Store};
 
@@ -47,6 +47,22 @@ impl Place {
         }
         Ok(Store::init(&self.disk().join(name), &Config::parse(&text, "bench")?)?)
     }
+}
+
+/// At most this much memory is written before a measurement.
+const MAX_WARMED_BYTES: u64 = 8 << 30;
+
+/// Writes half of the free memory, and gives it back: the host of a virtual machine provides a page when it is first written, which takes
+/// longer than much of what is measured.
+///
+/// # Errors
+/// If the system does not tell how much is free.
+pub fn warm_memory() -> Result<()> {
+    let text = std::fs::read_to_string("/proc/meminfo")?;
+    let figure = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB"));
+    let free = figure.context("/proc/meminfo has no MemAvailable")?.parse::<u64>()? << 10;
+    std::hint::black_box(vec![1_u8; (free / 2).min(MAX_WARMED_BYTES) as usize]);
+    Ok(())
 }
 
 /// Makes bytes that resemble the output of a simulation: smooth 64-bit floats with noise in the low digits.
