@@ -13,7 +13,7 @@ pub struct Words<const N: usize>(Where<N>);
 
 enum Where<const N: usize> {
     Shared(MmapRaw),
-    Own([AtomicU64; N]),
+    Own(Box<[AtomicU64; N]>),
 }
 
 impl<const N: usize> Words<N> {
@@ -59,7 +59,9 @@ impl<const N: usize> Words<N> {
 impl<const N: usize> Default for Words<N> {
     /// Creates words of this process alone.
     fn default() -> Self {
-        Words(Where::Own([const { AtomicU64::new(0) }; N]))
+        // Made on the heap, since many words do not fit on a thread's stack.
+        let words: Box<[AtomicU64]> = (0..N).map(|_| AtomicU64::new(0)).collect();
+        Words(Where::Own(words.try_into().unwrap_or_else(|_| Box::new([const { AtomicU64::new(0) }; N]))))
     }
 }
 

@@ -63,7 +63,10 @@ fn open(files: &Files, key: &[u8], mode: &[u8]) -> Result<File, Failure> {
     let opened = |file, may_read, may_write| Ok(File { file, may_read, may_write });
     match mode {
         b"r" => opened(files.open(key)?, true, false),
-        b"r+" => opened(files.open(key)?, true, true),
+        b"r+" => {
+            files.check_writable(key)?;
+            opened(files.open(key)?, true, true)
+        }
         b"w" | b"w+" => {
             let file = create(false)?;
             file.set_len(0)?;

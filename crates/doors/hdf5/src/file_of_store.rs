@@ -107,6 +107,9 @@ fn existing(files: &Files, path: &[u8], stat: &Stat, flags: OpenFlags) -> Driver
         return Err(DriverError::new(libc::EACCES, format!("its mode {:o} does not allow it", stat.mode)));
     }
     let file = files.open(path)?;
+    if flags.writes {
+        files.check_writable(path)?;
+    }
     if flags.truncates && stat.length > 0 {
         file.set_len(0)?;
     }

@@ -49,7 +49,7 @@ fn of_engine(error: &Error) -> Exception {
         Error::BadKey { key, .. } | Error::KeyTooLong { key, .. } | Error::Reserved { key } => {
             ("BadKeyError", json!({"key": key}))
         }
-        Error::ReadOnlyOrigin { key, .. } => ("BadKeyError", json!({"key": key, "errno": 30})),
+        Error::ReadOnlyOrigin { key, .. } => ("ReadOnlyError", json!({"key": key, "errno": 30})),
         Error::ChangedAtOrigin { key, .. } => ("ReplacedError", json!({"key": key})),
         Error::Conflict { key, .. } => ("ConflictError", json!({"key": key})),
         Error::Replaced { key } => ("ReplacedError", json!({"key": key})),

@@ -144,8 +144,15 @@ impl Files {
         self.call(py, |files| files.rename(&path.0, &to.0, true))
     }
 
-    fn open(&self, py: Python<'_>, path: Key) -> PyResult<File> {
-        self.call(py, |files| files.open(&path.0)).map(File::of)
+    #[pyo3(signature = (path, writes=false))]
+    fn open(&self, py: Python<'_>, path: Key, writes: bool) -> PyResult<File> {
+        let open = |files: &engine::Files| {
+            if writes {
+                files.check_writable(&path.0)?;
+            }
+            files.open(&path.0)
+        };
+        self.call(py, open).map(File::of)
     }
 
     #[pyo3(signature = (path, exclusive=false))]

@@ -117,8 +117,8 @@ fn remove_at_once(store: &Store, bucket: &BucketFolder, input: &DeleteObjectsInp
     }
     match batch.commit() {
         Ok(_) => Ok(true),
-        // Each is removed by itself then, as is one that is named twice.
-        Err(Error::Conflict { .. } | Error::NotFound { .. }) => Ok(false),
+        // Each is removed by itself then, as is one that is named twice, and those that may be removed beside files of an origin.
+        Err(Error::Conflict { .. } | Error::NotFound { .. } | Error::ReadOnlyOrigin { .. }) => Ok(false),
         Err(error) => Err(refused(error)),
     }
 }

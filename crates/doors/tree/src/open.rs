@@ -28,6 +28,15 @@ impl Tree {
         Ok(Open::file(number, self.files.open(&nodes.path_of(number)?)?))
     }
 
+    /// Opens a file or a view to write to it.
+    pub fn open_to_write(&self, number: u64) -> Result<Open> {
+        let open = self.open(number)?;
+        if let Some(path) = self.path(number)? {
+            self.files.check_writable(&path)?;
+        }
+        Ok(open)
+    }
+
     /// Makes the written bytes durable.
     pub fn sync(&self, open: &Open) -> Result<()> {
         open.flush()?;

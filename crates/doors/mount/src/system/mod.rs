@@ -198,8 +198,12 @@ impl Filesystem for System {
         done(map_tree_errno(self.tree.rename(from, to, flags.is_empty())), reply);
     }
 
-    fn open(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.tree.open(number.0) {
+    fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let opened = match flags.0 & libc::O_ACCMODE {
+            libc::O_RDONLY => self.tree.open(number.0),
+            _ => self.tree.open_to_write(number.0),
+        };
+        match opened {
             Ok(open) => reply.opened(FileHandle(self.open.keep(open)), OPEN_FLAGS),
             Err(error) => reply.error(errno(&error)),
         }

@@ -68,7 +68,7 @@ impl Session {
         if terrace_tree::is_view(number) && (mode.removes || mode.writes && node.stat.mode & 0o200 == 0) {
             return Err(errno(libc::EROFS));
         }
-        let open = self.tree.open(number)?;
+        let open = if mode.writes { self.tree.open_to_write(number)? } else { self.tree.open(number)? };
         if mode.cuts {
             self.tree.set(number, Some(&open), Some(0), &Setting::default())?;
         }

@@ -141,6 +141,9 @@ fn existing(path: &[u8], stat: &Stat, flags: c_int) -> CallResult<Option<File>> 
         stat::check_access(stat, if reads { libc::R_OK } else { 0 } | if writes { libc::W_OK } else { 0 })?;
     }
     let file = opened::get()?.files.open(path)?;
+    if writes && !only_path {
+        opened::get()?.files.check_writable(path)?;
+    }
     if flags & libc::O_TRUNC != 0 && !only_path && stat.length > 0 {
         file.set_len(0)?;
     }

@@ -17,6 +17,12 @@ class BadKeyError(TerraceError, ValueError):
     key: str
 
 
+class ReadOnlyError(TerraceError, PermissionError):
+    """The key is that of a file of an origin, which is read-only."""
+
+    key: str
+
+
 class ConflictError(TerraceError):
     """The object is not in the state that the call needs."""
 

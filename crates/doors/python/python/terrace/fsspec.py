@@ -228,7 +228,7 @@ class TerraceFileSystem(ChainedFileSystem):  # type: ignore[misc]
                 self.transaction.files.append(file)
             return file
         if parsed.kind == "r":
-            native = self.files.open(path)
+            native = self.files.open(path, parsed.writes)
         else:
             self._make_parent(path)
             native = self.files.create(path, exclusive=parsed.kind == "x")

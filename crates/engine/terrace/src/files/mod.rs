@@ -210,6 +210,11 @@ impl Store {
 }
 
 impl Files {
+    /// Checks that the file at a path may be written, for callers that open it to write. Files of origins are read-only.
+    pub fn check_writable(&self, path: &[u8]) -> FileResult<()> {
+        self.shared.check_writable(path)
+    }
+
     /// Makes changes of names and attributes and flushed bytes of files durable. Does not wait for pending replicas.
     pub fn sync_names(&self) -> FileResult<()> {
         self.shared.store.engine.journal.sync_files()?;
@@ -222,7 +227,7 @@ impl Shared {
     fn look(&self, path: &[u8]) -> FileResult<()> {
         self.store.catch_up()?;
         let origins = &self.store.engine.origins;
-        if origins.is_any() || self.find(path)?.is_none() && origins.heed() {
+        if origins.heed() {
             origins.look(path)?;
         }
         Ok(())

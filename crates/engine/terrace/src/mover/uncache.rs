@@ -9,28 +9,33 @@ use super::Mover;
 use super::edits::{drop_replica, replica_on};
 use crate::Result;
 use crate::devices::Device;
-use crate::origins::is_at_origin;
+use crate::origins::{DropCached, is_at_origin};
 use crate::report::TierState;
 
 /// The number of objects that are read at a time.
 const OBJECTS_PER_PAGE: usize = 256;
-/// The coldest extents are chosen among this many.
+/// The extents that go first are chosen among this many.
 const MAX_COMPARED_EXTENTS: usize = 1 << 16;
 /// The number of extents that one commit drops.
 const EXTENTS_PER_COMMIT: usize = 256;
 /// For bytes that found no room, up to this share of a target is made free.
 const MAX_FREED_SHARE: u64 = 8;
 
+/// For new bytes, at least this share of a target is made free, because each time takes a look at all cached extents.
+const FREED_SHARE: u64 = 24;
+/// The pause of a reader while another thread or process makes room.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
+
 /// A cached extent on a target.
 struct Cached {
-    score: f64,
+    last_read: u64,
     key: Vec<u8>,
     object: u64,
     extent: Extent,
 }
 
 impl Mover {
-    /// Drops up to `excess` bytes of files of origins from a target, the coldest first.
+    /// Drops up to `excess` bytes of files of origins from a target, those that were not read for the longest time first.
     pub(super) fn uncache(&self, device: &Device, excess: u64) -> Result<()> {
         let mut left = excess;
         let mut edits = Vec::new();
@@ -112,7 +117,7 @@ impl Mover {
         Ok(extents.iter().filter(|part| part.same_frame(extent)).map(|part| uncache(key, object.id, part)).collect())
     }
 
-    /// Finds extents of origins on a target, the coldest first, and among equally cold ones those that came first.
+    /// Finds extents of origins on a target. Those that were not read for the longest time come first.
     fn find_cached(&self, device: &Device) -> Result<Vec<Cached>> {
         let mut found = Vec::new();
         for origin in &self.planning.rules.now().origins {
@@ -126,8 +131,8 @@ impl Mover {
                 for (key, _) in page.iter().filter(|(_, object)| is_at_origin(object) && has_bytes(object)) {
                     let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { continue };
                     for extent in extents.into_iter().filter(|extent| replica_on(extent, device).is_some()) {
-                        let score = self.planning.hotness.score(key, extent.offset, object.length);
-                        found.push(Cached { score, key: key.clone(), object: object.id, extent });
+                        let last_read = self.reader.origins.recency.last_read(object.id, extent.offset);
+                        found.push(Cached { last_read, key: key.clone(), object: object.id, extent });
                     }
                 }
                 if found.len() >= MAX_COMPARED_EXTENTS {
@@ -135,8 +140,35 @@ impl Mover {
                 }
             }
         }
-        found.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.extent.write.cmp(&b.extent.write)));
+        found.sort_by_key(|cached| (cached.last_read, cached.extent.write));
         Ok(found)
+    }
+}
+
+impl DropCached for Mover {
+    fn drop_cached(&self, bytes: u64) -> Result<bool> {
+        let Some(_lock) = self.locks.mover_at_once()? else {
+            std::thread::sleep(ROOM_PAUSE);
+            return Ok(self.locks.may_move());
+        };
+        let before = self.catalog.tail()?.sequence;
+        // What only lower tiers have goes first: bytes move down from the others.
+        for device in self.tiers.devices.iter().rev().filter(|device| device.state() != TierState::Away) {
+            let Ok(space) = device.space() else { continue };
+            let wanted = (2 * bytes).max(Device::FRAMING_BYTES + bytes).max(space.capacity / FREED_SHARE);
+            self.free_up(device, &space, wanted)?;
+            if self.catalog.tail()?.sequence != before {
+                break;
+            }
+        }
+        // Readers of what was dropped fetch it again.
+        self.reap(Duration::ZERO)?;
+        for device in &self.tiers.devices {
+            if device.space().is_ok_and(|space| space.used < space.capacity && !space.read_only) {
+                device.try_again();
+            }
+        }
+        Ok(self.catalog.tail()?.sequence != before)
     }
 }
 

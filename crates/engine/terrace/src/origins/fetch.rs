@@ -1,11 +1,13 @@
 //! Fetches bytes of origins, and stores them as extents.
 
 use std::ops::Range;
+use std::sync::Weak;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use terrace_catalog::{Change, Edit, Expect, Extent, Object};
 use terrace_format::key;
+use terrace_system::clock::monotonic_nanos;
 use terrace_tier::OriginReadError;
 
 use super::turns::Turn;
@@ -14,11 +16,34 @@ use crate::place::{PutOptions, element_of};
 use crate::write::{Draft, MakeRoom};
 use crate::{Error, Result};
 
-/// Room is not made for fetched bytes while a reader waits: they are passed on without being stored.
-struct NoRoom;
+/// The longest time for which a reader waits until there is room for what it has fetched.
+const MAX_ROOM_WAIT: Duration = Duration::from_secs(1);
 
-impl MakeRoom for NoRoom {
-    fn make_room(&self, _: usize, _: Instant) -> Result<()> {
+/// If no room was made, readers do not ask for it again for this time, and for this multiple of the time that the attempt took: the
+/// search for older bytes reads all names.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
+const FULL_PAUSE_FACTOR: u32 = 4;
+
+/// Makes room for fetched bytes by dropping older ones. If that takes long, they are passed on without being stored.
+struct RoomOfOlder<'a>(&'a Origins);
+
+impl MakeRoom for RoomOfOlder<'_> {
+    fn make_room(&self, bytes: usize, waiting_since: Instant) -> Result<()> {
+        let (origins, began) = (self.0, Instant::now());
+        let mover = origins.room.get().and_then(Weak::upgrade);
+        let is_paused = monotonic_nanos() < origins.full_until.load(Ordering::Relaxed); // see the field
+        let dropped = match mover.filter(|_| !is_paused && waiting_since.elapsed() < MAX_ROOM_WAIT) {
+            Some(mover) => mover.drop_cached(bytes as u64),
+            None => Ok(false),
+        };
+        if matches!(dropped, Ok(true)) {
+            return Ok(());
+        }
+        if !is_paused {
+            let pause = FULL_PAUSE.max(began.elapsed() * FULL_PAUSE_FACTOR).as_nanos() as u64;
+            origins.full_until.store(monotonic_nanos() + pause, Ordering::Relaxed); // see the field
+        }
+        dropped?;
         Err(Error::NoSpace { tiers: "fetched bytes are not stored".into() })
     }
 }
@@ -58,20 +83,23 @@ impl Origins {
     }
 
     /// Stores fetched bytes as extents of the object, if there is room, and the key still names it. If not, they are only passed on.
-    pub fn store(&self, key: &[u8], object: &Object, offset: u64, bytes: &[u8]) {
+    /// Returns whether they are stored.
+    pub fn store(&self, key: &[u8], object: &Object, offset: u64, bytes: &[u8]) -> bool {
         self.has_stored.store(true, Ordering::Relaxed); // see the field
         match self.try_store(key, object, offset, bytes) {
-            Ok(()) => {}
+            Ok(()) => return true,
             Err(Error::NoSpace { .. }) => {
                 self.unkept.fetch_add(bytes.len() as u64, Ordering::Relaxed); // see the field
             }
             Err(error) => tracing::debug!(key = %key::show(key), %error, "fetched bytes were not stored"),
         }
+        false
     }
 
     fn try_store(&self, key: &[u8], object: &Object, offset: u64, bytes: &[u8]) -> Result<()> {
         let policy = self.planning.policy(key, &PutOptions::default());
-        let mut draft = self.writer.draft(&NoRoom, key, object.id, &policy, element_of(key));
+        let room = RoomOfOlder(self);
+        let mut draft = self.writer.draft(&room, key, object.id, &policy, element_of(key));
         let stored = self.write(&mut draft, offset, bytes).and_then(|()| {
             terrace_system::fail::point("origin:written");
             // Not `Generation`: other ranges may be stored at the same time.
@@ -81,6 +109,7 @@ impl Origins {
         });
         match stored {
             Ok(_) => {
+                self.recency.touch(object.id, draft.extents.iter().map(|new| new.extent.offset));
                 terrace_system::fail::point("origin:stored");
                 Ok(())
             }

@@ -6,11 +6,13 @@
 //!
 //! Names are asked for when they are looked up, and again after the origin's `max_age` ([`names`]).
 
+mod ahead;
 mod attribute;
 mod changes;
 mod fetch;
 mod names;
 mod opened;
+mod recency;
 mod store_mounts;
 mod turns;
 mod window;
@@ -19,8 +21,8 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
@@ -36,17 +38,19 @@ use crate::config::{Config, OriginConfig};
 use crate::place::Planning;
 use crate::write::Writer;
 use crate::{Error, Result};
+use ahead::Ahead;
 use attribute::Pinned;
 use names::Checked;
 use opened::open_origin;
+use recency::Recency;
 use turns::Turns;
 use window::Courses;
 
 /// An origin that did not answer is not asked again for this time, so that a listing does not wait for each of its names.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
-/// The time after which a process that writes, or misses a name, looks whether there are more origins than it knows. What it has written
+/// The time after which a process that looks up or changes a name looks whether there are more origins than it knows. What it has written
 /// below one before it knew that stays (`changes`).
-const HEED_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const HEED_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The client of an origin, with the configuration that it was made for.
 type OpenedOrigin = (OriginConfig, Arc<dyn Origin>);
@@ -66,12 +70,26 @@ pub(crate) struct Origins {
     trouble: Mutex<HashMap<u32, (Instant, io::ErrorKind, String)>>,
     /// How objects are read. A leaf.
     courses: Mutex<Courses>,
+    ahead: Ahead,
+    /// Which cached bytes were read last.
+    pub recency: Recency,
+    /// The mover, once it exists.
+    room: OnceLock<Weak<dyn DropCached>>,
     /// Whether bytes were stored, so that the background thread has to make room and marks. Relaxed: a mere wish.
     has_stored: AtomicBool,
     /// The number of bytes that were fetched and found no room. Relaxed, as above.
     unkept: AtomicU64,
+    /// Until when readers ask for no room, by the monotonic clock, because that is slow or in vain. Relaxed: at worst, one asks too often.
+    full_until: AtomicU64,
     /// When this process last looked for new origins, by the monotonic clock. Relaxed: at worst, two threads look.
     heeded: AtomicU64,
+}
+
+/// Drops cached bytes for new ones. The mover implements it: it is above the origins, which cannot call it directly.
+pub(crate) trait DropCached: Send + Sync {
+    /// Drops cached bytes, those that were not read for the longest time first, so that `bytes` have room. Returns whether it pays to try
+    /// again: something was dropped, or another thread or process is dropping something.
+    fn drop_cached(&self, bytes: u64) -> Result<bool>;
 }
 
 /// An origin of the current configuration.
@@ -107,10 +125,20 @@ impl Origins {
             checked: Mutex::default(),
             trouble: Mutex::default(),
             courses: Mutex::default(),
+            ahead: Ahead::default(),
+            recency: Recency::of(dir),
+            room: OnceLock::new(),
             has_stored: AtomicBool::new(false),
             unkept: AtomicU64::new(0),
+            full_until: AtomicU64::new(0),
             heeded: AtomicU64::new(0),
         }
+    }
+
+    /// Sets who drops cached bytes for new ones. Later calls change nothing.
+    pub fn set_room(&self, room: Weak<dyn DropCached>) {
+        // Fails only if it was set before.
+        let _ = self.room.set(room);
     }
 
     /// Returns whether there are any, as far as this process knows.
@@ -120,7 +148,8 @@ impl Origins {
 
     /// Returns the origin to which a key belongs.
     pub fn of_key(&self, key: &[u8]) -> Option<Configured> {
-        if !self.is_any() {
+        // Another process may have added one: a folder that it has not listed would be empty here, and could be written to.
+        if !self.heed() {
             return None;
         }
         let rules = self.planning.rules.now();
@@ -133,7 +162,6 @@ impl Origins {
     /// # Errors
     /// [`Error::ReadOnlyOrigin`].
     pub fn check_changeable(&self, key: &[u8]) -> Result<()> {
-        self.heed();
         match self.of_key(key) {
             Some(origin) => Err(Error::ReadOnlyOrigin { key: key::show(key), origin: origin.prefix.clone() }),
             None => Ok(()),

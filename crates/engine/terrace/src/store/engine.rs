@@ -17,7 +17,7 @@ use crate::home::{AppendTurns, Leases, Locks, Rules, Sole, StoreLock, Trust, boo
 use crate::hotness::Hotness;
 use crate::journal::Journal;
 use crate::mover::{Mover, State};
-use crate::origins::Origins;
+use crate::origins::{DropCached, Origins};
 use crate::place::{Lessons, Planner, Planning};
 use crate::read::{Cache, Fetched, HeldAccount, LostObjects, Reader, Suspects};
 use crate::write::{Kept, Writer};
@@ -122,6 +122,8 @@ impl Engine {
             leases: leases.clone(),
             state: State::default(),
         });
+        let room: Arc<dyn DropCached> = mover.clone();
+        origins.set_room(Arc::downgrade(&room));
         let care = Care {
             catalog: catalog.clone(),
             tiers: tiers.clone(),

@@ -136,6 +136,7 @@ impl Store {
         }
         let lent = self.engine.reader.fetched.lend(extent, (offset - extent.frame_offset()) as u32, length as usize);
         if lent.is_some() {
+            self.engine.origins.note_read(key, &object, &extents, offset, length);
             self.engine.hotness.touch(key, offset, length);
         }
         Ok(lent)
@@ -254,6 +255,7 @@ impl Store {
         let (engine, length) = (&self.engine, out.len() as u64);
         let Err(failed) = engine.reader.read_extents(key, object, extents, offset, out) else {
             self.tend_origins();
+            engine.origins.note_read(key, object, extents, offset, length);
             engine.hotness.touch(key, offset, length);
             return Ok(None);
         };

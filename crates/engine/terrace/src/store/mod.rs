@@ -118,11 +118,14 @@ impl Last {
 
 impl Drop for Last {
     fn drop(&mut self) {
-        let Engine { catalog, mover, journal, .. } = &*self.engine;
+        let Engine { catalog, origins, mover, journal, .. } = &*self.engine;
         if catalog.inherited() {
+            origins.forget_ahead();
             mover.forget();
             return;
         }
+        // First, since its threads store bytes and make room.
+        origins.stop_ahead();
         mover.stop();
         // Otherwise a mark that the thread made after the one of `close` would leave the store unclean.
         let marked = || Ok::<_, Error>(catalog.is_shared() || catalog.synced()? + 1 >= catalog.tail()?.sequence);

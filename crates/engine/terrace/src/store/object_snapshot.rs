@@ -113,8 +113,9 @@ impl ObjectSnapshot {
                 Ok(()) => {
                     if is_at_origin {
                         // What was fetched stays readable, even if the file is replaced from now on.
-                        self.extents_now(offset, end)?;
+                        let now = self.extents_now(offset, end)?;
                         self.store.tend_origins();
+                        self.store.engine.origins.note_read(&self.key, &self.object, &now, offset, length as u64);
                     }
                     self.store.engine.hotness.touch(&self.key, offset, length as u64);
                     return Ok(length);

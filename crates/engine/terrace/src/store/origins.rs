@@ -11,7 +11,7 @@ use terrace_tier::{DirectoryOrigin, OriginAddress, OriginPlace};
 
 use super::{OwnPlaces, Store};
 use crate::config::{DEFAULT_MAX_AGE, OriginConfig, Time};
-use crate::origins::{LEFT_OUT_ATTRIBUTE, StoreMounts};
+use crate::origins::{HEED_INTERVAL, LEFT_OUT_ATTRIBUTE, StoreMounts};
 use crate::{Error, Result};
 
 /// The number of objects that are read at a time.
@@ -77,6 +77,8 @@ impl Store {
             Ok(())
         })?;
         self.engine.planning.rules.renew();
+        // Afterwards, all processes that have the store open know of it: see there.
+        std::thread::sleep(HEED_INTERVAL);
         let Some(origin) = added else { return Ok(()) };
         // Wrong credentials and misspelt names are found now.
         match self.engine.origins.look_into(origin.prefix.as_bytes()) {

@@ -3,12 +3,14 @@
 #![cfg(feature = "services-http")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod ahead;
 mod changes;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
 mod directory;
 mod eviction;
+mod lru;
 mod processes;
 mod refusals;
 mod web;
