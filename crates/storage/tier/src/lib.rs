@@ -7,6 +7,8 @@ mod again;
 #[cfg(feature = "object")]
 mod blobs;
 mod capabilities;
+#[cfg(feature = "object")]
+mod checked_ranges;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod decorate;
@@ -53,7 +55,9 @@ pub use named_blobs::{CONFIG_BLOB, LOG_PREFIX, LogPiece, NamedBlobs, SYNCED_BLOB
 pub use object::ObjectTarget;
 #[cfg(feature = "object")]
 pub use origin::ServiceOrigin;
-pub use origin::{DirectoryOrigin, Origin, OriginAddress, OriginEntry, OriginKind, OriginPlace, OriginReadError};
+pub use origin::{
+    DirectoryOrigin, Origin, OriginAddress, OriginEntry, OriginKind, OriginPlace, OriginReadError, is_recent,
+};
 pub use owner_mark::{OWNER_FILE, OwnerMark, TARGET_OWNER_FILE, check_owner};
 pub use plain::{FILES_FOLDER, can_be_file};
 pub use registry::{KindError, TierKind, register_kind};

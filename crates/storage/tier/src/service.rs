@@ -13,10 +13,12 @@ use std::time::{Duration, SystemTime};
 
 use futures::TryStreamExt as _;
 use opendal::layers::{RetryLayer, TimeoutLayer};
-use opendal::{ErrorKind, Operator, OperatorRegistry};
+use opendal::{ErrorKind, HttpTransporter, OperationContext, Operator, OperatorRegistry};
 use rustix_futex_sync::Mutex;
 use terrace_system::fork;
 use tokio::runtime::{Handle, Runtime};
+
+use crate::checked_ranges::CheckedRanges;
 
 /// The marker: the blob that names the owner of the target.
 pub(super) const MARKER_BLOB: &str = "terrace-target";
@@ -78,7 +80,8 @@ impl Service {
         // The time limit is the outer layer, so that it covers a call with all its retries. This is safe because no reader,
         // writer or lister is used again after it has failed.
         let limit = TimeoutLayer::new().with_timeout(self.timeout).with_io_timeout(self.timeout);
-        Ok(Client { operator: operator.layer(retry).layer(limit), _runtime: runtime })
+        let checked = OperationContext::new().with_http_transport(HttpTransporter::new(CheckedRanges::default()));
+        Ok(Client { operator: operator.with_context(checked).layer(retry).layer(limit), _runtime: runtime })
     }
 
     /// Checks that the service is reachable, and that no store has a target there.

@@ -2,7 +2,7 @@
 
 use terrace_catalog::{Attributes, Kind, Object};
 pub use terrace_format::ORIGIN_ATTRIBUTE;
-use terrace_tier::{OriginEntry, OriginKind};
+use terrace_tier::{OriginEntry, OriginKind, is_recent};
 
 /// When a folder was last listed: nanoseconds since 1970.
 const LISTED_ATTRIBUTE: &str = "terrace.origin.listed";
@@ -27,6 +27,11 @@ impl Pinned<'_> {
         let text = object.attributes.user.get(ORIGIN_ATTRIBUTE)?;
         let (number, identity) = text.split_once(' ').unwrap_or((text, ""));
         Some(Pinned { number: number.parse().ok()?, identity })
+    }
+
+    /// Returns whether the file was being written when it was looked at.
+    pub fn is_recent(&self) -> bool {
+        is_recent(self.identity)
     }
 
     /// Returns whether the object is this entry.

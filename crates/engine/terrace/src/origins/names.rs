@@ -152,6 +152,11 @@ impl Origins {
     }
 
     fn is_fresh(&self, origin: &OriginConfig, key: &[u8]) -> Result<bool> {
+        // What was read of it is kept only until it was looked at once more.
+        if self.catalog.object(key)?.is_some_and(|object| Pinned::of(&object).is_some_and(|pinned| pinned.is_recent()))
+        {
+            return Ok(false);
+        }
         match self.checked.lock().0.get(key) {
             Some(Some(at)) if at.elapsed() < origin.max_age.0 => return Ok(true),
             Some(None) => return Ok(false),

@@ -9,7 +9,7 @@ use terrace::catalog::NameListing;
 use terrace::files::Files;
 use terrace::key::{KeyRule, KeySpace};
 use terrace::{Error, Kind, PutOptions};
-use terrace_testkit::noise;
+use terrace_testkit::{noise, wait_until};
 
 use super::{AT_ONCE, Place};
 
@@ -45,6 +45,24 @@ fn files_are_listed_and_read_and_nothing_is_copied_before_it_is_read() {
     assert_eq!(place.cached() - before, 64 << 10);
     let scrubbed = place.store.scrub(b"", false, None, |_| {}).unwrap();
     assert_eq!((scrubbed.bad, scrubbed.lost, scrubbed.one_copy), (0, 0, 0));
+}
+
+/// The kernel sets a file's times when a write begins: what was read of it meanwhile stayed in the store for ever.
+#[test]
+#[allow(unsafe_code)]
+fn what_was_read_of_a_file_that_was_being_written_is_read_again() {
+    let place = Place::with_files(&[("f", &[1; 100_000])]);
+    let file = File::options().read(true).write(true).open(place.origin().join("f")).unwrap();
+    // SAFETY: nobody makes the file shorter.
+    let mut mapped = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap();
+    // From now on, the kernel does not notice changes of this page, as it does not within a write.
+    mapped[0] = 2;
+    assert_eq!(place.get("f").unwrap()[0], 2);
+    mapped[0] = 3;
+    wait_until("the file is not a recent one", || place.get("f").unwrap()[0] == 3);
+    assert_eq!(place.cached(), 100_000);
+    place.write("f", b"newer");
+    assert_eq!(place.get("f").unwrap()[0], 3, "it is cached, and was looked for a short time ago");
 }
 
 #[test]

@@ -99,6 +99,12 @@ fn a_server_without_ranges_or_with_errors_is_named() {
     assert!(error.contains("range") && error.contains(&server.url("pub")), "{error}");
     server.manners().without_ranges.store(false, Ordering::SeqCst);
     std::thread::sleep(Duration::from_millis(1100));
+    server.manners().shifts_ranges.store(true, Ordering::SeqCst);
+    let error = store.read_at(b"web/f", 1 << 20, &mut [0; 10]).unwrap_err();
+    let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    assert!(format!("{error} {cause}").contains("with those from"), "{error} {cause}");
+    server.manners().shifts_ranges.store(false, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(1100));
     store.get(b"web/small").unwrap();
     server.manners().is_broken.store(true, Ordering::SeqCst);
     assert!(matches!(store.read_at(b"web/f", 0, &mut [0; 10]), Err(Error::Origin { .. })));

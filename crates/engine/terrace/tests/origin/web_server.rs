@@ -13,6 +13,8 @@ use std::time::Duration;
 pub struct Manners {
     /// Whether it ignores ranges.
     pub without_ranges: AtomicBool,
+    /// Whether it answers with the bytes that come one later than those that were asked for, and says so.
+    pub shifts_ranges: AtomicBool,
     /// Whether it ignores conditions.
     pub without_conditions: AtomicBool,
     /// Whether its ETags are weak, which no condition matches.
@@ -164,6 +166,8 @@ fn answer(stream: &mut TcpStream, shared: &Shared, lines: &[String]) -> std::io:
     }
     let (status, start, end) = match range {
         Some((first, last)) => {
+            let shift = usize::from(is(&manners.shifts_ranges) && last + 1 < bytes.len());
+            let (first, last) = (first + shift, last + shift);
             headers += &format!("Content-Range: bytes {first}-{last}/{}\r\n", bytes.len());
             ("206 Partial Content", first, last + 1)
         }

@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, Stat, openat, readlinkat};
 
-use super::{Origin, OriginEntry, OriginKind, OriginReadError, outwait_step};
+use super::{Origin, OriginEntry, OriginKind, OriginReadError, age, outwait_step};
 
 /// The longest step of a local file system's clock: a tick of the kernel, of at least 100 each second.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
-/// The same for file systems that record whole seconds.
+/// A file whose times are older than this has the bytes of its times: a single write takes less.
+const LONGEST_WRITE: Duration = Duration::from_secs(10);
+/// The same as `CLOCK_STEP` for file systems that record whole seconds.
 const COARSE_CLOCK_STEP: Duration = Duration::from_millis(1020);
 
 /// A directory and what is below it. Symbolic links below it are shown and never followed.
@@ -96,13 +98,13 @@ impl DirectoryOrigin {
         // A write in the same step as the last one would not change the times.
         outwait_step(changed_at(&before), step_of(changed_at(&before)));
         let before = file.metadata()?;
-        if !before.is_file() || identity_of(&before) != identity {
+        if !before.is_file() || !is_same(&identity_of(&before), identity) {
             return Err(OriginReadError::Changed);
         }
         let read = file.read_exact_at(out, offset);
         let after = file.metadata()?;
         match read {
-            _ if identity_of(&after) != identity => Err(OriginReadError::Changed),
+            _ if !is_same(&identity_of(&after), identity) => Err(OriginReadError::Changed),
             read => Ok(read?),
         }
     }
@@ -162,6 +164,9 @@ impl Origin for DirectoryOrigin {
 
 /// Begins the identities of files.
 const FILE_LETTER: char = 'f';
+/// Begins the identities of files that were changed a moment ago. The kernel sets the times when a write begins, so bytes that are read
+/// now may be older than the times.
+pub const RECENT_LETTER: char = 'r';
 /// Begins the identities of symbolic links.
 const LINK_LETTER: char = 'l';
 
@@ -188,6 +193,7 @@ impl OriginEntry {
         let times = Times { modified, changed: nanos(stat.st_ctime, stat.st_ctime_nsec as _) };
         let length = if kind == OriginKind::Folder { 0 } else { stat.st_size as u64 };
         let identity = match kind {
+            OriginKind::File if is_recent(times.changed) => identity(RECENT_LETTER, length, stat.st_ino, &times),
             OriginKind::File => identity(FILE_LETTER, length, stat.st_ino, &times),
             OriginKind::Link => identity(LINK_LETTER, length, stat.st_ino, &times),
             OriginKind::Folder => String::new(),
@@ -214,6 +220,17 @@ fn identity(letter: char, length: u64, inode: u64, times: &Times) -> String {
 fn identity_of(metadata: &Metadata) -> String {
     let times = Times { modified: nanos(metadata.mtime(), metadata.mtime_nsec()), changed: changed_at(metadata) };
     identity(FILE_LETTER, metadata.len(), metadata.ino(), &times)
+}
+
+/// Returns whether two identities of a file differ in nothing but whether it was changed a moment ago.
+fn is_same(one: &str, other: &str) -> bool {
+    one.get(1..) == other.get(1..)
+}
+
+/// Returns whether a write that began at a time may still be going on.
+fn is_recent(changed: i64) -> bool {
+    // A time in the future is that of another clock.
+    age(changed).is_none_or(|age| age < LONGEST_WRITE)
 }
 
 fn changed_at(metadata: &Metadata) -> i64 {

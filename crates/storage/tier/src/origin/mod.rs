@@ -41,6 +41,12 @@ pub struct OriginEntry {
     pub identity: String,
 }
 
+/// Returns whether a file with this identity was being written, as far as its times tell. It has another identity a moment later, also if
+/// nothing changes any more.
+pub fn is_recent(identity: &str) -> bool {
+    identity.starts_with(directory::RECENT_LETTER)
+}
+
 /// The reason why bytes of a file were not read.
 #[derive(Debug, thiserror::Error)]
 pub enum OriginReadError {
@@ -81,12 +87,16 @@ pub trait Origin: Send + Sync {
 /// Waits until a later change of a file gives it another time of change than `changed`, in nanoseconds since 1970. Clocks of file systems
 /// advance in steps of `step`: of two changes in one step, the second would not be seen.
 fn outwait_step(changed: i64, step: Duration) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let changed = Duration::from_nanos(u64::try_from(changed).unwrap_or(0));
     // A time in the future is that of another clock, about which nothing is known.
-    if let Some(age) = now.checked_sub(changed)
+    if let Some(age) = age(changed)
         && age < step
     {
         std::thread::sleep(step - age);
     }
+}
+
+/// Returns how long ago a time was, in nanoseconds since 1970. None if it is in the future.
+fn age(time: i64) -> Option<Duration> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.checked_sub(Duration::from_nanos(u64::try_from(time).unwrap_or(0)))
 }
