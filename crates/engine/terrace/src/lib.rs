@@ -41,7 +41,7 @@ pub use config::{Ack, Config};
 pub use error::{Error, Result};
 pub use files::Files;
 pub use home::{Access, Cluster, Consistency, Trusted};
-pub use made::{NewFile, NewFolder, remove_unfinished_parts};
+pub use made::{NewFile, NewFolder, is_part_name, remove_unfinished_parts};
 pub use place::{Planned, PutOptions, element_of};
 pub use store::{
     Appended, Batch, Explained, FetchedBytes, Handle, HotRange, Measured, OriginStatus, OwnPlaces, Question,

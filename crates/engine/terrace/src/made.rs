@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,15 @@ static UNFINISHED_PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// The number of bytes of a name that are repeated in the name of its part, which must not be too long for a name either.
 const KEPT_NAME_LENGTH: usize = 200;
+
+/// The end of the name of a part, which begins with a dot.
+const PART_SUFFIX: &str = ".terrace-part";
+
+/// Returns whether a file's name is one under which an unfinished file gathers. No file is made under such a name: the next one whose
+/// part has this name would take its place.
+pub fn is_part_name(name: &[u8]) -> bool {
+    name.starts_with(b".") && name.ends_with(PART_SUFFIX.as_bytes())
+}
 
 /// Removes the parts that this process is writing, and prevents it from creating or finishing others. For signal handlers
 /// that end the process.
@@ -193,10 +203,14 @@ impl Part {
         let name = place
             .file_name()
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name; name a file"))?;
+        if is_part_name(name.as_bytes()) {
+            let why = "a file with such a name is an unfinished one of Terrace's, and the next one takes its place; use another name";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let name = name.to_string_lossy();
         let kept =
             name.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= KEPT_NAME_LENGTH).last();
-        let path = place.with_file_name(format!(".{}.terrace-part", name.get(..kept.unwrap_or(0)).unwrap_or_default()));
+        let path = place.with_file_name(format!(".{}{PART_SUFFIX}", name.get(..kept.unwrap_or(0)).unwrap_or_default()));
         // Registered before it exists, so that a signal handler finds it; exactly once.
         let mut unfinished = UNFINISHED_PARTS.lock();
         let busy = || {
@@ -310,6 +324,13 @@ mod tests {
         file.finish().unwrap();
         assert_eq!((names(dir.path()), fs::read(&place).unwrap()), (vec!["a".to_owned()], b"two".to_vec()));
         assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn no_file_is_made_where_a_part_of_another_gathers() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = NewFile::replace(&dir.path().join(".a.terrace-part"), 3).err().unwrap();
+        assert_eq!((refused.kind(), names(dir.path())), (io::ErrorKind::InvalidInput, vec![]));
     }
 
     #[test]

@@ -91,6 +91,24 @@ fn inputs_come_in_and_only_results_go_out() {
     assert_eq!(place.good(["cat", "steps.txt"]), "10\n");
 }
 
+/// The part of a result had the name of another one: one took the other's place at the destination, and the exit code was 0.
+#[test]
+fn a_result_with_the_name_of_a_part_takes_no_other_ones_place() {
+    let place = Place::new();
+    place.write("made/r", "A");
+    place.write("made/.r.terrace-part", "B");
+    place.good(["put", "made", ""]);
+    let (report, code) = place.json(["job", "end", "--to", "results"]);
+    let mut outcomes = short(&report);
+    outcomes.sort();
+    assert_eq!((outcomes, code), (pairs(&[(".r.terrace-part", "failed"), ("r", "copied")]), 1), "{report}");
+    assert_eq!((files(&place.path("results")).len(), place.read("results/r")), (1, b"A".to_vec()));
+    // One that an interrupted end has left is no input.
+    place.write("results/.k.terrace-part", "C");
+    assert_eq!(place.json(["job", "start", "--origin", "results"]).0["failed"], 0);
+    assert_eq!(place.keys(""), [".r.terrace-part", "r"]);
+}
+
 /// They passed for results, and replaced newer files at the destination.
 #[test]
 fn inputs_whose_staging_was_ended_are_no_results() {

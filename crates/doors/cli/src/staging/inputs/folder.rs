@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use terrace::{OwnPlaces, Store};
+use terrace::{OwnPlaces, Store, is_part_name};
 
 use super::{Input, InputPlace, checked};
 use crate::arguments::Filter;
 use crate::copy::{Changes, Item, Tree};
-use crate::output::{note, path_name};
+use crate::output::{name, note, path_name};
 
 pub struct InputFolder(PathBuf);
 
@@ -49,8 +49,8 @@ impl InputFolder {
 }
 
 impl InputPlace for InputFolder {
-    fn find(&self, store: &Store, name: Option<&[u8]>) -> Vec<Result<Input<'_>>> {
-        let tree = match name {
+    fn find(&self, store: &Store, wanted: Option<&[u8]>) -> Vec<Result<Input<'_>>> {
+        let tree = match wanted {
             Some(name) => self.find_named(store, name),
             None => Tree::of(store, &self.0, b"", &Filter::default()),
         };
@@ -61,6 +61,10 @@ impl InputPlace for InputFolder {
         for (path, why) in &tree.skipped {
             note(&format!("{}: skipped, since {why}", path_name(path)));
         }
+        let (unfinished, items): (Vec<Item>, _) = tree.items.into_iter().partition(|item| is_unfinished(&item.key));
+        for item in &unfinished {
+            note(&format!("{}: skipped, since an interrupted `terrace job end` has left it", name(&item.key)));
+        }
         let input = |item: Item| Input {
             key: item.key.clone(),
             attributes: item.attributes.clone(),
@@ -68,6 +72,11 @@ impl InputPlace for InputFolder {
             length: if item.metadata.is_dir() { 0 } else { item.metadata.len() },
             open: Box::new(move || item.open(Changes::Refused)),
         };
-        tree.failed.into_iter().map(Err).chain(tree.items.into_iter().map(input).map(checked)).collect()
+        tree.failed.into_iter().map(Err).chain(items.into_iter().map(input).map(checked)).collect()
     }
+}
+
+/// Returns whether a key's last name is that of an unfinished result.
+fn is_unfinished(key: &[u8]) -> bool {
+    key.rsplit(|byte| *byte == b'/').next().is_some_and(is_part_name)
 }
