@@ -202,6 +202,9 @@ pub struct Scrubbed {
     /// The number of lost extents of each object, by its key as [`terrace_format::key::show`] writes it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_of: BTreeMap<String, u64>,
+    /// The number of changed replicas of each object, by its key as above.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub changed_of: BTreeMap<String, u64>,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -471,6 +474,8 @@ pub enum FindingCode {
     BadReplicas,
     /// The last scrub found extents with one replica that should have more, and have none pending.
     OneCopy,
+    /// The last scrub found replicas in adopted files that their owners have changed.
+    FilesChanged,
     /// The last scrub found shared frames with a wrong number of owners.
     Miscounted,
     /// The last scrub found damaged files of the commit log.
@@ -499,6 +504,7 @@ impl fmt::Display for FindingCode {
             FindingCode::ScrubOld => "SCRUB_OLD",
             FindingCode::BadReplicas => "BAD_REPLICAS",
             FindingCode::OneCopy => "ONE_COPY",
+            FindingCode::FilesChanged => "FILES_CHANGED",
             FindingCode::Miscounted => "MISCOUNTED",
             FindingCode::LogDamaged => "LOG_DAMAGED",
             FindingCode::Lost => "LOST",

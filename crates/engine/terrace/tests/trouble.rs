@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use terrace::report::TierState;
 use terrace::{Ack, Config, Error, PutOptions, Store};
-use terrace_testkit::noise;
+use terrace_testkit::{noise, wait_until};
 
 fn config(dir: &Path, capacity: &str) -> Config {
     let d = dir.display();
@@ -194,6 +194,26 @@ fn an_object_whose_bytes_are_found_again_is_not_lost() {
     store.scrub(keys[1], false, None, |_| {}).unwrap();
     assert_eq!(store.find_lost().unwrap(), [] as [Vec<u8>; 0]);
     store.sync().unwrap();
+}
+
+/// They waited for the tier for ever, and the bytes in memory were lost with the next restart.
+#[test]
+fn replicas_that_are_owed_to_a_tier_that_went_away_are_made_on_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = noise(3_000_000, 5);
+    let store = new_store(dir.path());
+    fs::rename(dir.path().join("a"), dir.path().join("unmounted")).unwrap();
+    store.put_bytes(b"k", &bytes, &PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() }).unwrap();
+    assert!(store.status().unwrap().owed > 0);
+    let state = || store.status().unwrap().tiers.iter().find(|tier| tier.name == "disk").unwrap().state;
+    wait_until("the tier is away", || state() == TierState::Away);
+    store.scrub(b"", true, None, |_| {}).unwrap();
+    assert_eq!(store.status().unwrap().owed, 0);
+    assert!(replicas(&store, b"k").iter().all(|tiers| *tiers == ["ram", "pfs"]), "{:?}", replicas(&store, b"k"));
+    fs::remove_dir_all(dir.path().join("ram")).unwrap();
+    drop(store);
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    assert!(store.get(b"k").unwrap() == bytes);
 }
 
 #[test]

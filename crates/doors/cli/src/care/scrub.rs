@@ -32,10 +32,10 @@ pub fn scrub(
     };
     let mut found = scrub()?;
     if repair && repair_datasets(store, prefix, found.lost > 0)? {
-        let Scrubbed { bad, repaired, lost, lost_of, one_copy, away, changed, .. } = scrub()?;
+        let Scrubbed { bad, repaired, lost, lost_of, one_copy, away, changed, changed_of, .. } = scrub()?;
         found.repaired = (found.bad + repaired).saturating_sub(bad);
         (found.lost, found.lost_of, found.one_copy, found.away) = (lost, lost_of, one_copy, away);
-        found.changed = changed;
+        (found.changed, found.changed_of) = (changed, changed_of);
     }
     spinner.finish_and_clear();
     // Bytes that other replicas of a dataset hold are not lost until their repair has failed.
@@ -89,6 +89,13 @@ pub fn scrub(
     }
     if found.bad > found.repaired + found.lost && !repair {
         show.line("`terrace repair` replaces bad replicas from good ones")?;
+    }
+    for (key, replicas) in found.changed_of.iter().take(MAX_NAMED_OBJECTS) {
+        let key = name(key.as_bytes());
+        show.line(&format!("{} of {key}: their owner has changed the file", count(*replicas, "replica")))?;
+    }
+    if found.changed_of.len() > MAX_NAMED_OBJECTS {
+        show.line(&format!("and so of {} more; --json names all", found.changed_of.len() - MAX_NAMED_OBJECTS))?;
     }
     if found.changed > 0 {
         show.line("`terrace adopt` takes the changed files as they are now; `terrace repair` keeps their objects as they were where another replica is left")?;

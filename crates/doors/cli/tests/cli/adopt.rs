@@ -208,13 +208,17 @@ fn a_change_of_a_linked_file_is_an_error_and_then_a_new_version_but_no_damage() 
     // Where another replica is left, the object stays as it was adopted, in a file of the store's own.
     let (found, _) = place.json(["repair"]);
     assert_eq!((found["changed"].as_u64(), found["lost"].as_u64()), (Some(1), Some(0)), "{found}");
+    assert_eq!(found["changed_of"], serde_json::json!({"data/one": 1}), "{found}");
     place.good(["sync"]);
     place.good(["get", "data/two", "out"]);
     assert!(place.read("out") == noise(2_500_000, 3));
     assert!(fs::read(disk.at.join("pfs/files/data/two")).unwrap() == noise(2_500_000, 3));
     assert!(seen(&disk) == changed, "a repair wrote to a file of its owner's");
-    let (health, _) = place.json(["health"]);
-    assert_ne!(health["state"], "damaged", "{health}");
+    let (health, code) = place.json(["health"]);
+    assert_eq!(
+        (&health["health"], &health["findings"][0]["code"], code),
+        (&"warning".into(), &"FILES_CHANGED".into(), 1)
+    );
     // The changed files are new versions.
     assert_eq!(disk.adopt()["written"], 2);
     place.good(["check", "disk/own", "data"]);

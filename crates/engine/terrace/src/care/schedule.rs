@@ -96,6 +96,7 @@ impl ScrubRecord {
         self.found.repaired += found.repaired;
         self.found.lost += found.lost;
         self.found.away += found.away;
+        self.found.changed += found.changed;
         self.found.one_copy += found.one_copy;
         self.found.miscounted += found.miscounted;
         self.found.log_damaged += found.log_damaged;
@@ -137,7 +138,7 @@ impl Care {
     /// Notes the findings of a scrub of the whole store that did not follow the schedule.
     pub fn note_scrubbed(&self, found: &Scrubbed, unreplaced: &[BadReplica]) {
         let mut record = ScrubRecord::read(&self.journal.dir);
-        let found = Scrubbed { lost_of: Default::default(), ..found.clone() };
+        let found = Scrubbed { lost_of: Default::default(), changed_of: Default::default(), ..found.clone() };
         record.last = Some(LastScrub { finished: unix_seconds(), found });
         record.last_unreplaced = unreplaced.iter().map(BadReplica::line).collect();
         (record.found, record.unreplaced) = (Scrubbed::default(), Vec::new());

@@ -54,6 +54,12 @@ impl Departing {
         Ok(Departing { beside: targets.clone(), targets, to: TierSet::of(0..tiers.tiers.len()), silent, may_thin })
     }
 
+    /// Targets that leave what is owed to them to others.
+    pub fn owed(tiers: &Tiers, targets: Vec<TargetId>) -> Departing {
+        let (to, silent) = (TierSet::of(0..tiers.tiers.len()), targets.clone());
+        Departing { beside: targets.clone(), targets, to, silent, may_thin: false }
+    }
+
     pub fn has(&self, target: TargetId) -> bool {
         self.targets.contains(&target)
     }
@@ -184,7 +190,7 @@ impl Mover {
     /// Moves a pending replica to another target. It stays pending on its target if that is the object's only way to a
     /// persistent tier: otherwise an object in memory would stay there only.
     #[allow(clippy::too_many_arguments)]
-    fn move_owed_off(
+    pub(super) fn move_owed_off(
         &self,
         key: &[u8],
         object: u64,

@@ -18,6 +18,7 @@ mod leaving;
 mod make;
 mod plain;
 mod promote;
+mod redirect;
 mod registrations;
 mod repair;
 mod replan;

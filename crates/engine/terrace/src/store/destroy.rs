@@ -29,7 +29,7 @@ const OWN_FOLDERS: [&str; 6] = ["catalog", "dumps", "keepers", "leases", "preloa
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 /// Files, except those that identify the store.
-const OWN_FILES: [&str; 25] = [
+const OWN_FILES: [&str; 26] = [
     RESERVE_FILE,
     "boot",
     REACH_FILE,
@@ -41,6 +41,7 @@ const OWN_FILES: [&str; 25] = [
     "lost",
     "copies",
     "appends",
+    "origin-reads",
     "origin-turns",
     "cache.lock",
     "open-files",

@@ -23,7 +23,8 @@ const NODE_LOCK_WAIT: Duration = Duration::from_secs(1);
 
 const PENDING_ADVICE: &str = "wait, or run `terrace sync`; `terrace status` shows the queue of each tier";
 const NOT_DURABLE_ADVICE: &str = "wait, or run `terrace sync`";
-const BLOCKED_ADVICE: &str = "waiting does not help: mend that tier, then run `terrace sync`";
+const BLOCKED_ADVICE: &str =
+    "waiting does not help: mend that tier, then run `terrace sync`; or run `terrace repair`, which uses other tiers";
 
 impl Store {
     /// Returns how safe the data is, according to the catalog, the targets and the last scrub. Reads no data.
@@ -202,6 +203,9 @@ impl Store {
         let what = "extents with one replica that are to have more";
         let advice = "add a tier, or free some space, and run `terrace repair`";
         add(count(|found| found.one_copy), FindingCode::OneCopy, Warning, what, advice);
+        let what = "replicas in adopted files that their owners have changed";
+        let advice = "run `terrace scrub`, which names their objects, and `terrace adopt` or put these again";
+        add(count(|found| found.changed), FindingCode::FilesChanged, Warning, what, advice);
         let what = "shared frames with a wrong number of owners";
         let advice = "run `terrace rebuild`, which counts them again, and then `terrace scrub`";
         add(count(|found| found.miscounted), FindingCode::Miscounted, Warning, what, advice);

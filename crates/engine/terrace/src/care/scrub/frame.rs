@@ -4,6 +4,7 @@ use std::io;
 
 use smallvec::SmallVec;
 use terrace_catalog::{Edit, Extent, Replica, Task};
+use terrace_format::key::show;
 
 use super::{FrameState, Scrub, Subject};
 use crate::Result;
@@ -87,6 +88,7 @@ impl Scrub<'_> {
         let suspect = Suspect { key: subject.key.to_vec(), task, replica: *replica };
         if is_changed_by_owner(&error) {
             self.found.changed += 1;
+            *self.found.changed_of.entry(show(subject.key)).or_default() += 1;
             replicas.changed.push(suspect);
             return Ok(());
         }
@@ -128,9 +130,21 @@ impl Scrub<'_> {
         }
         // The object keeps the bytes that were adopted, in a file of the store's own.
         for suspect in &replicas.changed {
-            self.found.changed -= u64::from(mover.repair(suspect)? != Repair::Impossible);
+            if mover.repair(suspect)? != Repair::Impossible {
+                self.found.changed -= 1;
+                self.forget_changed(&suspect.key);
+            }
         }
         Ok(())
+    }
+
+    fn forget_changed(&mut self, key: &[u8]) {
+        let changed_of = &mut self.found.changed_of;
+        let key = show(key);
+        if let Some(count) = changed_of.get_mut(&key) {
+            *count -= 1;
+        }
+        changed_of.retain(|_, count| *count > 0);
     }
 
     /// Returns whether the catalog still names this frame. If not, the object has changed, and nothing is wrong.
