@@ -245,8 +245,13 @@ impl Config {
     pub(crate) fn make_paths_absolute(&mut self) -> Result<()> {
         for tier in self.tiers.iter_mut().filter(|tier| tier.kind.capabilities().local_path) {
             for target in &mut tier.targets {
-                let context = || format!("tier {:?}: target {}", tier.name, target.path.display());
-                target.path = std::path::absolute(&target.path).map_err(Error::io(context()))?;
+                let context = format!("tier {:?}: target {}", tier.name, target.path.display());
+                let path = std::path::absolute(&target.path).map_err(Error::io(context.clone()))?;
+                if path.to_str().is_none() {
+                    let reason = "its path is not UTF-8, as that of a file of TOML must be; use another directory";
+                    return Err(Error::Config(format!("{context}: {reason}")));
+                }
+                target.path = path;
             }
         }
         Ok(())
@@ -393,6 +398,15 @@ throttle = { read = "100MB/s", write = "80MB/s", latency = "5ms" }
         assert_eq!(config.rule_for(b"checkpoints/1").and_then(|rule| rule.replicas), Some(3));
         assert!(config.rule_for(b"checkpoints/scratch/1").is_some_and(|rule| !rule.volatile));
         assert!(config.rule_for(b"checkpoints2").is_none());
+    }
+
+    #[test]
+    fn a_target_below_a_directory_that_no_text_can_name_is_refused() {
+        use std::os::unix::ffi::OsStrExt;
+        let mut config = Config::parse(TWO_TIERS, "t.toml").expect("parses");
+        config.tiers[0].targets[0].path = std::ffi::OsStr::from_bytes(b"/dev/shm/\xff").into();
+        let error = config.make_paths_absolute().expect_err("no UTF-8").to_string();
+        assert!(error.contains("not UTF-8") && error.contains("another directory"), "{error}");
     }
 
     #[test]
