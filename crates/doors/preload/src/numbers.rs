@@ -35,9 +35,12 @@ static ENGINE_CHANGE: RwLock<()> = RwLock::new(());
 /// before it looks for the other.
 static ENGINE_CHANGES: AtomicUsize = AtomicUsize::new(0);
 static PROGRAM_CHANGES: AtomicUsize = AtomicUsize::new(0);
-/// How long one waits for the other at most: a program may stay in `open` for ever, as with a pipe, and a signal may interrupt the engine for a
-/// call of the program.
-const MAX_CHANGE_WAIT: Duration = Duration::from_millis(2);
+static PROGRAM_OPENS: AtomicUsize = AtomicUsize::new(0);
+/// How long one waits for the other at most, which may have no processor for a while: a signal may interrupt the engine for a call of the program,
+/// which would wait for itself.
+const MAX_CHANGE_WAIT: Duration = Duration::from_millis(200);
+/// How long the engine waits for `open` of the program at most: the program may stay in that for ever, as with a pipe.
+const MAX_OPEN_WAIT: Duration = Duration::from_millis(2);
 
 static OUR_COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -66,7 +69,8 @@ pub struct EngineChange(#[allow(dead_code, reason = "held")] RwLockReadGuard<'st
 pub fn change_engines() -> EngineChange {
     let held = ENGINE_CHANGE.read();
     ENGINE_CHANGES.fetch_add(1, Ordering::SeqCst);
-    wait_for(&PROGRAM_CHANGES);
+    wait_for(&PROGRAM_CHANGES, MAX_CHANGE_WAIT);
+    wait_for(&PROGRAM_OPENS, MAX_OPEN_WAIT);
     EngineChange(held)
 }
 
@@ -77,40 +81,52 @@ impl Drop for EngineChange {
 }
 
 /// While it lives, the program chooses or frees a number.
-pub struct ProgramChange(());
+pub struct ProgramChange(&'static AtomicUsize);
 
 /// Lets the engine open nothing while the program chooses or frees a number. It takes no lock: the program may call from a signal's handler.
 pub fn change_programs() -> ProgramChange {
+    begin(&PROGRAM_CHANGES)
+}
+
+/// The same while the program opens a file, which may take for ever. The engine does not wait for that.
+pub fn open_programs() -> ProgramChange {
+    begin(&PROGRAM_OPENS)
+}
+
+fn begin(changes: &'static AtomicUsize) -> ProgramChange {
     // A process that the library has not seen being made has no engine, but may have inherited the count of one at work.
     let must_wait = || ENGINE_CHANGES.load(Ordering::SeqCst) > 0 && !is_unseen();
-    PROGRAM_CHANGES.fetch_add(1, Ordering::SeqCst);
-    if must_wait() {
+    let mut since = None;
+    loop {
+        changes.fetch_add(1, Ordering::SeqCst);
+        if !must_wait() || since.get_or_insert_with(Instant::now).elapsed() >= MAX_CHANGE_WAIT {
+            return ProgramChange(changes);
+        }
         // The engine goes first, as it may be waiting.
-        PROGRAM_CHANGES.fetch_sub(1, Ordering::SeqCst);
-        wait_for(&ENGINE_CHANGES);
-        PROGRAM_CHANGES.fetch_add(1, Ordering::SeqCst);
+        changes.fetch_sub(1, Ordering::SeqCst);
+        wait_for(&ENGINE_CHANGES, MAX_CHANGE_WAIT);
     }
-    ProgramChange(())
 }
 
 /// Notes in a forked process that no other thread chooses a number here.
 pub fn forget_changes() {
     PROGRAM_CHANGES.store(0, Ordering::SeqCst);
+    PROGRAM_OPENS.store(0, Ordering::SeqCst);
 }
 
 impl Drop for ProgramChange {
     fn drop(&mut self) {
-        PROGRAM_CHANGES.fetch_sub(1, Ordering::SeqCst);
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Waits until a count is 0, but not for ever.
-fn wait_for(changes: &AtomicUsize) {
+/// Waits until a count is 0, but no longer than `most`.
+fn wait_for(changes: &AtomicUsize, most: Duration) {
     if changes.load(Ordering::SeqCst) == 0 {
         return;
     }
     let start = Instant::now();
-    while changes.load(Ordering::SeqCst) > 0 && start.elapsed() < MAX_CHANGE_WAIT {
+    while changes.load(Ordering::SeqCst) > 0 && start.elapsed() < most {
         thread::yield_now();
     }
 }

@@ -28,9 +28,10 @@ int main(void) {
     pthread_t thread;
     if (fd < 0 || close(lowest) != 0 || pthread_create(&thread, NULL, write_much, &fd) != 0) return 2;
     while (!is_done) {
-        int copy = dup(0), opened = open("/dev/null", O_RDONLY);
-        higher += copy != lowest || opened != lowest + 1;
-        close(opened);
+        int copy = dup(0);
+        higher += copy != lowest;
+        // The engine does not wait for all opens, so its number may be a higher one.
+        close(open("/dev/null", O_RDONLY));
         close(copy);
         // To a number that the engine may have for a moment: the copy must stay.
         lost += dup2(0, lowest) != lowest || fcntl(lowest, F_GETFD) < 0 || close(lowest) != 0;

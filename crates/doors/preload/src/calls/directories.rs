@@ -109,7 +109,7 @@ pub unsafe extern "C-unwind" fn opendir(path: *const c_char) -> *mut DIR {
             path,
             crate::paths::LastLink::Follow,
             |_, path| {
-                let _change = numbers::change_programs();
+                let _change = numbers::open_programs();
                 real::opendir(path)
             },
             |path, stat| {

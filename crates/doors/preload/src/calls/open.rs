@@ -28,7 +28,7 @@ pub unsafe extern "C-unwind" fn openat(dir: c_int, path: *const c_char, flags: c
             path,
             last_link(flags),
             |dir, path| {
-                let _change = numbers::change_programs();
+                let _change = numbers::open_programs();
                 descriptors::kernels(real::openat(dir, path, flags, mode))
             },
             |path, stat| open_below(path, stat, flags, mode),
@@ -47,7 +47,7 @@ pub unsafe fn openat2(dir: c_int, path: *const c_char, how: *const libc::open_ho
     // SAFETY: the caller gives a path, and a structure of this size.
     unsafe {
         let kernel = |dir: c_int, path: *const c_char| {
-            let _change = numbers::change_programs();
+            let _change = numbers::open_programs();
             let done =
                 real::syscall(libc::SYS_openat2, dir.into(), path as c_long, how as c_long, size as c_long, 0, 0);
             descriptors::kernels(done as c_int).into()
