@@ -13,6 +13,8 @@ use super::service::{
 
 /// The bytes of each part of an upload. Services require parts of at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
+/// The service whose writer gathers parts elsewhere, and moves them at its end.
+const WEBHDFS_SCHEME: &str = "webhdfs";
 
 /// Blobs below the root of a service.
 pub struct Blobs {
@@ -43,8 +45,10 @@ impl Blobs {
         let hidden = operator.info().capability().rename.then(|| hidden.to_owned());
         let (at, is_moved, to) = (operator.clone(), hidden.is_some(), hidden.clone().unwrap_or_else(|| name.clone()));
         let writer = run(async move {
-            // HDFS moves several parts only into a folder that is there. In a bucket, that would be an empty blob.
-            let makes_folder = is_moved && at.info().capability().create_dir;
+            // Several parts are moved only into a folder that is there, also within the writer for HDFS. In a bucket, a folder would be an
+            // empty blob.
+            let moves_parts = is_moved || at.info().scheme() == WEBHDFS_SCHEME;
+            let makes_folder = moves_parts && at.info().capability().create_dir;
             if let Some((folder, _)) = to.rsplit_once('/').filter(|_| makes_folder) {
                 at.create_dir(&format!("{folder}/")).await?;
             }
