@@ -141,10 +141,13 @@ impl NotePage {
         note.mark = NOTE_MARK;
         let command = if closes_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
         let Some(path_only) = &page.path_only else { return refuse(libc::EBADF) };
-        // The lowest number that is free, as programs expect it.
-        let _change = numbers::change_programs();
-        // SAFETY: the descriptor is ours.
-        let fd = of_kernel(unsafe { real::fcntl(path_only.as_raw_fd(), command, 0) })?;
+        let copy = || {
+            let _change = numbers::change_programs();
+            // SAFETY: the descriptor is ours.
+            unsafe { real::fcntl(path_only.as_raw_fd(), command, 0) }
+        };
+        // The lowest number that is free, as programs expect it. The change ends here: a spare is closed below, which waits for it.
+        let fd = of_kernel(copy())?;
         if numbers::count() > MAX_FILES_WITH_SPARES {
             page.path_only = None;
         }

@@ -24,7 +24,8 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
         // SAFETY: as above.
         return unsafe { real::close(fd) };
     }
-    let _change = numbers::change_programs();
+    // It may take long, as that of a socket.
+    let _change = numbers::open_programs();
     // The program has not opened what is the engine's. SAFETY: as above.
     if numbers::is_engines(fd) { give(refuse(libc::EBADF)) } else { unsafe { real::close(fd) } }
 }

@@ -10,7 +10,10 @@ fn choose(open: impl FnOnce() -> c_int) -> c_int {
     if is_inside() {
         return numbers::open_apart(open);
     }
-    let _change = numbers::change_programs();
+    let open = || {
+        let _change = numbers::change_programs();
+        open()
+    };
     kernels(open())
 }
 

@@ -28,8 +28,11 @@ pub unsafe extern "C-unwind" fn openat(dir: c_int, path: *const c_char, flags: c
             path,
             last_link(flags),
             |dir, path| {
-                let _change = numbers::open_programs();
-                descriptors::kernels(real::openat(dir, path, flags, mode))
+                let open = || {
+                    let _change = numbers::open_programs();
+                    real::openat(dir, path, flags, mode)
+                };
+                descriptors::kernels(open())
             },
             |path, stat| open_below(path, stat, flags, mode),
         )
