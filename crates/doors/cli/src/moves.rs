@@ -14,9 +14,6 @@ use crate::node::NodeChange;
 use crate::objects::tell_lost;
 use crate::output::{Show, complain, count, name, size};
 
-/// The largest number of objects in changed files that are named.
-const MAX_NAMED_OBJECTS: usize = 20;
-
 /// Reports moved data; returns false if some had to stay.
 pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
     show.result(moved, &format!("{} made, {} dropped", count(moved.made, "replica"), moved.dropped))?;
@@ -37,12 +34,7 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
             "{changed} stay as they are, or were not made: the owners of these adopted files have changed them; adopt them again, or remove \
              their objects"
         ))?;
-        for key in moved.changed.keys().take(MAX_NAMED_OBJECTS) {
-            show.line(&format!("  {}", name(key.as_bytes())))?;
-        }
-        if moved.changed.len() > MAX_NAMED_OBJECTS {
-            show.line(&format!("  and {} more; --json names all", moved.changed.len() - MAX_NAMED_OBJECTS))?;
-        }
+        show.objects(moved.changed.keys().map(|key| format!("  {}", name(key.as_bytes()))))?;
     }
     if moved.thinned > 0 {
         let extents = count(moved.thinned, "extent");

@@ -10,6 +10,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 
+/// The largest number of objects that are named for people.
+const MAX_NAMED_OBJECTS: usize = 20;
+
 /// The output format.
 #[derive(Clone, Copy)]
 pub struct Show {
@@ -24,6 +27,15 @@ impl Show {
             return print(format!("{}\n", visible(text, |c| c == '\n' || c == '\t')).as_bytes());
         }
         Ok(())
+    }
+
+    /// Prints a line for each of the first objects, and how many more there are.
+    pub fn objects(self, lines: impl ExactSizeIterator<Item = String>) -> Result<()> {
+        let more = lines.len().saturating_sub(MAX_NAMED_OBJECTS);
+        for line in lines.take(MAX_NAMED_OBJECTS) {
+            self.line(&line)?;
+        }
+        if more == 0 { Ok(()) } else { self.line(&format!("and so of {more} more; --json names all")) }
     }
 
     /// Prints a value for scripts.

@@ -88,6 +88,14 @@ fn programs_work_under_valgrind_which_finds_nothing() {
     assert_eq!(printed, "done\n");
 }
 
+/// From the 65th on, each open closed a spare descriptor and waited for itself, for 200 ms.
+#[test]
+fn a_program_holds_hundreds_of_files_open() {
+    let place = Place::new();
+    let script = "files = [open(f'/terrace/{n}', 'w') for n in range(600)]; print(len(files))";
+    assert_eq!(place.sh(&format!("timeout 60 python3 -c \"{script}\"")), "600\n");
+}
+
 /// The engine's file had the lowest free number for a moment: a program's copies got a higher one, or were closed.
 #[test]
 fn a_program_gets_the_lowest_number() {

@@ -182,6 +182,9 @@ pub struct Scrubbed {
     pub bad: u64,
     /// The number of bad replicas that were replaced.
     pub repaired: u64,
+    /// The number of replicas that a repair made on other targets, because those that they were owed to are away.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub redirected: u64,
     /// Number of extents without a good replica, and without one on a target that is away.
     pub lost: u64,
     /// The number of replicas that were not read, because their targets are away.

@@ -207,7 +207,9 @@ fn replicas_that_are_owed_to_a_tier_that_went_away_are_made_on_another() {
     assert!(store.status().unwrap().owed > 0);
     let state = || store.status().unwrap().tiers.iter().find(|tier| tier.name == "disk").unwrap().state;
     wait_until("the tier is away", || state() == TierState::Away);
-    store.scrub(b"", true, None, |_| {}).unwrap();
+    let repair = |prefix| store.scrub(prefix, true, None, |_| {}).unwrap().redirected;
+    assert_eq!(repair(b"other"), 0);
+    assert_eq!(repair(b"k"), replicas(&store, b"k").len() as u64);
     assert_eq!(store.status().unwrap().owed, 0);
     assert!(replicas(&store, b"k").iter().all(|tiers| *tiers == ["ram", "pfs"]), "{:?}", replicas(&store, b"k"));
     fs::remove_dir_all(dir.path().join("ram")).unwrap();

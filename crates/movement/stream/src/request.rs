@@ -91,10 +91,13 @@ impl Request {
 }
 
 /// # Errors
-/// If the name would lead out of the stream's target, or is too long.
+/// If the name would lead out of the stream's target, is one under which another file's parts gather, or is too long.
 pub fn check_destination(name: &[u8]) -> Result<()> {
     let refuse = |reason: String| Error::BadDestination { name: String::from_utf8_lossy(name).into(), reason };
     terrace::key::check(name).map_err(|e| refuse(e.to_string()))?;
+    if name.rsplit(|byte| *byte == b'/').next().is_some_and(terrace::is_part_name) {
+        return Err(refuse("files gather under such names until they are whole; take another".to_owned()));
+    }
     match escape(name).len() {
         0..=MAX_ESCAPED_NAME_BYTES => Ok(()),
         length => Err(refuse(format!("it takes {length} bytes, and {MAX_ESCAPED_NAME_BYTES} are allowed"))),

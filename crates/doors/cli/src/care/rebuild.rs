@@ -10,7 +10,6 @@ use terrace::report::Salvaged;
 use terrace::tier::ServiceAddress;
 use terrace::{RebuildFrom, Store};
 
-use super::scrub::MAX_NAMED_OBJECTS;
 use crate::output::{Show, complain, count, name, note, path_name, size, time};
 
 #[derive(Args)]
@@ -68,15 +67,9 @@ fn rebuild_from(dir: &Path, from: &OsStr, asked: &Rebuild, show: Show) -> Result
         made.lost.len()
     );
     show.result(&made, &words)?;
-    for key in made.lost.iter().take(MAX_NAMED_OBJECTS) {
-        show.line(&format!(
-            "no good replica is left of bytes of {}; put it again, or remove it",
-            name(key.as_bytes())
-        ))?;
-    }
-    if made.lost.len() > MAX_NAMED_OBJECTS {
-        show.line(&format!("and so of {} more; --json names all", made.lost.len() - MAX_NAMED_OBJECTS))?;
-    }
+    show.objects(made.lost.iter().map(|key| {
+        format!("no good replica is left of bytes of {}; put it again, or remove it", name(key.as_bytes()))
+    }))?;
     Ok(made.lost.is_empty() && !made.salvaged.is_some_and(|found| found.log_was_damaged))
 }
 

@@ -12,9 +12,6 @@ use terrace_datasets::Datasets;
 use crate::look::there;
 use crate::output::{Show, complain, count, name};
 
-/// The largest number of objects with lost extents that are named.
-pub(super) const MAX_NAMED_OBJECTS: usize = 20;
-
 pub fn scrub(
     store: &Store,
     prefix: Option<&OsStr>,
@@ -32,8 +29,9 @@ pub fn scrub(
     };
     let mut found = scrub()?;
     if repair && repair_datasets(store, prefix, found.lost > 0)? {
-        let Scrubbed { bad, repaired, lost, lost_of, one_copy, away, changed, changed_of, .. } = scrub()?;
+        let Scrubbed { bad, repaired, redirected, lost, lost_of, one_copy, away, changed, changed_of, .. } = scrub()?;
         found.repaired = (found.bad + repaired).saturating_sub(bad);
+        found.redirected += redirected;
         (found.lost, found.lost_of, found.one_copy, found.away) = (lost, lost_of, one_copy, away);
         (found.changed, found.changed_of) = (changed, changed_of);
     }
@@ -57,6 +55,9 @@ pub fn scrub(
     if needs > 0 {
         words.push_str(&format!(", {} to be made of other replicas of a dataset", count(needs, "extent")));
     }
+    if found.redirected > 0 {
+        words.push_str(&format!(", {} made elsewhere, because their targets are away", found.redirected));
+    }
     if found.away > 0 {
         words.push_str(&format!(", {} not read, because their targets are away", found.away));
     }
@@ -73,30 +74,20 @@ pub fn scrub(
         words.push_str(&format!(", {} of the commit log", count(found.log_damaged, "damaged file")));
     }
     show.result(&Found { found: &found, needs_dataset: needs }, &words)?;
-    for (key, extents) in found.lost_of.iter().take(MAX_NAMED_OBJECTS) {
+    show.objects(found.lost_of.iter().map(|(key, extents)| {
         let next = match terrace_dump::is_pack(key) {
             true => "`terrace restore` takes what it needs from other nodes' stores, and the next dump stores it again",
             false => "put it again",
         };
-        show.line(&format!(
-            "no good replica is left of {} of {}; {next}",
-            count(*extents, "extent"),
-            name(key.as_bytes())
-        ))?;
-    }
-    if found.lost_of.len() > MAX_NAMED_OBJECTS {
-        show.line(&format!("and so of {} more; --json names all", found.lost_of.len() - MAX_NAMED_OBJECTS))?;
-    }
+        format!("no good replica is left of {} of {}; {next}", count(*extents, "extent"), name(key.as_bytes()))
+    }))?;
     if found.bad > found.repaired + found.lost && !repair {
         show.line("`terrace repair` replaces bad replicas from good ones")?;
     }
-    for (key, replicas) in found.changed_of.iter().take(MAX_NAMED_OBJECTS) {
-        let key = name(key.as_bytes());
-        show.line(&format!("{} of {key}: their owner has changed the file", count(*replicas, "replica")))?;
-    }
-    if found.changed_of.len() > MAX_NAMED_OBJECTS {
-        show.line(&format!("and so of {} more; --json names all", found.changed_of.len() - MAX_NAMED_OBJECTS))?;
-    }
+    show.objects(found.changed_of.iter().map(|(key, replicas)| {
+        let (replicas, key) = (count(*replicas, "replica"), name(key.as_bytes()));
+        format!("{replicas} of {key}: their owner has changed the file")
+    }))?;
     if found.changed > 0 {
         show.line("`terrace adopt` takes the changed files as they are now; `terrace repair` keeps their objects as they were where another replica is left")?;
     }

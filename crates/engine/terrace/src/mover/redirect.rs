@@ -9,9 +9,9 @@ use crate::Result;
 use crate::report::{Moved, TierState};
 
 impl Mover {
-    /// Makes replicas that are owed to targets that are away on others instead. Those that nothing else takes stay owed. Returns their
-    /// numbers.
-    pub fn redirect_owed(&self) -> Result<Moved> {
+    /// Makes replicas of objects at or below `prefix` that are owed to targets that are away on others instead. Those that nothing else
+    /// takes stay owed.
+    pub fn redirect_owed(&self, prefix: &[u8]) -> Result<Moved> {
         let is_away =
             |target: &TargetId| self.tiers.device(*target).is_ok_and(|device| device.state() == TierState::Away);
         let away: Vec<TargetId> = self.tiers.devices.iter().map(|device| device.id).filter(is_away).collect();
@@ -19,7 +19,7 @@ impl Mover {
             return Ok(Moved::default());
         }
         let departing = Departing::owed(&self.tiers, away);
-        self.move_each(b"", |key, object, extent, edits, moved| {
+        self.move_each(prefix, |key, object, extent, edits, moved| {
             let owed = self.catalog.owed_to(&task_at(object.id, extent, 0))?;
             let (off, mut chosen): (Vec<TargetId>, Vec<TargetId>) =
                 owed.into_iter().partition(|target| departing.has(*target));

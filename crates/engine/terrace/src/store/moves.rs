@@ -54,8 +54,8 @@ impl Store {
     }
 
     /// Reads and verifies every replica of every object at or below `prefix`; with `repair`, replaces bad and missing
-    /// ones, and makes those that are owed to targets that are away on others. `subset` is `(n, t)`: only the n-th (from 1) of t parts, by key. `progress` is called with the replicas
-    /// checked so far.
+    /// ones, and makes those that are owed to targets that are away on others. `subset` is `(n, t)`: only the n-th (from 1)
+    /// of t parts is verified, by key. `progress` is called with the replicas checked so far.
     pub fn scrub(
         &self,
         prefix: &[u8],
@@ -67,10 +67,9 @@ impl Store {
             progress(found);
             true
         };
-        if repair {
-            self.engine.mover.redirect_owed()?;
-        }
-        let scrubbed = self.engine.care.scrub(prefix, repair, subset, &mut go_on)?;
+        let redirected = if repair { self.engine.mover.redirect_owed(prefix)?.made } else { 0 };
+        let mut scrubbed = self.engine.care.scrub(prefix, repair, subset, &mut go_on)?;
+        scrubbed.found.redirected = redirected;
         if prefix.is_empty() && subset.is_none() {
             self.engine.care.note_scrubbed(&scrubbed.found, &scrubbed.unreplaced);
         }
