@@ -201,7 +201,7 @@ pub enum Error {
         of_bytes: u64,
     },
     /// Replicas were still pending when the time was up.
-    #[error("{owed} {} still pending after {seconds} s; {}", if *.owed == 1 { "replica is" } else { "replicas are" }, advise_owed(*.is_full, .read_only.as_deref()))]
+    #[error("{owed} {} still pending after {seconds} s; {}", if *.owed == 1 { "replica is" } else { "replicas are" }, advise_owed(*.is_full, .read_only.as_deref(), .lost.as_deref()))]
     StillOwed {
         /// Number of pending replicas.
         owed: u64,
@@ -211,6 +211,8 @@ pub enum Error {
         is_full: bool,
         /// The name of a tier for some of them that can be read only.
         read_only: Option<String>,
+        /// The key of an object for one of them whose bytes no replica has any more.
+        lost: Option<String>,
     },
     /// The system refused an operation on a file.
     #[error("{context}: {cause}")]
@@ -232,8 +234,9 @@ fn advise_read(is_lost: bool, is_changed: bool) -> &'static str {
     }
 }
 
-fn advise_owed(is_full: bool, read_only: Option<&str>) -> String {
+fn advise_owed(is_full: bool, read_only: Option<&str>, lost: Option<&str>) -> String {
     match read_only {
+        _ if let Some(key) = lost => format!("no good replica is left of bytes of {key}: put it again, or remove it"),
         Some(tier) => format!("the file system of tier {tier} is read-only: make it writable again"),
         None if is_full => "`terrace status` shows which tier is full".to_owned(),
         None => "`terrace status` shows which tier is slow or away".to_owned(),

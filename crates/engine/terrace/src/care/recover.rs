@@ -90,7 +90,7 @@ impl Care {
         for device in older.into_iter().filter(|device| !device.target.is_new()) {
             tracing::warn!(
                 target = %device.path.display(),
-                "this target is an older copy of itself, such as a restored backup; what it lacks will be made again from other replicas, and what no commit names any more is given back"
+                "this target is an older copy of itself, such as a restored backup or what a power cut left; what it lacks will be made again from other replicas, and what no commit names any more is given back"
             );
             device.target.note_new().map_err(Error::io(format!("noting that {} is older", device.path.display())))?;
         }

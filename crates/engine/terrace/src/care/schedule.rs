@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use terrace_system::clock::unix_seconds;
-use terrace_system::replace;
+use terrace_system::replace_durably;
 
 use super::Care;
 use super::scrub::ScrubOutcome;
@@ -57,7 +57,7 @@ impl ScrubRecord {
 
     fn write(&self, dir: &Path) {
         // Without the file, the replicas are verified again sooner than necessary.
-        let written = toml::to_string(self).map(|text| replace(&dir.join(RECORD_FILE), text));
+        let written = toml::to_string(self).map(|text| replace_durably(&dir.join(RECORD_FILE), text));
         if !matches!(written, Ok(Ok(()))) {
             tracing::debug!(?written, "the state of the scrub schedule could not be written");
         }

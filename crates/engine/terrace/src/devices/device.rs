@@ -14,6 +14,9 @@ use super::monitor::Speed;
 use super::trouble::Trouble;
 use crate::report::TierState;
 
+/// The capacity of a target in memory, divided by the bytes that garbage may take there.
+const MAX_GARBAGE_DIVISOR: u64 = 8;
+
 /// A target of a tier.
 pub struct Device {
     /// Its number.
@@ -40,6 +43,11 @@ pub struct Device {
     pub writing: Speed,
     /// Whether small frames are written to it by the caller's own thread.
     pub quick: bool,
+    /// Whether its bytes are in this machine's memory, so that a power cut takes all of them.
+    pub is_in_memory: bool,
+    /// The bytes that this process has appended to such a target since garbage there was freed. Relaxed: a thread that reads it late frees
+    /// later.
+    pub(super) appended: AtomicU64,
     /// The abilities of its kind.
     pub capabilities: Capabilities,
     pub(super) trouble: Trouble,
@@ -86,6 +94,7 @@ impl Device {
             path: self.path.clone(),
             capacity: AtomicU64::new(self.capacity.load(Ordering::Relaxed)),
             busy: AtomicU32::new(0),
+            appended: AtomicU64::new(0),
             target: self.target.clone(),
             reading: self.reading.again(),
             writing: self.writing.again(),
@@ -102,9 +111,32 @@ impl Device {
         let _busy = Busy::with(self);
         let start = Instant::now();
         let place = self.target.append(frame)?;
+        if self.is_in_memory {
+            self.appended.fetch_add(u64::from(place.length), Ordering::Relaxed); // see the field
+        }
         self.works(|_| true);
         self.writing.note(place.length as usize, start.elapsed());
         Ok(place)
+    }
+
+    /// Returns how many bytes of garbage may stay on a target in memory for readers.
+    pub fn max_garbage(&self) -> u64 {
+        self.capacity.load(Ordering::Relaxed) / MAX_GARBAGE_DIVISOR
+    }
+
+    /// Returns whether this process may have made half of that since garbage was freed: the background thread is to free it.
+    pub fn may_have_much_garbage(&self) -> bool {
+        self.is_in_memory && self.appended.load(Ordering::Relaxed) > self.max_garbage() / 2 // see the field
+    }
+
+    /// Returns whether it may have made all of that. Then writers are to free it.
+    pub fn must_free_garbage(&self) -> bool {
+        self.is_in_memory && self.appended.load(Ordering::Relaxed) > self.max_garbage() // see the field
+    }
+
+    /// Notes that the garbage is freed now.
+    pub fn forget_appended(&self) {
+        self.appended.store(0, Ordering::Relaxed); // see the field
     }
 
     /// Adds a raw frame to a plain file, and notes how long it took.

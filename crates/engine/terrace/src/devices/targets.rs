@@ -87,10 +87,10 @@ impl Opener<'_> {
         if let Some(limit) = tier.timeout.filter(|_| !capabilities.ends_hung_calls) {
             target = Arc::new(Deadline::new(target, limit.0));
         }
+        let is_in_memory = capabilities.ends_with_process || capabilities.local_path && is_in_memory(&path);
         let usual = match capabilities {
             Capabilities { remote: true, .. } => SERVICE_BYTES_PER_SECOND,
-            Capabilities { ends_with_process: true, .. } => MEMORY_BYTES_PER_SECOND,
-            _ if is_in_memory(&path) => MEMORY_BYTES_PER_SECOND,
+            _ if is_in_memory => MEMORY_BYTES_PER_SECOND,
             _ => DISK_BYTES_PER_SECOND,
         };
         let profiled = self.profiled.get(&tier.name);
@@ -116,6 +116,8 @@ impl Opener<'_> {
             reading: speed(limits.as_ref().and_then(|l| l.read), profiled.map(|p| p.read)),
             writing: speed(limits.as_ref().and_then(|l| l.write), profiled.map(|p| p.write)),
             quick: limits.is_none() && tier.timeout.is_none() && !capabilities.remote,
+            is_in_memory: is_in_memory && !tier.persistent,
+            appended: AtomicU64::new(0),
             capabilities,
             trouble: Trouble::default(),
             is_retired: AtomicBool::new(false),

@@ -18,6 +18,7 @@ mod leaving;
 mod make;
 mod plain;
 mod promote;
+mod reap;
 mod redirect;
 mod registrations;
 mod repair;
@@ -29,8 +30,8 @@ mod uncache;
 mod wait;
 
 pub(crate) use plain::Naming;
+pub(crate) use reap::GRACE_PERIOD;
 pub(crate) use repair::Repair;
-pub(crate) use room::GRACE_PERIOD;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -119,6 +120,8 @@ pub(crate) struct State {
     marked: Mutex<Option<Instant>>,
     compaction: compact::Compaction,
     searches: Mutex<leaving::Searches>,
+    /// Held by the writer that frees garbage in memory.
+    freeing: Mutex<()>,
     /// The time at which a write last failed to get space.
     found_full: Mutex<Option<Instant>>,
     /// The time of the last search for bytes worth promoting.
@@ -186,10 +189,10 @@ impl Mover {
 }
 
 impl Mover {
-    /// Starts the background thread if it is not running. Otherwise wakes it if a replica is `owed`.
+    /// Starts the background thread if it is not running. Otherwise wakes it if a replica is `owed`, or if there may be much garbage.
     pub fn start(self: &Arc<Self>, owed: bool) {
         if self.state.started.swap(true, Ordering::AcqRel) {
-            if owed {
+            if owed || self.may_have_much_garbage() {
                 self.state.wake.notify_all();
             }
             return;
@@ -233,6 +236,10 @@ impl Mover {
         }
     }
 
+    fn may_have_much_garbage(&self) -> bool {
+        self.tiers.devices.iter().any(Device::may_have_much_garbage)
+    }
+
     /// One round of the background thread.
     fn move_some(&self) -> Result<usize> {
         self.planning.rules.renew();
@@ -274,10 +281,13 @@ impl Mover {
         !self.catalog.is_shared() || self.tiers.is_tended(device) || is_common
     }
 
-    /// Makes a sync mark if the last one is old. This limits the commits that a power cut can destroy.
+    /// Makes a sync mark if the last one is old. This limits the commits that a power cut can destroy. And if there may be much garbage in
+    /// memory, since only a mark allows to free it.
     fn mark_in_time(&self) -> Result<()> {
         let mut marked = self.state.marked.lock();
-        if marked.is_none_or(|at| at.elapsed() > MARK_INTERVAL) {
+        if marked.is_none_or(|at| at.elapsed() > MARK_INTERVAL)
+            || self.may_have_much_garbage() && self.has_much_garbage()?
+        {
             if !self.catalog.is_shared() && self.catalog.synced()? + 1 < self.catalog.tail()?.sequence {
                 self.journal.mark_synced()?;
             } else {

@@ -162,9 +162,9 @@ impl Mover {
                     None => MAX_WAIT,
                 };
                 match self.finish(Some(object), limit, &mut |_| {}) {
-                    Err(Error::StillOwed { seconds, is_full, read_only, .. }) => {
+                    Err(Error::StillOwed { seconds, is_full, read_only, lost, .. }) => {
                         let owed = self.catalog.owed_count(None)?;
-                        late.get_or_insert(Error::StillOwed { owed, seconds, is_full, read_only });
+                        late.get_or_insert(Error::StillOwed { owed, seconds, is_full, read_only, lost });
                     }
                     done => done?,
                 }

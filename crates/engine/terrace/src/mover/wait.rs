@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use terrace_catalog::Owed;
+use terrace_format::key;
 use terrace_plan::snapshot::PAGE_BYTES;
 use terrace_system::fail;
 
@@ -45,7 +47,8 @@ impl Mover {
             if moved.elapsed() > limit {
                 let is_full = self.is_owed_to_full(object)?;
                 let read_only = self.tier_owed_to(object, |device| self.tiers.look(device) == TierState::ReadOnly)?;
-                return Err(Error::StillOwed { owed, seconds: limit.as_secs(), is_full, read_only });
+                let lost = self.find_lost_source(object)?;
+                return Err(Error::StillOwed { owed, seconds: limit.as_secs(), is_full, read_only, lost });
             }
             if self.tiers.devices.iter().any(|device| device.state() == TierState::Full) {
                 is_still = self.free_space_now()?;
@@ -76,6 +79,22 @@ impl Mover {
         let mut devices = tasks.iter().filter_map(|(task, _)| self.tiers.device(task.target).ok());
         let found = devices.find(|device| is_meant(device));
         Ok(found.map(|device| self.tiers.tier(device).name.clone()))
+    }
+
+    /// Returns the key of an object that has lost the bytes of a pending replica, and notes that it has. Checks only the first batch.
+    fn find_lost_source(&self, object: Option<u64>) -> Result<Option<String>> {
+        for (task, Owed { key, .. }) in self.owed_next(object, None)? {
+            let (extent, found) = (self.catalog.frame(&task, &key)?, self.catalog.object(&key)?);
+            let (Some(extent), Some(found), None) = (extent, found, self.writer.kept.get(&task)) else { continue };
+            let mut raw = vec![0; extent.raw_len as usize];
+            let read = self.reader.fetch_extent(&key, &found, &extent, 0, &mut raw);
+            if let Err(error) = read.map_err(|error| self.reader.failed(&key, &found, error))
+                && matches!(error, Error::Unreadable { is_lost: true, .. })
+            {
+                return Ok(Some(key::show(&key)));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the least number of replicas of any extent in a receipt's range. None if the object no longer exists, or has
@@ -201,6 +220,38 @@ mod tests {
         refuses();
         store.remove(b"k").expect("removes");
         assert!(!is_full(true), "its space can be freed");
+    }
+
+    /// A tier was called slow or away, and the object whose bytes were gone had no name, in `sync` and in `health`.
+    #[test]
+    fn a_pending_replica_of_lost_bytes_is_no_slow_tier() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let place = |name: &str| dir.path().join(name);
+        let tier = |name: &str| {
+            let place = place(name);
+            format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = ['{}']\n", place.display())
+        };
+        let config = Config::parse(&(tier("near") + &tier("far")), "test").expect("a configuration");
+        let store = Store::init(&place("store"), &config).expect("a store");
+        drop(store);
+        std::fs::rename(place("far"), place("unmounted")).expect("renames");
+        let store = Store::open(&place("store")).expect("opens");
+        let options = PutOptions { replicas: Some(2), ack: Some(crate::Ack::Placed), ..PutOptions::default() };
+        store.put_bytes(b"k", &terrace_testkit::noise(200_000, 1), &options).expect("puts");
+        for segment in std::fs::read_dir(place("near").join("segments")).expect("segments") {
+            let file = std::fs::File::options().write(true).open(segment.expect("an entry").path()).expect("opens");
+            std::os::unix::fs::FileExt::write_all_at(&file, &[7; 150_000], 20_000).expect("damages");
+        }
+        for task in store.catalog().owed(None, 2).expect("reads") {
+            store.engine.writer.kept.forget(&task.0);
+        }
+        let waited = store.engine.mover.finish(None, std::time::Duration::ZERO, &mut |_| {});
+        let waited = waited.expect_err("the bytes are lost");
+        assert!(matches!(&waited, crate::Error::StillOwed { owed: 1, lost: Some(key), .. } if key == "k"), "{waited}");
+        let health = store.health().expect("a report");
+        assert!(health.findings.iter().any(|found| found.code == crate::report::FindingCode::Lost));
+        // It would be waited for.
+        store.remove(b"k").expect("removes");
     }
 
     /// Both tiers were full. Only the last one counted as full for good, so the first write of each process waited for 30 seconds.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix_futex_sync::{Mutex, MutexGuard};
 use terrace_catalog::Object;
-use terrace_system::replace;
+use terrace_system::replace_durably;
 
 const LOST_FILE: &str = "lost";
 /// Once the file is this long, no more objects are noted.
@@ -65,6 +65,7 @@ impl LostObjects {
         let file = File::options().create(true).append(true).open(&self.path);
         let noted = file.and_then(|mut file| {
             file.write_all(text.as_bytes())?;
+            // Not synced: reads may find thousands. A scrub makes the whole file durable.
             file.metadata()
         });
         match noted {
@@ -95,7 +96,8 @@ impl LostObjects {
         if text.is_empty() && known.file.1 == 0 {
             return;
         }
-        match replace(&self.path, text) {
+        // Durably: `health` would otherwise say after a power cut that all is safe.
+        match replace_durably(&self.path, text) {
             Ok(()) => *known = Known::default(),
             // What stays noted is written again by `put`, or found good by the next scrub.
             Err(error) => tracing::debug!(file = %self.path.display(), %error, "the lost objects could not be noted"),

@@ -195,6 +195,7 @@ impl<'a> Draft<'a> {
     /// Writes at most a block: one extent, or more if its replicas do not fit in one place.
     pub(crate) fn write_block(&mut self, mut raw: &[u8]) -> Result<()> {
         let mut since = Instant::now();
+        self.room.free_much_garbage()?;
         while !raw.is_empty() {
             let plan = self.placer.place(self.offset, raw);
             if plan.replicas.is_empty() {

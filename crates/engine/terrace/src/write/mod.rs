@@ -36,4 +36,7 @@ pub(crate) trait MakeRoom: Sync {
     /// # Errors
     /// [`crate::Error::NoSpace`] if the write has waited in vain.
     fn make_room(&self, bytes: usize, waiting_since: Instant) -> Result<()>;
+
+    /// Frees what programs have overwritten on targets in memory, if it may be much.
+    fn free_much_garbage(&self) -> Result<()>;
 }

@@ -23,31 +23,32 @@ pub struct Reach {
     pub record: (u64, u64),
 }
 
-/// Notes in `folder` how far the log of `store` must reach.
+/// Notes in `folder`, durably, how far the log of `store` must reach.
 pub fn write_reach(folder: &Path, store: u64, reach: Reach) -> io::Result<()> {
-    write(&folder.join(REACH_FILE), store, reach)
+    // Synced, although an older note stays true: it would not tell that an older copy of the log lacks what was durable.
+    write(&folder.join(REACH_FILE), store, reach)?.sync_data()
 }
 
 /// Notes in the store's directory what was noted last on a target: an older note there is that of an older copy of the target.
 pub fn write_target_reach(dir: &Path, target: u16, store: u64, reach: Reach) -> io::Result<()> {
-    write(&target_file(dir, target), store, reach)
+    // Not synced: an older note lets fewer targets be compared.
+    write(&target_file(dir, target), store, reach).map(drop)
 }
 
-fn write(path: &Path, store: u64, reach: Reach) -> io::Result<()> {
+fn write(path: &Path, store: u64, reach: Reach) -> io::Result<File> {
     let is_new = !path.exists();
     // A pipe by this name is not waited for.
     let flags = libc::O_NONBLOCK;
     let file =
         OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).custom_flags(flags).open(path)?;
-    // One write of less than a sector, in place: a power cut leaves the old text or the new one. It need not be synced: an
-    // old text asks for less, and stays true.
+    // One write of less than a sector, in place: a power cut leaves the old text or the new one.
     file.write_all_at(text(store, reach).as_bytes(), 0)?;
     if is_new {
         // An empty or missing file would ask for nothing at all.
         file.sync_data()?;
         File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
     }
-    Ok(())
+    Ok(file)
 }
 
 /// Reads the file in `folder`. `None` if there is none, or it is damaged or another store's.
