@@ -321,7 +321,7 @@ bench bench-full: python-released peers measured ## each figure beside the paper
 bench-quick: measured ## the papers' evaluations in virtual time
 	target/release/terrace-bench --size quick H1 H5 H6 C0 C4 C5 C6 C7
 
-MEASURED := terrace-dump-mpi/mpi,terrace-cli/cluster,terrace-cli/services-redis,terrace-bench/cluster
+MEASURED := terrace-dump-mpi/mpi,terrace-dump-run/mpi,terrace-cli/cluster,terrace-cli/services-redis,terrace-bench/cluster
 measured: mpi-installed packages etcd ## what is measured, as it is installed
-	$(CARGO) build --release -p terrace-bench -p terrace-cli -p terrace-dump-mpi -p terrace-hdf5 --features $(MEASURED) --bins --lib --example cg
+	$(CARGO) build --release -p terrace-bench -p terrace-cli -p terrace-dump-mpi -p terrace-dump-run -p terrace-hdf5 --features $(MEASURED) --bins --lib --example cg
 	$(CARGO) build --release -p terrace-preload --features terrace-cli/cluster,terrace-cli/services-redis -p terrace-cli

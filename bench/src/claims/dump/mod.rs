@@ -1,11 +1,12 @@
 //! Claims D1 to D4 (collective replication with deduplication): natural duplicates count as replicas. D5: ranks continue while they
-//! are dumped. D6: versions flow to a place that outlives the nodes.
+//! are dumped. D6: versions flow to a place that outlives the nodes. D7: programs without code for checkpoints.
 
 mod levels;
 mod measured;
 mod pages;
 mod ranks;
 mod simulated;
+mod transparent;
 
 use anyhow::Result;
 
@@ -28,6 +29,11 @@ pub const PAGE_ROWS: &[PageRow] = &[
         "D5",
         "our CG 32^3, factor 3, the first checkpoint: the ranks stop, of a synchronous dump",
         "First checkpoint of 8 ranks that continue: the part of a synchronous dump for which they stop",
+    ),
+    PageRow::real(
+        "D5",
+        "our CG 32^3, factor 3, the first checkpoint, prepared: the ranks stop, of a synchronous dump",
+        "The same if `terrace_dump_prepare` has fetched the memory for their copies before",
     ),
 ];
 

@@ -1,4 +1,5 @@
-//! D5 with ranks of MPI: how long our conjugate-gradient program stops for checkpoints that are dumped while it continues.
+//! D5 with ranks of MPI: how long our conjugate-gradient program stops for checkpoints that are dumped while it continues. D7: for those
+//! that it knows nothing of.
 
 use std::process::Command;
 
@@ -7,6 +8,7 @@ use serde::Deserialize;
 
 use super::measured::make_stores;
 use super::pages::{RANK_COUNT, find_program};
+use super::transparent;
 use crate::place::Place;
 use crate::row::{Better, Row};
 
@@ -15,7 +17,7 @@ use crate::row::{Better, Row};
 struct Stops {
     /// For a checkpoint that the ranks wait for.
     whole: f64,
-    /// For the first one that is dumped while they continue.
+    /// For the first one that is dumped while they continue, with memory that `terrace_dump_prepare` has fetched.
     first: f64,
     next: f64,
 }
@@ -27,10 +29,8 @@ pub fn run() -> Result<Vec<Row>> {
     for store in make_stores(&place, RANK_COUNT, Some("none"))? {
         store.close()?;
     }
-    let mut run = Command::new("timeout");
-    run.args(["300", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &RANK_COUNT.to_string()]);
-    run.args(["sh", "-c", "export TERRACE_NODE=$OMPI_COMM_WORLD_RANK; exec \"$@\"", "sh"]);
-    run.arg(program).args(["32", "30"]).arg(place.ram().join("{rank}.memory")).arg(place.ram().join("{node}/store"));
+    let mut run = run_on_nodes();
+    run.arg(&program).args(["32", "30"]).arg(place.ram().join("{rank}.memory")).arg(place.ram().join("{node}/store"));
     let done = run.output()?;
     ensure!(done.status.success(), "cg: {}", String::from_utf8_lossy(&done.stderr));
     let printed = String::from_utf8_lossy(&done.stdout);
@@ -44,5 +44,14 @@ pub fn run() -> Result<Vec<Row>> {
             1e3 * stops.whole
         ))
     };
-    Ok([(stops.first, "the first checkpoint"), (stops.next, "the next one")].into_iter().map(row).collect())
+    let rows = [(stops.first, "the first checkpoint, prepared"), (stops.next, "the next one")].into_iter().map(row);
+    Ok(rows.chain(transparent::run()?).collect())
+}
+
+/// Returns a command that runs the one that is appended on all ranks, each on a node of its own.
+pub fn run_on_nodes() -> Command {
+    let mut run = Command::new("timeout");
+    run.args(["300", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &RANK_COUNT.to_string()]);
+    run.args(["sh", "-c", "export TERRACE_NODE=$OMPI_COMM_WORLD_RANK; exec \"$@\"", "sh"]);
+    run
 }

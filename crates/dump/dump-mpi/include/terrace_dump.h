@@ -136,8 +136,9 @@ enum terrace_dump_status terrace_dump_set_limit(struct terrace_checkpoints *chec
                                                 uint32_t limit);
 
 // Makes memory for the copies of `terrace_dump_begin` ready, in a thread, as large as the regions that are protected now: without
-// it, the first checkpoints wait until the system gives their memory, which takes longer than the copy. It takes the memory of as many copies
-// as checkpoints may be under way, until `terrace_dump_close`. Too little memory is no failure here.
+// it, the first checkpoints wait until the system gives their memory, which takes longer than the copy. It takes memory until there are
+// as many copies as checkpoints may be under way, those of such checkpoints among them, and until `terrace_dump_close`; a checkpoint that begins
+// meanwhile may wait for it. Too little memory is no failure here.
 enum terrace_dump_status terrace_dump_prepare(struct terrace_checkpoints *checkpoints);
 
 // Begins a checkpoint, and returns once the protected regions are copied: the program may change them while a thread

@@ -6,12 +6,14 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_char;
-use std::thread;
+use std::sync::Arc;
+use std::{mem, thread};
 
 use terrace_dump::regions::Protected;
 use terrace_dump::transport::agree;
 use terrace_dump::{Error, Result, regions};
 
+use crate::copies::Copies;
 use crate::door::{Checkpoints, give, number, string, there};
 use crate::failure::{DumpStatus, guard};
 
@@ -29,28 +31,24 @@ pub extern "C" fn terrace_dump_set_limit(checkpoints: *mut Checkpoints, limit: u
                 "{limit} checkpoints at once; choose 1 to {MAX_CHECKPOINTS_UNDER_WAY}"
             )));
         }
-        there(checkpoints)?.limit = limit as usize;
+        there(checkpoints)?.copies.set_limit(limit as usize);
         Ok(())
     })
 }
 
 /// Makes memory for the copies of `terrace_dump_begin` ready, in a thread, as large as the regions that are protected now: without
-/// it, the first checkpoints wait until the system gives their memory, which takes longer than the copy. It takes the memory of as many copies
-/// as checkpoints may be under way, until `terrace_dump_close`. Too little memory is no failure here.
+/// it, the first checkpoints wait until the system gives their memory, which takes longer than the copy. It takes memory until there are
+/// as many copies as checkpoints may be under way, those of such checkpoints among them, and until `terrace_dump_close`; a checkpoint that begins
+/// meanwhile may wait for it. Too little memory is no failure here.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_prepare(checkpoints: *mut Checkpoints) -> DumpStatus {
     guard(|| {
         let checkpoints = there(checkpoints)?;
         let length = |region: &Protected<*mut [u8]>| Protected { split: region.split, bytes: region.bytes.len() };
         let lengths = checkpoints.regions.iter().map(|(number, region)| (*number, length(region))).collect();
-        let (spare, limit) = (checkpoints.spare.clone(), checkpoints.limit);
+        let copies = Arc::downgrade(&checkpoints.copies);
         // Without a thread, the checkpoints take their memory themselves.
-        let prepare = move || {
-            while spare.lock().len() < limit {
-                let copy = regions::prepare_copy(&lengths);
-                spare.lock().push(copy);
-            }
-        };
+        let prepare = move || Copies::prepare(&copies, || regions::prepare_copy(&lengths));
         let begun = thread::Builder::new().name("terrace-prepare".into()).spawn(prepare);
         begun.map(drop).or_else(|error| {
             tracing::debug!("no thread prepares memory: {error}");
@@ -72,28 +70,26 @@ pub extern "C" fn terrace_dump_begin(checkpoints: *mut Checkpoints, name: *const
                           MPI_THREAD_MULTIPLE, or use terrace_dump_checkpoint";
             Error::Refused(reason.into())
         })?;
-        // Before the copy: otherwise there would be one copy more than the limit.
-        helper.wait_for_room(checkpoints.limit);
-        let spare = checkpoints.spare.clone();
+        let copies = checkpoints.copies.clone();
+        let limit = copies.limit();
+        // Before the copy: otherwise it could wait for the copies that checkpoints have.
+        helper.wait_for_room(limit);
         let copy = || -> Result<_> {
             let (name, version) = (string(name, "the name")?.to_owned(), number(version)?);
-            // The lock is held for this line alone.
-            let spare = spare.lock().pop().unwrap_or_default();
-            Ok((name, version, regions::copy(&checkpoints.slices(), spare)?))
+            let mut copy = copies.take();
+            copy.regions = regions::copy(&checkpoints.slices(), mem::take(&mut copy.regions))?;
+            Ok((name, version, copy))
         };
-        let (copied, limit) = (copy(), checkpoints.limit);
+        let copied = copy();
         let (world, store, options) = (checkpoints.world.clone(), checkpoints.store.clone(), checkpoints.options);
         let flows_to = checkpoints.flows_to.clone();
         helper.begin(limit, move || {
             // A rank that could not copy says so here, where all ranks meet.
             let (name, version, copy) = agree(&**world, copied)?;
             let options = Checkpoints::options_of(&world, options, flows_to.as_ref(), &name, version)?;
-            let made = regions::checkpoint(&**world, &store, &name, &regions::borrow(&copy), &options);
+            let made = regions::checkpoint(&**world, &store, &name, &regions::borrow(&copy.regions), &options);
             // Before the version flows, which may take long.
-            let mut spare = spare.lock();
-            spare.push(copy);
-            spare.truncate(limit);
-            drop(spare);
+            drop(copy);
             let version = made?.version;
             if let Some(to) = flows_to {
                 to.take(&world, &store, &name, version, options.window)?;

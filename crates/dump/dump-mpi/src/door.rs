@@ -16,10 +16,11 @@ use rustix_futex_sync::Mutex;
 use terrace::Store;
 use terrace_dump::archive::{Archive, newest_version};
 use terrace_dump::chunk::Chunking;
-use terrace_dump::regions::{CopiedRegions, Protected, Restarted, Split};
+use terrace_dump::regions::{Protected, Restarted, Split};
 use terrace_dump::transport::agree;
 use terrace_dump::{Error, Options, Result, flow, regions};
 
+use crate::copies::Copies;
 use crate::failure::{DumpStatus, guard};
 use crate::helper::{Helper, SharedWorld};
 use crate::log;
@@ -34,10 +35,8 @@ pub struct Checkpoints {
     pub(crate) store: Store,
     pub(crate) options: Options,
     pub(crate) flows_to: Option<FlowsTo>,
-    /// The number of checkpoints that may be under way at once.
-    pub(crate) limit: usize,
-    /// Copies of checkpoints that have ended, for the next ones.
-    pub(crate) spare: Arc<Mutex<Vec<CopiedRegions>>>,
+    /// The copies that checkpoints dump, at most as many as may be under way at once.
+    pub(crate) copies: Arc<Copies>,
     pub(crate) regions: BTreeMap<u32, Protected<*mut [u8]>>,
     /// From where the last restart has taken its version.
     pub(crate) restarted: Option<Restarted>,
@@ -144,9 +143,9 @@ pub extern "C" fn terrace_dump_open(comm: MPI_Comm, store: *const c_char, opened
         let helper = if world.has_threads() { Some(Helper::start()) } else { None };
         let helper = agree(&world, helper.transpose())?;
         let (world, options, regions) = (Arc::new(SharedWorld(world)), Options::default(), BTreeMap::new());
-        let spare = Arc::default();
-        let (flows_to, limit, restarted) = (None, 1, None);
-        let checkpoints = Checkpoints { helper, world, store, options, flows_to, limit, spare, regions, restarted };
+        let copies = Arc::default();
+        let (flows_to, restarted) = (None, None);
+        let checkpoints = Checkpoints { helper, world, store, options, flows_to, copies, regions, restarted };
         let checkpoints = Box::into_raw(Box::new(checkpoints));
         OPEN_CHECKPOINTS.lock().insert(checkpoints as usize);
         // SAFETY: the pointer is not null, and the caller passes a valid place.
@@ -297,7 +296,7 @@ pub extern "C" fn terrace_dump_checkpoint(
             (Some(to), Some(helper)) => {
                 let (world, store, name) = (checkpoints.world.clone(), store.clone(), name.to_owned());
                 // The helper is idle, so this does not wait.
-                helper.begin(checkpoints.limit, move || {
+                helper.begin(checkpoints.copies.limit(), move || {
                     to.take(&world, &store, &name, version, options.window)?;
                     Ok(version)
                 });

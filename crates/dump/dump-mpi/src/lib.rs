@@ -2,6 +2,7 @@
 #![cfg(feature = "mpi")]
 
 mod background;
+mod copies;
 mod door;
 mod failure;
 mod helper;

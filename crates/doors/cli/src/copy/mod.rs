@@ -15,7 +15,7 @@ pub use out_folder::OutFolder;
 pub use put::{adopt, put};
 pub use restore::{NotRestored, has_mode_and_time};
 pub use special::{write_directory, write_link};
-pub use tree::{Changes, Item, Tree};
+pub use tree::{Changes, Item, Skipped, Tree};
 
 use anyhow::Result;
 use terrace::Store;

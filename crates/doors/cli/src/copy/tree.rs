@@ -1,5 +1,6 @@
 //! The files and directories to store or compare, with their keys.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -30,9 +31,26 @@ pub struct Tree {
     /// Entries that could not be read.
     pub failed: Vec<Error>,
     /// Skipped entries, with the reasons.
-    pub skipped: Vec<(PathBuf, &'static str)>,
+    pub skipped: Vec<(PathBuf, Skipped)>,
     /// The owner of files without a recorded owner: the store's owner.
     owner: Owner,
+}
+
+/// The reason for which an entry is skipped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Skipped {
+    OwnFolder,
+    /// Its bytes may have no end.
+    NoBytes,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Skipped::OwnFolder => "it is a part of the store itself",
+            Skipped::NoBytes => "it is a pipe, a socket or a device",
+        })
+    }
 }
 
 impl Tree {
@@ -67,7 +85,7 @@ impl Tree {
                 && entry.file_type().is_dir()
                 && fs::canonicalize(entry.path()).is_ok_and(|path| own.contains(&path))
             {
-                tree.skipped.push((entry.path().to_owned(), "it is a part of the store itself"));
+                tree.skipped.push((entry.path().to_owned(), Skipped::OwnFolder));
                 entries.skip_current_dir();
                 continue;
             }
@@ -116,7 +134,7 @@ impl Tree {
                 return Ok(());
             }
         } else if !kind.is_file() && !kind.is_symlink() {
-            self.skipped.push((entry.into_path(), "it is a pipe, a socket or a device"));
+            self.skipped.push((entry.into_path(), Skipped::NoBytes));
             return Ok(());
         }
         let key = [prefix, below.as_os_str().as_bytes()].concat();

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
@@ -227,6 +228,31 @@ fn an_input_that_may_have_no_end_is_refused() {
     place.write("list", "pipe\na\n");
     place.bad(["job", "start", "--origin", "origin", "--stage", "list"], &["origin/pipe: it is no file, directory or"]);
     assert_eq!(place.good(["cat", "a"]), "a");
+}
+
+/// A note said that it was skipped, and the exit code was 0.
+#[test]
+fn a_pipe_or_socket_in_a_folder_is_an_input_that_is_missing() {
+    let place = Place::new();
+    place.write("origin/in/a", "a");
+    place.write("origin/in/z", "z");
+    assert!(Command::new("mkfifo").arg(place.path("origin/in/pipe")).status().unwrap().success());
+    let _socket = UnixListener::bind(place.path("origin/in/socket")).unwrap();
+    place.write("list", "in\n");
+    let (all, listed) =
+        (["job", "start", "--origin", "origin"], ["job", "start", "--origin", "origin", "--stage", "list"]);
+    let ran = place.run(listed);
+    for name in ["pipe", "socket"] {
+        let words = format!("reading origin/in/{name}: it is a pipe, a socket or a device");
+        assert!(ran.code == 1 && ran.err.contains(&words), "{}", ran.err);
+    }
+    assert_eq!(place.keys(""), ["in/a", "in/z"]);
+    let again = |start: &[&str]| place.json(start.iter().copied());
+    assert_eq!(again(&listed), (json!({"staged": 0, "unchanged": 2, "failed": 2, "bytes": 0}), 1));
+    assert_eq!(again(&all).1, 1, "without a list, all are named");
+    // What is beside them can be named.
+    place.write("list", "in/a\nin/z\n");
+    assert_eq!(again(&listed).1, 0);
 }
 
 #[test]

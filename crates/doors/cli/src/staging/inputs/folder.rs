@@ -5,12 +5,12 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use terrace::{OwnPlaces, Store, is_part_name};
 
 use super::{Input, InputPlace, checked};
 use crate::arguments::Filter;
-use crate::copy::{Changes, Item, Tree};
+use crate::copy::{Changes, Item, Skipped, Tree};
 use crate::output::{name, note, path_name};
 
 pub struct InputFolder(PathBuf);
@@ -58,8 +58,14 @@ impl InputPlace for InputFolder {
             Ok(tree) => tree,
             Err(error) => return vec![Err(error)],
         };
+        let mut failed = tree.failed;
         for (path, why) in &tree.skipped {
-            note(&format!("{}: skipped, since {why}", path_name(path)));
+            match why {
+                Skipped::OwnFolder => note(&format!("{}: skipped, since {why}", path_name(path))),
+                Skipped::NoBytes => {
+                    failed.push(anyhow!("reading {}: {why}, and is no input; name what is beside it", path_name(path)));
+                }
+            }
         }
         let (unfinished, items): (Vec<Item>, _) = tree.items.into_iter().partition(|item| is_unfinished(&item.key));
         for item in &unfinished {
@@ -72,7 +78,7 @@ impl InputPlace for InputFolder {
             length: if item.metadata.is_dir() { 0 } else { item.metadata.len() },
             open: Box::new(move || item.open(Changes::Refused)),
         };
-        tree.failed.into_iter().map(Err).chain(items.into_iter().map(input).map(checked)).collect()
+        failed.into_iter().map(Err).chain(items.into_iter().map(input).map(checked)).collect()
     }
 }
 
