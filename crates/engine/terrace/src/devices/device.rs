@@ -124,14 +124,25 @@ impl Device {
         self.capacity.load(Ordering::Relaxed) / MAX_GARBAGE_DIVISOR
     }
 
-    /// Returns whether this process may have made half of that since garbage was freed: the background thread is to free it.
+    /// Returns whether this process may have made half of that since garbage was freed, and the target is half full: the background thread
+    /// is to free it. Sooner, it would only make the disks sync more often.
     pub fn may_have_much_garbage(&self) -> bool {
-        self.is_in_memory && self.appended.load(Ordering::Relaxed) > self.max_garbage() / 2 // see the field
+        self.has_appended(self.max_garbage() / 2) && self.is_half_full()
     }
 
-    /// Returns whether it may have made all of that. Then writers are to free it.
+    /// Returns whether half of its capacity is taken.
+    pub fn is_half_full(&self) -> bool {
+        self.filled() > self.capacity.load(Ordering::Relaxed) / 2
+    }
+
+    /// Returns whether it may have made all of that, and a quarter of the target is left: writers are to free it, before the next bytes
+    /// go to other targets.
     pub fn must_free_garbage(&self) -> bool {
-        self.is_in_memory && self.appended.load(Ordering::Relaxed) > self.max_garbage() // see the field
+        self.has_appended(self.max_garbage()) && self.filled() > self.capacity.load(Ordering::Relaxed) / 4 * 3
+    }
+
+    fn has_appended(&self, bytes: u64) -> bool {
+        self.is_in_memory && self.appended.load(Ordering::Relaxed) > bytes // see the field
     }
 
     /// Notes that the garbage is freed now.
