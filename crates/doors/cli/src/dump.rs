@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use terrace::Store;
@@ -86,7 +86,18 @@ pub fn care(store: &Store, care: &Care, show: Show) -> Result<bool> {
 }
 
 fn collect(store: &Store, name: Option<&str>, keep: NonZeroUsize, show: Show) -> Result<bool> {
-    let names = name.map_or_else(|| gc::dumps(store), |name| Ok(vec![name.to_owned()]))?;
+    let known = gc::dumps(store)?;
+    if let Some(name) = name {
+        // Refuses names that no dump can have.
+        gc::versions(store, name)?;
+        if !known.iter().any(|known| known == name) {
+            let known: Vec<String> = known.iter().map(|known| escape(known)).collect();
+            let known =
+                if known.is_empty() { "it has no dumps".into() } else { format!("it has {}", known.join(", ")) };
+            bail!("this store has no dump {name:?}; {known}");
+        }
+    }
+    let names = name.map_or(known, |name| vec![name.to_owned()]);
     for name in names {
         let dropped = gc::collect(store, &name, keep.get())?;
         let versions = count(dropped.versions.len() as u64, "version");

@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 
 import fsspec
+import numpy
 import pytest
 from fsspec import AbstractFileSystem
 from fsspec.callbacks import Callback
@@ -150,6 +151,25 @@ def test_opened_files_describe_themselves(files: AbstractFileSystem) -> None:
     assert files.read_block("d/a", 3, 10, delimiter=b"\n") == b"three,four\n"
     assert files.read_block("d/a", 19, None) == b"five\n" and files.read_block("d/a", 0, 7) == b"one,two"
     assert files.head("d/a", 3) == b"one" and files.tail("d/a", 5) == b"five\n"
+
+
+def test_masked_arrays_are_refused(files: AbstractFileSystem) -> None:
+    """Python's buffer passed on the values, without the mask and without an error."""
+    masked = numpy.ma.masked_array(numpy.arange(5.0), mask=[0, 1, 0, 0, 1])
+    files.pipe("a", b"")
+    for mode in ["wb", "ab", "r+b"]:
+        with files.open("a", mode) as file:
+            with pytest.raises(TypeError, match=r"array\.filled\(VALUE\)"):
+                file.write(masked)
+            with pytest.raises(TypeError, match=r"array\.filled\(VALUE\)"):
+                file.writelines([masked])
+    with files.transaction, pytest.raises(TypeError, match=r"array\.filled\(VALUE\)"):
+        files.pipe("b", masked)
+    assert files.cat("a") == b""
+    with files.open("a", "wb") as file:
+        file.write(masked.filled(-1))
+        file.write(numpy.ma.masked_array(numpy.arange(2.0)))
+    assert numpy.frombuffer(files.cat("a")).tolist() == [0, -1, 2, 3, -1, 0, 1]
 
 
 def test_fsspecs_caches_work_over_it(place: Path, tmp_path: Path) -> None:

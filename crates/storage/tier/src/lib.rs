@@ -34,6 +34,8 @@ mod segment;
 #[cfg(feature = "object")]
 mod service;
 mod service_address;
+#[cfg(feature = "object")]
+mod ssh_masters;
 mod synced;
 mod used;
 

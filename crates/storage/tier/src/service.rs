@@ -19,6 +19,7 @@ use terrace_system::fork;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::checked_ranges::CheckedRanges;
+use crate::ssh_masters::{MasterArguments, end_unreachable};
 
 /// The marker: the blob that names the owner of the target.
 pub(super) const MARKER_BLOB: &str = "terrace-target";
@@ -71,9 +72,11 @@ impl Service {
         for (option, value) in &self.options {
             options.push((option.clone(), expand(option, value)?));
         }
+        let masters = MasterArguments::of(&self.name, &options.iter().cloned().collect());
         options.push(("root".into(), self.root.clone()));
         let scheme = self.name.clone();
         let runtime = RuntimeUse::begin()?;
+        runtime.add_masters(masters);
         // Some services need a runtime when they are made.
         let operator = run(async move { Operator::via_iter(scheme, options) })?;
         let retry = RetryLayer::new().with_max_times(MAX_RETRIES).with_min_delay(RETRY_AFTER);
@@ -145,6 +148,8 @@ struct SharedRuntime {
     /// The number of forks between the first process and the one that started the runtime. A fork has none of its threads.
     forks: u32,
     users: usize,
+    /// The `ssh` processes that may be left when the runtime ends.
+    masters: Vec<MasterArguments>,
     // Dropped explicitly: a fork must not wait for threads that it does not have.
     runtime: ManuallyDrop<Runtime>,
 }
@@ -172,8 +177,20 @@ impl RuntimeUse {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).thread_name("terrace-object").enable_all().build()?;
         let handle = runtime.handle().clone();
-        *shared = Some(SharedRuntime { forks, users: 1, runtime: ManuallyDrop::new(runtime) });
+        *shared = Some(SharedRuntime { forks, users: 1, masters: Vec::new(), runtime: ManuallyDrop::new(runtime) });
         Ok(RuntimeUse { forks, handle })
+    }
+
+    /// Names `ssh` processes that are ended with the runtime, if their connections did not end them.
+    fn add_masters(&self, masters: Option<MasterArguments>) {
+        let _held = fork::hold();
+        let mut shared = SHARED_RUNTIME.lock();
+        let shared = shared.as_mut().filter(|shared| shared.forks == self.forks);
+        if let Some((shared, masters)) = shared.zip(masters)
+            && !shared.masters.contains(&masters)
+        {
+            shared.masters.push(masters);
+        }
     }
 }
 
@@ -193,7 +210,11 @@ impl Drop for RuntimeUse {
         drop(shared);
         let runtime = ManuallyDrop::into_inner(last.runtime);
         // On a thread of its own, because the caller may be a task of another runtime, where waiting is forbidden.
-        let end = move || runtime.shutdown_timeout(MAX_RUNTIME_END_WAIT);
+        let end = move || {
+            runtime.shutdown_timeout(MAX_RUNTIME_END_WAIT);
+            // After the runtime, because its tasks start such processes and remove their folders.
+            end_unreachable(&last.masters);
+        };
         match std::thread::Builder::new().name("terrace-object-end".into()).spawn(end) {
             Ok(thread) => drop(thread.join()),
             Err(error) => {

@@ -40,6 +40,8 @@ fn old_dumps_are_shown_and_dropped() {
     let whole = restored.into_iter().map(|restored| restored.unwrap().whole().unwrap());
     assert!(whole.into_iter().all(|ranks| ranks[&0] == [bytes(2)]));
     place.bad(["dump", "gc", "no/name"], &["\"no/name\" cannot be a dump's name"]);
+    // A mistyped name was taken for a dump without old versions.
+    place.bad(["dump", "gc", "stat", "--keep", "1"], &["this store has no dump \"stat\"; it has state"]);
     // The help said at least one, and 0 was taken for 1.
     assert_eq!(place.run(["dump", "gc", "state", "--keep", "0"]).code, 2);
 }

@@ -142,6 +142,14 @@ fn what_is_parked_is_tried_again_thrown_away_or_forgotten() {
     assert_eq!(status(), (0, 0, 5, 0));
 }
 
+/// The guide said that a missing directory is waited for. A mistyped name should not take an hour to be told of.
+#[test]
+fn a_directory_that_is_missing_at_the_start_is_an_error_at_once() {
+    let place = Place::new();
+    let missing = ["flush", "mistyped", "--to", "archive", "--once", "--patience", "1h"];
+    place.bad(missing, &["mistyped", "No such file or directory"]);
+}
+
 /// `--retry` removes the mark of a destination that got nothing yet. After it, `--drop` and `--forget` did not know the destination,
 /// although a request waited for it. Each test dropped before it retried, or parked again in between.
 #[test]

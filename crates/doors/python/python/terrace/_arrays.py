@@ -65,10 +65,9 @@ def laid_out(array: NDArray[Any]) -> tuple[memoryview, dict[str, str]]:
 
 
 def refuse_masked(array: object) -> None:
-    """Refuses an array with masked elements."""
-    import numpy
-
-    if numpy.ma.is_masked(array):
+    """Refuses an array with masked elements, without importing NumPy: their buffer has all values and no mask."""
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(array, masked.MaskedArray) and masked.is_masked(array):
         advice = "put array.filled(VALUE), or array.data under one key and numpy.ma.getmaskarray(array) under another"
         raise TypeError(f"a masked array would lose its mask; {advice}")
 

@@ -6,6 +6,8 @@ import io
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from terrace import _arrays
+
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
@@ -165,9 +167,18 @@ class Reader(Opened, io.BufferedReader):
 class Writer(Opened, io.BufferedWriter):
     """A file that is open for writing."""
 
+    def write(self, data: Buffer) -> int:
+        # Python's buffer passes on bytes only, so the raw file cannot see a mask.
+        _arrays.refuse_masked(data)
+        return super().write(data)
+
 
 class Random(Opened, io.BufferedRandom):
     """A file that is open for reading and writing."""
+
+    def write(self, data: Buffer) -> int:
+        _arrays.refuse_masked(data)
+        return super().write(data)
 
 
 def buffered(raw: RawFile, fs: AbstractFileSystem, path: str, buffer: int) -> Reader | Writer | Random:

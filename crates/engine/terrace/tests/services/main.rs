@@ -384,45 +384,95 @@ fn an_emptied_bucket_is_away_until_it_is_renewed() {
 const CHILD_VARIABLE: &str = "TERRACE_TEST_SFTP_CHILD";
 /// Holds the lines of the tier that a child process uses.
 const TIER_VARIABLE: &str = "TERRACE_TEST_SFTP_TIER";
+/// Holds the endpoint, the key and the root of the service that a child process calls, one a line.
+const SERVICE_VARIABLE: &str = "TERRACE_TEST_SFTP_SERVICE";
+
+/// Children that speak SFTP. For them, `ssh` is a script that keeps it from the user's own settings and known hosts.
+struct SftpChildren {
+    dir: tempfile::TempDir,
+    ssh: PathBuf,
+}
+
+impl SftpChildren {
+    fn new() -> SftpChildren {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("bin")).unwrap();
+        let settings = format!("UserKnownHostsFile {}/known_hosts\n", dir.path().display());
+        fs::write(dir.path().join("settings"), settings).unwrap();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let ssh = std::env::split_paths(&path).map(|folder| folder.join("ssh")).find(|file| file.is_file()).unwrap();
+        SftpChildren { dir, ssh }
+    }
+
+    /// Runs a test in a child. The lines of shell run before and after each `ssh`.
+    fn run(&self, (before, after): (&str, &str), test: &str, variable: &str, value: &str) {
+        let script = self.dir.path().join("bin/ssh");
+        let ssh = format!("{} -F {}/settings \"$@\"", self.ssh.display(), self.dir.path().display());
+        let lines = match after {
+            "" => format!("#!/bin/sh\n{before}\nexec {ssh}\n"),
+            after => format!("#!/bin/sh\n{before}\n{ssh}\nended=$?\n{after}\nexit $ended\n"),
+        };
+        fs::write(&script, lines).unwrap();
+        fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(self.dir.path().join("bin")).chain(std::env::split_paths(&path));
+        let path = std::env::join_paths(folders).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", test, "--nocapture"]).env("PATH", &path).env("XDG_STATE_HOME", self.state());
+        let child = child.env(variable, value).output().unwrap();
+        let said = String::from_utf8_lossy(&child.stdout).into_owned() + &String::from_utf8_lossy(&child.stderr);
+        println!("{said}");
+        assert!(child.status.success(), "{said}");
+    }
+
+    /// The folder of the folders of control sockets.
+    fn state(&self) -> PathBuf {
+        self.dir.path().join("state")
+    }
+
+    fn check_nothing_is_left(&self) {
+        let left: Vec<PathBuf> = fs::read_dir(self.state()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(left.is_empty(), "folders are left: {left:?}");
+        // A process that was told to end may take a moment.
+        wait_until("no ssh process is left", || !is_any_process_named(&self.state()));
+    }
+}
 
 /// SFTP is spoken by `ssh` processes, each with a control socket in a folder. They outlived the process that had started
 /// them, so each command left a process, a folder and a connection behind.
-///
-/// The suite runs in a child, for which `ssh` is a script that keeps it from the user's own settings and known hosts.
 #[test]
 fn over_sftp_no_process_and_no_folder_is_left() {
     if let Err(missing) = Sftp::program() {
         return skip("over_sftp_no_process_and_no_folder_is_left", &missing);
     }
-    let dir = tempfile::tempdir().unwrap();
-    let (bin, state) = (dir.path().join("bin"), dir.path().join("state"));
-    fs::create_dir(&bin).unwrap();
-    fs::write(dir.path().join("settings"), format!("UserKnownHostsFile {}/known_hosts\n", dir.path().display()))
-        .unwrap();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let ssh = std::env::split_paths(&path).map(|folder| folder.join("ssh")).find(|file| file.is_file()).unwrap();
-    let script = format!("#!/bin/sh\nexec {} -F {}/settings \"$@\"\n", ssh.display(), dir.path().display());
-    fs::write(bin.join("ssh"), script).unwrap();
-    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(bin.join("ssh"), executable).unwrap();
-    let folders = std::iter::once(bin).chain(std::env::split_paths(&path));
-    let path = std::env::join_paths(folders).unwrap();
-    let run = |test: &str, variable: &str, value: &str| {
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", test, "--nocapture"]).env("PATH", &path).env("XDG_STATE_HOME", &state);
-        let child = child.env(variable, value).output().unwrap();
-        let said = String::from_utf8_lossy(&child.stdout).into_owned() + &String::from_utf8_lossy(&child.stderr);
-        println!("{said}");
-        assert!(child.status.success(), "{said}");
-    };
-    run("the_suite_over_sftp", CHILD_VARIABLE, "1");
+    let children = SftpChildren::new();
+    children.run(("", ""), "the_suite_over_sftp", CHILD_VARIABLE, "1");
     // This server lives on: an `ssh` process does not end because its connection does.
     let server = Sftp::start().unwrap();
-    run("a_command_over_sftp", TIER_VARIABLE, &server.tier("command"));
-    let left: Vec<PathBuf> = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(left.is_empty(), "folders are left: {left:?}");
-    // A process that was told to end may take a moment.
-    wait_until("no ssh process is left", || !is_any_process_named(&state));
+    children.run(("", ""), "a_command_over_sftp", TIER_VARIABLE, &server.tier("command"));
+    children.check_nothing_is_left();
+}
+
+/// A connection that was dropped while its `ssh` process was told to end, or started, removed the folder of the control socket.
+/// Nothing could end the process after that: of twelve `terrace ls`, four left one.
+#[test]
+fn over_sftp_no_process_is_left_that_has_lost_its_folder() {
+    if let Err(missing) = Sftp::program() {
+        return skip("over_sftp_no_process_is_left_that_has_lost_its_folder", &missing);
+    }
+    let server = Sftp::start().unwrap();
+    let children = SftpChildren::new();
+    for target in ["first", "second", "third"] {
+        let late_end = "case \" $* \" in *' -O exit '*) sleep 0.3;; esac";
+        children.run((late_end, ""), "a_command_over_sftp", TIER_VARIABLE, &server.tier(target));
+    }
+    children.check_nothing_is_left();
+    // The process is in the background, and the client waits for it, until the time for the call is over.
+    let late_start = "case \" $* \" in *' -M '*) sleep 5;; esac";
+    let options = server.options();
+    let service = format!("{}\n{}\n{}", options["endpoint"], options["key"], server.root("late"));
+    children.run(("", late_start), "a_call_over_sftp_that_takes_too_long", SERVICE_VARIABLE, &service);
+    children.check_nothing_is_left();
 }
 
 /// Whether the command line of any process names this path.
@@ -452,5 +502,17 @@ fn a_command_over_sftp() {
         store.close().unwrap();
         drop(dir);
         std::process::exit(0);
+    }
+}
+
+/// Does nothing but as a child.
+#[test]
+fn a_call_over_sftp_that_takes_too_long() {
+    if let Ok(lines) = std::env::var(SERVICE_VARIABLE) {
+        let [endpoint, key, root] = lines.lines().map(str::to_owned).collect::<Vec<_>>().try_into().unwrap();
+        let options =
+            servers::options([("endpoint", endpoint), ("key", key), ("known_hosts_strategy", "accept".into())]);
+        let service = Service { name: "sftp".into(), options, root, timeout: Duration::from_secs(1) };
+        assert_eq!(service.probe().unwrap_err().kind(), ErrorKind::TimedOut);
     }
 }
