@@ -167,7 +167,7 @@ class Reader(Opened, io.BufferedReader):
 class Writer(Opened, io.BufferedWriter):
     """A file that is open for writing."""
 
-    def write(self, data: Buffer) -> int:
+    def write(self, data: Any) -> int:
         # Python's buffer passes on bytes only, so the raw file cannot see a mask.
         _arrays.refuse_masked(data)
         return super().write(data)
@@ -176,7 +176,7 @@ class Writer(Opened, io.BufferedWriter):
 class Random(Opened, io.BufferedRandom):
     """A file that is open for reading and writing."""
 
-    def write(self, data: Buffer) -> int:
+    def write(self, data: Any) -> int:
         _arrays.refuse_masked(data)
         return super().write(data)
 
