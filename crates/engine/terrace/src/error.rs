@@ -235,11 +235,11 @@ fn advise_read(is_lost: bool, is_changed: bool) -> &'static str {
 }
 
 fn advise_owed(is_full: bool, read_only: Option<&str>, lost: Option<&str>) -> String {
-    match read_only {
-        _ if let Some(key) = lost => format!("no good replica is left of bytes of {key}: put it again, or remove it"),
-        Some(tier) => format!("the file system of tier {tier} is read-only: make it writable again"),
-        None if is_full => "`terrace status` shows which tier is full".to_owned(),
-        None => "`terrace status` shows which tier is slow or away".to_owned(),
+    match (lost, read_only) {
+        (Some(key), _) => format!("no good replica is left of bytes of {key}: put it again, or remove it"),
+        (None, Some(tier)) => format!("the file system of tier {tier} is read-only: make it writable again"),
+        (None, None) if is_full => "`terrace status` shows which tier is full".to_owned(),
+        (None, None) => "`terrace status` shows which tier is slow or away".to_owned(),
     }
 }
 

@@ -124,28 +124,21 @@ impl Device {
         self.capacity.load(Ordering::Relaxed) / MAX_GARBAGE_DIVISOR
     }
 
-    /// Returns whether this process may have made half of that since garbage was freed, and the target is half full: the background thread
-    /// is to free it. Sooner, it would only make the disks sync more often.
-    pub fn may_have_much_garbage(&self) -> bool {
-        self.has_appended(self.max_garbage() / 2) && self.is_half_full()
-    }
-
     /// Returns whether half of its capacity is taken.
     pub fn is_half_full(&self) -> bool {
         self.filled() > self.capacity.load(Ordering::Relaxed) / 2
     }
 
-    /// Returns whether it may have made all of that, and a quarter of the target is left: writers are to free it, before the next bytes
-    /// go to other targets.
+    /// Returns whether this process may have made so much garbage since it was freed, and a quarter of the target is left: writers are to
+    /// free it, before the next bytes go to other targets. Sooner, it would only make the disks sync more often.
     pub fn must_free_garbage(&self) -> bool {
-        self.has_appended(self.max_garbage()) && self.filled() > self.capacity.load(Ordering::Relaxed) / 4 * 3
+        let appended = self.appended.load(Ordering::Relaxed); // see the field
+        self.is_in_memory
+            && appended > self.max_garbage()
+            && self.filled() > self.capacity.load(Ordering::Relaxed) / 4 * 3
     }
 
-    fn has_appended(&self, bytes: u64) -> bool {
-        self.is_in_memory && self.appended.load(Ordering::Relaxed) > bytes // see the field
-    }
-
-    /// Notes that the garbage is freed now.
+    /// Notes that the garbage is freed now, as far as it can be.
     pub fn forget_appended(&self) {
         self.appended.store(0, Ordering::Relaxed); // see the field
     }

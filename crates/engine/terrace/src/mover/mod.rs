@@ -189,10 +189,10 @@ impl Mover {
 }
 
 impl Mover {
-    /// Starts the background thread if it is not running. Otherwise wakes it if a replica is `owed`, or if there may be much garbage.
+    /// Starts the background thread if it is not running. Otherwise wakes it if a replica is `owed`.
     pub fn start(self: &Arc<Self>, owed: bool) {
         if self.state.started.swap(true, Ordering::AcqRel) {
-            if owed || self.may_have_much_garbage() {
+            if owed {
                 self.state.wake.notify_all();
             }
             return;
@@ -236,10 +236,6 @@ impl Mover {
         }
     }
 
-    fn may_have_much_garbage(&self) -> bool {
-        self.tiers.devices.iter().any(Device::may_have_much_garbage)
-    }
-
     /// One round of the background thread.
     fn move_some(&self) -> Result<usize> {
         self.planning.rules.renew();
@@ -281,13 +277,10 @@ impl Mover {
         !self.catalog.is_shared() || self.tiers.is_tended(device) || is_common
     }
 
-    /// Makes a sync mark if the last one is old. This limits the commits that a power cut can destroy. And if there may be much garbage in
-    /// memory, since only a mark allows to free it.
+    /// Makes a sync mark if the last one is old. This limits the commits that a power cut can destroy.
     fn mark_in_time(&self) -> Result<()> {
         let mut marked = self.state.marked.lock();
-        if marked.is_none_or(|at| at.elapsed() > MARK_INTERVAL)
-            || self.may_have_much_garbage() && self.has_much_garbage()?
-        {
+        if marked.is_none_or(|at| at.elapsed() > MARK_INTERVAL) {
             if !self.catalog.is_shared() && self.catalog.synced()? + 1 < self.catalog.tail()?.sequence {
                 self.journal.mark_synced()?;
             } else {

@@ -56,9 +56,11 @@ impl Mover {
     /// The same, and the oldest of the others while they take too much of a target that is half full. A reader that misses a frame looks it up again.
     fn free_garbage_in_memory(&self, device: &Device, grace: Duration, settled: u64) -> Result<()> {
         self.free_older(device, grace, settled)?;
+        if !device.is_half_full() {
+            return Ok(());
+        }
         let garbage = self.garbage(device)?;
-        let is_much = garbage > device.max_garbage() && device.is_half_full();
-        let mut excess = if is_much { garbage - device.max_garbage() / 2 } else { 0 };
+        let mut excess = if garbage > device.max_garbage() { garbage - device.max_garbage() / 2 } else { 0 };
         while excess > 0 {
             let mut dead = self.catalog.freeable(device.id, u64::MAX, PLACES_FREED_PER_COMMIT)?;
             let mut sums = dead.iter().scan(0, |sum, (_, place)| {
@@ -73,24 +75,20 @@ impl Mover {
                 break;
             }
             excess = excess.saturating_sub(freed);
-        }
-        if excess == 0 {
-            device.forget_appended();
-        }
-        if garbage > 0 && device.state() == TierState::Full {
-            device.try_again();
+            // It need not wait for its next attempt.
+            if device.state() == TierState::Full {
+                device.try_again();
+            }
         }
         Ok(())
     }
 
-    /// Returns whether there is much garbage where this process may have made some since it was freed.
-    pub(super) fn has_much_garbage(&self) -> Result<bool> {
-        for device in self.tiers.devices.iter().filter(|device| device.may_have_much_garbage()) {
+    /// Returns whether any of these targets in memory has more garbage than may stay.
+    pub(super) fn any_has_much_garbage(&self, devices: &[&Device]) -> Result<bool> {
+        for device in devices {
             if self.garbage(device)? > device.max_garbage() {
                 return Ok(true);
             }
-            // It has written other bytes.
-            device.forget_appended();
         }
         Ok(false)
     }

@@ -50,13 +50,17 @@ impl MakeRoom for Mover {
         }
         // The other writers wait here, after a commit of each at most. A leaf for them; the one that holds it takes what a reap takes.
         let _alone = self.state.freeing.lock();
+        // Another writer may have freed it meanwhile.
+        let full: Vec<&Device> = self.tiers.devices.iter().filter(|device| device.must_free_garbage()).collect();
         for _ in 0..MAX_FREEING_ATTEMPTS {
-            if !self.has_much_garbage()? {
+            if !self.any_has_much_garbage(&full)? {
                 break;
             }
             self.journal.mark_synced()?;
             self.reap(GRACE_PERIOD)?;
         }
+        // Also if some could not be freed, because its objects wait for a tier that is away: the next attempt comes after as many bytes again.
+        full.iter().for_each(|device| device.forget_appended());
         Ok(())
     }
 

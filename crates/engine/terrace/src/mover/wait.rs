@@ -47,7 +47,8 @@ impl Mover {
             if moved.elapsed() > limit {
                 let is_full = self.is_owed_to_full(object)?;
                 let read_only = self.tier_owed_to(object, |device| self.tiers.look(device) == TierState::ReadOnly)?;
-                let lost = self.find_lost_source(object)?;
+                // On a full tier, there may be thousands of such objects, and their frames are read.
+                let lost = if is_full { None } else { self.find_lost_source(object)? };
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs(), is_full, read_only, lost });
             }
             if self.tiers.devices.iter().any(|device| device.state() == TierState::Full) {

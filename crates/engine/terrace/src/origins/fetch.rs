@@ -28,11 +28,6 @@ const FULL_PAUSE_FACTOR: u32 = 4;
 struct RoomOfOlder<'a>(&'a Origins);
 
 impl MakeRoom for RoomOfOlder<'_> {
-    /// Fetched bytes are not overwritten.
-    fn free_much_garbage(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn make_room(&self, bytes: usize, waiting_since: Instant) -> Result<()> {
         let (origins, began) = (self.0, Instant::now());
         let mover = origins.room.get().and_then(Weak::upgrade);
