@@ -165,9 +165,7 @@ impl Checker {
             let holds = ran.code.map(|_| step.holds);
             step.changes.iter().for_each(|change| self.model.apply(lane, change, holds));
         }
-        if ran.code.is_none() {
-            self.doubt(&step.changes);
-        }
+        self.doubt(&step.changes, ran.code.is_none());
         match &step.shows {
             Shows::Stdout(version, start, end) if ran.code == Some(0) => {
                 let bytes = bytes_of(*version, self.model.versions[version].length);
@@ -181,13 +179,19 @@ impl Checker {
         Ok(())
     }
 
-    /// Nobody has said that what a killed command put has its replicas.
-    fn doubt(&mut self, changes: &[Change]) {
+    /// Nobody has said that what a killed command put has its replicas, nor that a copy of a plain file, which is another file, has them.
+    fn doubt(&mut self, changes: &[Change], is_killed: bool) {
+        let is_plain = |key: &String| key.contains("/plain/");
         for change in changes {
-            if let Change::Put(_, version) = change
-                && let Some(version) = self.model.versions.get_mut(version)
-            {
-                version.replicated = false;
+            let doubted = match change {
+                Change::Put(_, version) if is_killed => vec![*version],
+                Change::Copy(from, to) if is_plain(from) || is_plain(to) => self.model.versions_at(to),
+                _ => Vec::new(),
+            };
+            for version in doubted {
+                if let Some(version) = self.model.versions.get_mut(&version) {
+                    version.replicated = false;
+                }
             }
         }
     }

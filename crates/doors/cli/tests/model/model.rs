@@ -119,6 +119,11 @@ impl Model {
         (0..LANE_COUNT).flat_map(|lane| self.now(lane).clone()).collect()
     }
 
+    /// The versions that a key may have.
+    pub fn versions_at(&self, key: &str) -> Vec<u64> {
+        self.lanes[0].iter().flat_map(|worlds| &worlds.0).filter_map(|world| world.get(key).copied()).collect()
+    }
+
     /// Takes in what was found after a loss; otherwise what was expected.
     pub fn observe(&mut self, loss: Loss, found: &World) -> Result<(), String> {
         for lane in 0..LANE_COUNT {

@@ -19,8 +19,8 @@ const MAX_TRIES: usize = 100;
 
 impl Store {
     /// Copies the object at `from`, with its attributes, to `to`. The copy is an object of its own, which shares the frames
-    /// of the first, and is as durable as these are. If one of the two keys has plain files, the bytes are copied. An object
-    /// that has the key `to` already is replaced at once.
+    /// of the first, and is as durable as these are. If one of the two keys has plain files, the bytes are copied, and acknowledged
+    /// like those of a put. An object that has the key `to` already is replaced at once.
     ///
     /// # Errors
     /// [`Error::NotFound`] if `from` names no object, [`Error::Conflict`] if another file's key is a path prefix of `to` or
