@@ -30,11 +30,6 @@ pub const PAGE_ROWS: &[PageRow] = &[
         "our CG 32^3, factor 3, the first checkpoint: the ranks stop, of a synchronous dump",
         "First checkpoint of 8 ranks that continue: the part of a synchronous dump for which they stop",
     ),
-    PageRow::real(
-        "D5",
-        "our CG 32^3, factor 3, the first checkpoint, prepared: the ranks stop, of a synchronous dump",
-        "The same if `terrace_dump_prepare` has fetched the memory for their copies before",
-    ),
 ];
 
 pub fn run() -> Result<Vec<Row>> {
