@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::place::{Place, noise};
+use crate::place::{Place, noise, ran};
 
 /// Flips bytes of an object's replicas on a tier, in all extents.
 pub fn damage(place: &Place, key: &str, tier: &str) {
@@ -249,4 +249,37 @@ fn a_scrub_finds_damage_of_the_commit_log() {
     place.good(["scrub"]);
     assert_eq!(place.keys("").len(), 20);
     assert_eq!(place.json(["health"]).0["health"], "safe");
+}
+
+/// A log that was lost was mended from the end of its snapshot on. The file in which this is kept a hole before it, so that `scrub` called the
+/// mended log damaged, and `rebuild` did not help. No other test lost a log whose snapshot ends within a file, and then scrubbed.
+#[test]
+fn a_log_that_was_mended_beside_a_snapshot_is_whole() {
+    let place = Place::new();
+    let run = |arguments: &[&str]| {
+        // A short log has snapshots.
+        ran(place.command(arguments).env("TERRACE_LOG_FILE", "3000").output().unwrap())
+    };
+    let has_snapshot_within_a_file = || {
+        let names: Vec<String> = fs::read_dir(place.path("store/log"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let numbers = |ending| names.iter().filter_map(move |name| name.strip_suffix(ending));
+        numbers(".snapshot").max().zip(numbers(".log").min()).is_some_and(|(snapshot, first)| first < snapshot)
+    };
+    place.write("a", "bytes");
+    let puts = (0..300).take_while(|number| {
+        assert_eq!(run(&["put", "a", &format!("objects/{number}"), "--ack", "durable"]).code, 0);
+        !has_snapshot_within_a_file()
+    });
+    let puts = puts.count() + 1;
+    assert!(puts < 300, "no snapshot ends within a file");
+    fs::remove_dir_all(place.path("store/log")).unwrap();
+    fs::remove_dir_all(place.path("store/catalog")).unwrap();
+    let listed = run(&["ls", "objects"]);
+    assert_eq!((listed.code, listed.out.lines().count()), (0, puts), "{}", listed.err);
+    assert!(listed.err.contains("was mended from a copy"), "{}", listed.err);
+    let scrubbed = run(&["scrub"]);
+    assert_eq!((scrubbed.code, scrubbed.err.as_str()), (0, ""), "{}", scrubbed.out);
 }

@@ -150,6 +150,7 @@ impl Survey {
             from = snapshot_tail(own, log.store())?.unwrap_or(FIRST_TAIL);
         }
         let (mut mended, mut ends_early) = (Vec::new(), true);
+        mended.extend(log.mend_before(from, &self.folders(log))?);
         log.replay_from(&self.folders(log), from, |record, bytes, folder| {
             if folder > 0 {
                 ends_early &= log.ends_before(record.tail, bytes);

@@ -169,16 +169,20 @@ impl Log {
 
     /// Returns whether a chain of whole records fills the first `length` bytes of a file of the log.
     pub(super) fn is_whole_file(&self, file: u64, length: u64) -> io::Result<bool> {
-        let bytes = read_regular(&self.path(file))?;
-        let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else { return Ok(length == 0) };
+        Ok(self.is_whole_until(&read_regular(&self.path(file))?, file, length))
+    }
+
+    /// Returns whether a chain of whole records fills the first `length` of the bytes of a file of the log.
+    fn is_whole_until(&self, bytes: &[u8], file: u64, length: u64) -> bool {
+        let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else { return length == 0 };
         let mut tail = Tail { sequence: file - 1, checksum: u64_at(header, 24), file, position: 0 };
         while tail.position < length {
-            match self.parse(self.folder(), &bytes, tail) {
+            match self.parse(self.folder(), bytes, tail) {
                 Ok(Some(record)) => tail = record.tail,
-                _ => return Ok(false),
+                _ => return false,
             }
         }
-        Ok(tail.position == length)
+        tail.position == length
     }
 
     /// Returns whether the file to which a record belongs ends before it. Else there is something else in its place.
@@ -195,6 +199,22 @@ impl Log {
         file.and_then(|file| file.write_all_at(record, end.position - record.len() as u64))
             .map_err(Error::io(format!("mending {}", path.display())))?;
         Ok(path)
+    }
+
+    /// Writes the records again that a file of this log has lost before `end`, from a folder that has them whole. Returns the file if it
+    /// did. No replay needs them if `end` is a snapshot's, but a file with a hole counts as damaged.
+    pub fn mend_before(&self, end: Tail, folders: &[&Path]) -> Result<Option<PathBuf>> {
+        let path = self.path(end.file);
+        if self.is_whole_until(&read(&path)?, end.file, end.position) {
+            return Ok(None);
+        }
+        for folder in folders {
+            let bytes = read(&folder.join(name(end.file)))?;
+            if self.is_whole_until(&bytes, end.file, end.position) {
+                return self.mend(end, &bytes[..end.position as usize]).map(Some);
+            }
+        }
+        Ok(None)
     }
 }
 
