@@ -35,7 +35,7 @@ fn shelves(dir: &Path) -> String {
     let tier = |name: &str, numbers: std::ops::Range<usize>| {
         let targets: Vec<String> = (0..20).flat_map(|shelf| numbers.clone().map(move |at| target(shelf, at))).collect();
         format!(
-            "[[tier]]\nname = '{name}'\nkind = 'directory'\ncapacity = '64MiB'\ntargets = [{}]\n",
+            "[[tier]]\nname = '{name}'\nkind = 'directory'\ncapacity = '8MiB'\ntargets = [{}]\n",
             targets.join(", ")
         )
     };
@@ -70,7 +70,7 @@ fn a_store_with_200_targets_uses_all_of_them() {
     assert!(used.len() > 64, "{} targets are used", used.len());
     let status = store.status().unwrap();
     let sums: Vec<(&str, u64)> = status.tiers.iter().map(|tier| (tier.name.as_str(), tier.capacity)).collect();
-    assert_eq!(sums, [("fast", 80 * (64 << 20)), ("slow", 120 * (64 << 20))]);
+    assert_eq!(sums, [("fast", 80 * (8 << 20)), ("slow", 120 * (8 << 20))]);
     let question = Question { key: b"new", block: &objects[0].1, options: &PutOptions::default(), what_if: &[] };
     let explained = store.explain(&question).unwrap();
     assert_eq!((explained.targets.len(), explained.explanation.domains), (200, 20));

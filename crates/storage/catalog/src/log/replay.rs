@@ -169,20 +169,18 @@ impl Log {
 
     /// Returns whether a chain of whole records fills the first `length` bytes of a file of the log.
     pub(super) fn is_whole_file(&self, file: u64, length: u64) -> io::Result<bool> {
-        Ok(self.is_whole_until(&read_regular(&self.path(file))?, file, length))
+        let bytes = read_regular(&self.path(file))?;
+        Ok(length == 0 || self.find_chain_end(&bytes, file, length).is_some())
     }
 
-    /// Returns whether a chain of whole records fills the first `length` of the bytes of a file of the log.
-    fn is_whole_until(&self, bytes: &[u8], file: u64, length: u64) -> bool {
-        let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else { return length == 0 };
+    /// Returns the end of the chain of whole records that fills the first `length` of the bytes of a file of the log. None if none does.
+    fn find_chain_end(&self, bytes: &[u8], file: u64, length: u64) -> Option<Tail> {
+        let header = bytes.get(..RECORD_HEADER_BYTES)?;
         let mut tail = Tail { sequence: file - 1, checksum: u64_at(header, 24), file, position: 0 };
         while tail.position < length {
-            match self.parse(self.folder(), bytes, tail) {
-                Ok(Some(record)) => tail = record.tail,
-                _ => return false,
-            }
+            tail = self.parse(self.folder(), bytes, tail).ok()??.tail;
         }
-        tail.position == length
+        (tail.position == length).then_some(tail)
     }
 
     /// Returns whether the file to which a record belongs ends before it. Else there is something else in its place.
@@ -195,22 +193,23 @@ impl Log {
     /// recovery finds it in the copy again.
     pub fn mend(&self, end: Tail, record: &[u8]) -> Result<PathBuf> {
         let path = self.path(end.file);
-        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
         file.and_then(|file| file.write_all_at(record, end.position - record.len() as u64))
             .map_err(Error::io(format!("mending {}", path.display())))?;
         Ok(path)
     }
 
-    /// Writes the records again that a file of this log has lost before `end`, from a folder that has them whole. Returns the file if it
-    /// did. No replay needs them if `end` is a snapshot's, but a file with a hole counts as damaged.
+    /// Writes the records again that a file of this log has lost before `end`, from a folder that has all of them. Returns the file if it
+    /// did. No replay from a snapshot needs those before its end, but a file with a hole counts as damaged.
     pub fn mend_before(&self, end: Tail, folders: &[&Path]) -> Result<Option<PathBuf>> {
-        let path = self.path(end.file);
-        if self.is_whole_until(&read(&path)?, end.file, end.position) {
+        // The checksum of the last record covers all before it, so a log that went on differently does not end there.
+        let holds_all = |bytes: &[u8]| self.find_chain_end(bytes, end.file, end.position) == Some(end);
+        if end.position == 0 || holds_all(&read(&self.path(end.file))?) {
             return Ok(None);
         }
         for folder in folders {
             let bytes = read(&folder.join(name(end.file)))?;
-            if self.is_whole_until(&bytes, end.file, end.position) {
+            if holds_all(&bytes) {
                 return self.mend(end, &bytes[..end.position as usize]).map(Some);
             }
         }
