@@ -1,9 +1,11 @@
 //! A machine with a store on the recorded disk and a tier in memory: what runs `terrace`, and loses the power.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use terrace_testkit::Random;
 
@@ -24,6 +26,32 @@ pub struct Machine {
     /// Limits of the engine, small for some machines, so that short runs meet them.
     limits: &'static [(&'static str, &'static str)],
     boots: u64,
+    /// Whether `terrace` may call a target an older copy of itself: it may if the power went while a command ran.
+    pub may_seem_older: bool,
+}
+
+/// The results of a command.
+pub struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    /// Its output, if it ended with a code up to this one.
+    fn up_to(self, max_code: i32) -> Result<String, String> {
+        let Ran { code, out, err } = self;
+        if code.is_some_and(|code| code <= max_code) { Ok(out) } else { Err(format!("{code:?}: {out}{err}")) }
+    }
+
+    /// Whether it was refused because the store's directory is an older copy, with advice.
+    pub fn is_refused_as_older(&self) -> bool {
+        let says = |text: &str| self.err.contains(text);
+        self.code == Some(1)
+            && says("the store's directory")
+            && says("an older copy of itself")
+            && says("terrace rebuild")
+    }
 }
 
 impl Machine {
@@ -37,10 +65,11 @@ impl Machine {
             targets: random.pick::<&[&str]>(&[&["disk"], &["one", "two"]]),
             limits: random.pick::<&[_]>(&[&[], &[("TERRACE_LOG_FILE", "4096"), ("TERRACE_STAGE_BYTES", "200000")]]),
             boots: 1,
+            may_seem_older: false,
         }
     }
 
-    fn in_memory(&self, name: &str) -> PathBuf {
+    pub fn in_memory(&self, name: &str) -> PathBuf {
         self.memory.path().join(name)
     }
 
@@ -61,21 +90,30 @@ impl Machine {
         }
     }
 
-    /// Runs `terrace`; its output where it ends with one of these codes.
-    fn try_terrace(&self, arguments: &[&str], max_code: i32) -> Result<String, String> {
+    /// Runs `terrace`.
+    pub fn run(&self, arguments: &[&str]) -> Ran {
         let mut command = Command::new("timeout");
         command.arg(MAX_COMMAND_SECONDS).arg(env!("CARGO_BIN_EXE_terrace")).args(arguments);
-        command.env("TERRACE_STORE", self.disk.join("store")).env("TERRACE_BOOT_ID", format!("boot {}", self.boots));
+        command.env("TERRACE_STORE", self.store()).env("TERRACE_BOOT_ID", format!("boot {}", self.boots));
         let output = command.envs(self.limits.iter().copied()).output().unwrap();
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        match output.status.code().is_some_and(|code| code <= max_code) {
-            true => Ok(said(&output.stdout)),
-            false => Err(format!("{arguments:?}: {}: {}{}", output.status, said(&output.stdout), said(&output.stderr))),
-        }
+        Ran { code: output.status.code(), out: said(&output.stdout), err: said(&output.stderr) }
     }
 
-    fn terrace(&self, arguments: &[&str], at: &str) -> String {
-        self.try_terrace(arguments, 0).unwrap_or_else(|error| panic!("{error}, {at}"))
+    /// Runs `terrace`, which must end with a code up to this one; its output.
+    pub fn terrace_up_to(&self, max_code: i32, arguments: &[&str], at: &str) -> String {
+        let ran = self.run(arguments);
+        let seems_older = ran.err.contains("this target is an older copy of itself");
+        assert!(self.may_seem_older || !seems_older, "{arguments:?}: {}, {at}", ran.err);
+        ran.up_to(max_code).unwrap_or_else(|error| panic!("{arguments:?}: {error}, {at}"))
+    }
+
+    pub fn terrace(&self, arguments: &[&str], at: &str) -> String {
+        self.terrace_up_to(0, arguments, at)
+    }
+
+    fn store(&self) -> PathBuf {
+        self.disk.join("store")
     }
 
     /// Makes the store; it is durable before anything is recorded that a cut may take.
@@ -122,9 +160,7 @@ impl Machine {
             Task::Remove { key } => drop(self.terrace(&["rm", key], at)),
             Task::Sync => drop(self.terrace(&["sync"], at)),
             // It may find nothing to do, or not all of it possible.
-            Task::Care(arguments) => {
-                drop(self.try_terrace(arguments, 1).unwrap_or_else(|error| panic!("{error}, {at}")))
-            }
+            Task::Care(arguments) => drop(self.terrace_up_to(1, arguments, at)),
             Task::WriteBack => self.write_back(),
         }
     }
@@ -158,7 +194,7 @@ impl Machine {
     /// The store goes on: what was found stays there, with what comes, and after a rebuild.
     pub fn work_on(&self, found: &Objects, at: &str) {
         // Replicas in memory are gone: they are bad until they are repaired.
-        let scrubbed = self.try_terrace(&["scrub", "--json"], 1).unwrap_or_else(|error| panic!("{error}, {at}"));
+        let scrubbed = self.terrace_up_to(1, &["scrub", "--json"], at);
         assert!(scrubbed.contains("\"lost\":0"), "{scrubbed}, {at}");
         let task = Task::Put { key: "after".into(), content: LATER_CONTENT, ack: "durable", is_adopted: true };
         self.carry_out(&task);
@@ -171,4 +207,42 @@ impl Machine {
         let scrubbed = self.terrace(&["scrub", "--json"], at);
         assert!(scrubbed.contains("\"bad\":0") && scrubbed.contains("\"lost\":0"), "{scrubbed}, {at}");
     }
+
+    /// Flips bytes of an object's replicas on these tiers, durably, as a disk does that rots.
+    pub fn damage(&self, key: &str, tiers: &[&str]) {
+        let located: Value = serde_json::from_str(&self.terrace(&["locate", key, "--json"], "before damage")).unwrap();
+        let extents = located["extents"].as_array().unwrap();
+        let replicas = extents.iter().flat_map(|extent| extent["replicas"].as_array().unwrap());
+        for replica in replicas.filter(|replica| tiers.iter().any(|tier| replica["tier"] == *tier)) {
+            let file = fs::File::options().read(true).write(true).open(replica["file"].as_str().unwrap()).unwrap();
+            let (at, stored) = (replica["position"].as_u64().unwrap(), replica["stored"].as_u64().unwrap());
+            let mut bytes = vec![0; stored.div_ceil(2).min(64) as usize];
+            file.read_exact_at(&mut bytes, at + stored / 2).unwrap();
+            bytes.iter_mut().for_each(|byte| *byte = !*byte);
+            file.write_all_at(&bytes, at + stored / 2).unwrap();
+            file.sync_all().unwrap();
+        }
+    }
+
+    /// The codes of the findings of `terrace health`.
+    pub fn findings(&self, at: &str) -> Vec<String> {
+        let health: Value = serde_json::from_str(&self.terrace_up_to(3, &["health", "--json"], at)).unwrap();
+        let codes = health["findings"].as_array().unwrap().iter().map(|finding| finding["code"].as_str().unwrap());
+        codes.map(str::to_owned).collect()
+    }
+
+    /// Copies the store's directory aside, off the disk.
+    pub fn back_up(&self) {
+        copy_folder(&self.store(), &self.in_memory("backup"));
+    }
+
+    /// Puts the copy in the place of the store's directory.
+    pub fn restore(&self) {
+        fs::remove_dir_all(self.store()).unwrap();
+        copy_folder(&self.in_memory("backup"), &self.store());
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
 }

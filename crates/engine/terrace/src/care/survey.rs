@@ -68,6 +68,16 @@ impl Survey {
         Ok(())
     }
 
+    /// Returns a target whose copy of the log goes on behind the end of this one, if any.
+    pub fn find_longer_copy(dir: &Path, config: &Config, log: &Log, end: Tail) -> Result<Option<PathBuf>> {
+        for target in own_targets(dir, config, log.store()) {
+            if log.goes_on_in(&target.join("log"), end)? {
+                return Ok(Some(target));
+            }
+        }
+        Ok(None)
+    }
+
     /// Follows the store's own log, which may continue in the copies. Only if it does not reach far enough, starts from the
     /// newest whole snapshot of a copy. A copy may be longer and still older: its target was away when the log continued
     /// differently after a power cut.

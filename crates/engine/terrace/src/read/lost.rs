@@ -65,7 +65,7 @@ impl LostObjects {
         let file = File::options().create(true).append(true).open(&self.path);
         let noted = file.and_then(|mut file| {
             file.write_all(text.as_bytes())?;
-            // Not synced: reads may find thousands. A scrub makes the whole file durable.
+            // Not synced: reads may find thousands. A scrub makes what it has found durable.
             file.metadata()
         });
         match noted {
@@ -101,6 +101,17 @@ impl LostObjects {
             Ok(()) => *known = Known::default(),
             // What stays noted is written again by `put`, or found good by the next scrub.
             Err(error) => tracing::debug!(file = %self.path.display(), %error, "the lost objects could not be noted"),
+        }
+    }
+
+    /// Makes what is noted durable, for a scrub of a part of the store.
+    pub fn sync(&self) {
+        // The name, too: the file may be new.
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let synced = [self.path.as_path(), folder].into_iter().try_for_each(|path| File::open(path)?.sync_all());
+        if let Err(error) = synced {
+            // The next scrub finds the objects again.
+            tracing::debug!(file = %self.path.display(), %error, "the notes on lost objects could not be made durable");
         }
     }
 

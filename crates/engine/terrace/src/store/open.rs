@@ -167,7 +167,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     let catalog = Arc::new(Catalog::open(&dir.join("catalog"), log)?);
     let had_records = !catalog.is_new()?;
     if opening == Opening::Usual && had_records {
-        check_log_end(&catalog, reach, dir)?;
+        check_log_end(&catalog, reach, dir, &config)?;
         Survey::check_same(dir, &config, catalog.log())?;
     }
     catalog.change_nothing_before(trust.end());
@@ -232,8 +232,8 @@ fn forget_distrusted_catalog(dir: &Path, lock: &Locked, config: &Config, log: &L
     boot::shared(dir, lock)
 }
 
-/// Checks that the log holds the catalog's last commit, and that both reach as far as the targets say.
-fn check_log_end(catalog: &Catalog, reach: Option<u64>, dir: &Path) -> Result<()> {
+/// Checks that the log holds the catalog's last commit, and that both reach as far as the targets say, and as their copies of the log.
+fn check_log_end(catalog: &Catalog, reach: Option<u64>, dir: &Path, config: &Config) -> Result<()> {
     loop {
         let tail = catalog.tail()?;
         let holds_end = catalog.log().holds_end(tail)?;
@@ -249,12 +249,20 @@ fn check_log_end(catalog: &Catalog, reach: Option<u64>, dir: &Path) -> Result<()
             };
             return Err(advise_rebuild(Error::LogDamaged(reason)));
         }
-        if holds_end {
-            return Ok(());
-        }
-        // Another process may have made a snapshot, and trimmed the log.
+        // What is durable need not be noted yet: a write that asks for it makes no sync mark.
+        let longer = Survey::find_longer_copy(dir, config, catalog.log(), tail)?;
+        let reason = match longer {
+            None if holds_end => return Ok(()),
+            Some(target) if holds_end => format!(
+                "the store's directory is an older copy of itself, such as a restored backup: it ends with commit {}, and the copy of the log \
+                 in {} goes on",
+                tail.sequence,
+                target.display()
+            ),
+            _ => format!("it does not hold commit {}, with which the catalog ends", tail.sequence),
+        };
+        // Otherwise, another process has committed meanwhile, of which copies of the log know once the catalog does; or has trimmed the log.
         if catalog.tail()? == tail {
-            let reason = format!("it does not hold commit {}, with which the catalog ends", tail.sequence);
             return Err(advise_rebuild(Error::LogDamaged(reason)));
         }
     }
@@ -266,5 +274,47 @@ fn advise_rebuild(error: Error) -> Error {
             Error::LogDamaged(format!("{reason}; `terrace rebuild` mends it, or says what is missing"))
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use crate::{Ack, Config, Error, PutOptions, Store};
+
+    /// A write that asks for durability makes no sync mark, and only marks noted on the targets how far the log must reach. So a directory
+    /// from a backup was used, and what had become durable since the last mark was missing without a word.
+    #[test]
+    fn an_older_directory_is_noticed_before_a_mark_follows_what_is_durable() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (home, older) = (dir.path().join("store"), dir.path().join("older"));
+        let disk = dir.path().join("disk");
+        let text = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", disk.display());
+        let config = Config::parse(&text, "test").expect("a configuration");
+        let put = |store: &Store, key: &[u8]| {
+            let options = PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() };
+            store.put_bytes(key, &[7; 90_000], &options).expect("puts");
+        };
+        let store = Store::init(&home, &config).expect("a store");
+        put(&store, b"first");
+        store.close().expect("closes");
+        assert!(Command::new("cp").arg("-a").args([&home, &older]).status().expect("copies").success());
+        let store = Store::open(&home).expect("opens");
+        // No mark is made in the background now.
+        let lock = store.engine.locks.wait_for_mover().expect("the lock");
+        put(&store, b"second");
+        drop(store);
+        drop(lock);
+        fs::remove_dir_all(&home).expect("removes");
+        fs::rename(&older, &home).expect("renames");
+
+        match Store::open(&home) {
+            Err(Error::LogDamaged(reason)) => assert!(reason.contains("an older copy of itself"), "{reason}"),
+            other => unreachable!("{:?}", other.map(drop)),
+        }
+        let store = Store::rebuild(&home).expect("rebuilds");
+        assert_eq!(store.get(b"second").expect("reads"), [7; 90_000]);
     }
 }

@@ -1,8 +1,8 @@
 //! Reads the log: the store's own files and, if these are damaged, the copies on targets.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use terrace_system::{open_regular, read_regular};
@@ -183,10 +183,25 @@ impl Log {
         (tail.position == length).then_some(tail)
     }
 
+    /// Returns whether the copy of the log in `folder` holds a record that follows the one that ends at `tail`.
+    pub fn goes_on_in(&self, folder: &Path, tail: Tail) -> Result<bool> {
+        let in_next_file = Tail { file: tail.sequence + 1, position: 0, ..tail };
+        for tail in [tail, in_next_file] {
+            let path = folder.join(name(tail.file));
+            // As a rule, the copy ends here, and is not read.
+            if fs::metadata(&path).is_ok_and(|copy| copy.len() > tail.position)
+                && self.parse(folder, &read(&path)?, tail)?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Returns whether the file to which a record belongs ends before it. Else there is something else in its place.
     pub fn ends_before(&self, end: Tail, record: &[u8]) -> bool {
         let begin = end.position - record.len() as u64;
-        std::fs::metadata(self.path(end.file)).map_or(true, |file| file.len() <= begin)
+        fs::metadata(self.path(end.file)).map_or(true, |file| file.len() <= begin)
     }
 
     /// Writes a record that this log has lost and a copy still holds. It is not synced: if a power cut takes it, the next

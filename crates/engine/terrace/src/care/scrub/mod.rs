@@ -84,6 +84,8 @@ impl Care {
         let Scrub { mut found, unreplaced, lost, .. } = scrub;
         if go_on && prefix.is_empty() && subset.is_none() && found.away == 0 {
             self.reader.lost.replace(&lost);
+        } else if !lost.is_empty() {
+            self.reader.lost.sync();
         }
         // Of all parts of the store, with the first one.
         if go_on && prefix.is_empty() && subset.is_none_or(|subset| subset.part == 1) {
