@@ -73,6 +73,12 @@ def test_arrays_are_encoded_by_their_type(store: terrace.Store) -> None:
         store.get_array("plain")
 
 
+def test_a_requirement_of_a_call_overrides_one_setting_of_the_stores(place: Path) -> None:
+    with terrace.Store(place, max_durability=True) as careful:
+        receipt = careful.put("z", b"1", min_storage=True)
+        assert (receipt.durable, receipt.asked) == (True, 1)
+
+
 def test_requirements_are_keywords(place: Path) -> None:
     with terrace.Store(place, replicas=1) as store:
         assert store.put("a", b"a").want == 1

@@ -182,6 +182,10 @@ pub struct Scrubbed {
     pub bad: u64,
     /// The number of bad replicas that were replaced.
     pub repaired: u64,
+    /// The number of bad replicas in whose places a repair left pending ones, which another thread or node makes, or a later try. They do
+    /// not count as bad.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub owed: u64,
     /// The number of replicas that a repair made on other targets, because those that they were owed to are away.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub redirected: u64,

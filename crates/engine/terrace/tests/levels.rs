@@ -35,6 +35,22 @@ fn a_requirement_of_an_operation_leaves_its_applications_acknowledgement() {
     }
 }
 
+/// An application asked by a requirement, and a write's requirement that conflicts with it over one setting dropped all of it.
+#[test]
+fn a_conflict_over_one_setting_leaves_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = common::new_store(dir.path());
+    let application = required(Requirement::MaxDurability);
+    let put = |key: &[u8], requirement| {
+        let receipt = store.put_bytes(key, &[7; 100_000], &required(requirement).over(&application)).unwrap();
+        let replicas = store.locate(key).unwrap().extents[0].replicas.clone();
+        assert!(replicas.iter().all(|replica| replica.tier == "disk"), "{replicas:?}");
+        (receipt.asked, receipt.durable)
+    };
+    assert_eq!(put(b"small", Requirement::MinStorage), (1, true), "the number of replicas gives way");
+    assert_eq!(put(b"quick", Requirement::MinWriteLatency), (5, false), "when the write returns gives way");
+}
+
 /// The same for what a mount or an application's files were opened with, and what an object was put with.
 #[test]
 fn what_an_object_was_put_with_leaves_what_files_are_opened_with() {

@@ -106,6 +106,12 @@ impl Control {
         }
     }
 
+    /// The number of destinations that this run has parked. Those that an earlier run has parked and this one had nothing for do not
+    /// count.
+    pub fn parked(&self) -> usize {
+        self.parked.lock().len()
+    }
+
     pub(crate) fn is_parked(&self, destination: &Name) -> bool {
         self.parked.lock().contains(destination)
     }

@@ -237,7 +237,8 @@ impl Sink<Entry> for Deliver {
     fn park(&self, name: &Name, reason: &str) -> Result<(), Error> {
         tracing::error!(destination = %String::from_utf8_lossy(name), reason, "a destination is parked");
         self.control.set_parked(name, true);
-        match self.ledger.park(name, reason) {
+        let reason = format!("{reason} (from {} to {})", self.sources.join(", "), self.destination.describe());
+        match self.ledger.park(name, &reason) {
             // It failed, and was given up to another node, which tries again.
             Err(Error::TakenOver(_)) => Ok(()),
             parked => parked,

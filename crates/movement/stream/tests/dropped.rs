@@ -246,7 +246,8 @@ fn a_file_whose_later_part_fails_is_parked() {
     let settings = Settings { patience: Duration::from_millis(200), ..settings() };
     let control = drained();
     stream.run(to, &control).unwrap().with_directory(&drop, &quick()).unwrap().go(&settings).unwrap();
-    assert_eq!(stream.ledger().all().unwrap()[0].1.parked.as_deref(), Some("it is full"));
+    let reason = stream.ledger().all().unwrap()[0].1.parked.clone().unwrap();
+    assert_eq!(reason, format!("it is full (from directory {} to the destination)", drop.display()));
     assert_eq!((control.left().files, tree(&drop).len()), (1, 1));
 }
 

@@ -1,6 +1,7 @@
 //! The ten requirements, the fields that each one sets, and their conflicts.
 
 use std::fmt;
+use std::num::NonZeroU8;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,14 @@ impl Requirement {
         }
     }
 
+    /// Returns whether another requirement decides all that this one sets.
+    pub(super) fn is_decided_by(self, other: Requirement) -> bool {
+        let (own, other) = (self.row(), other.row());
+        own.replicas.is_none_or(|_| other.replicas.is_some())
+            && own.ack.is_none_or(|_| other.ack.is_some())
+            && own.weights.is_none_or(|_| other.weights.is_some())
+    }
+
     /// Returns the field that two requirements serve together if they complement each other (HReplica IV-B.2).
     pub fn complement(self, other: Requirement) -> Option<Field> {
         use Requirement::*;
@@ -156,6 +165,14 @@ impl Asked {
     pub fn parse_all(text: &str) -> Result<Vec<Asked>, NotUnderstood> {
         text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::parse).collect()
     }
+
+    /// Returns the number of replicas that it names.
+    pub fn replicas(self) -> Option<u8> {
+        match self.value {
+            Value::Number(replicas) => Some(replicas),
+            Value::On | Value::Off => None,
+        }
+    }
 }
 
 impl fmt::Display for Asked {
@@ -180,8 +197,9 @@ impl FromStr for Asked {
         };
         let value = match value.trim() {
             "true" => Value::On,
-            "false" | "0" => Value::Off,
-            number => Value::Number(number.parse().map_err(|_| {
+            "false" => Value::Off,
+            // Not 0, which could mean `false` as well as no replicas.
+            number => Value::Number(number.parse::<NonZeroU8>().map(NonZeroU8::get).map_err(|_| {
                 let write = format!("\"{name}=true\", \"{name}=false\" or a number of replicas as in \"{name}=4\"");
                 NotUnderstood::new(number, "value", write)
             })?),
@@ -207,7 +225,9 @@ mod tests {
         }
         let wrong = |text: &str| text.parse::<Asked>().expect_err(text).to_string();
         assert!(wrong("fast").contains("min_energy"));
-        assert!(wrong("min_storage=few").contains("min_storage=4"));
+        for value in ["few", "0", "256"] {
+            assert!(wrong(&format!("min_storage={value}")).contains("min_storage=4"));
+        }
     }
 
     #[test]

@@ -29,9 +29,10 @@ pub fn scrub(
     };
     let mut found = scrub()?;
     if repair && repair_datasets(store, prefix, found.lost > 0)? {
-        let Scrubbed { bad, repaired, redirected, lost, lost_of, one_copy, away, changed, changed_of, .. } = scrub()?;
+        let Scrubbed { bad, repaired, owed, redirected, lost, lost_of, one_copy, away, changed, changed_of, .. } =
+            scrub()?;
         found.repaired = (found.bad + repaired).saturating_sub(bad);
-        found.redirected += redirected;
+        (found.owed, found.redirected) = (found.owed + owed, found.redirected + redirected);
         (found.lost, found.lost_of, found.one_copy, found.away) = (lost, lost_of, one_copy, away);
         (found.changed, found.changed_of) = (changed, changed_of);
     }
@@ -54,6 +55,9 @@ pub fn scrub(
     );
     if needs > 0 {
         words.push_str(&format!(", {} to be made of other replicas of a dataset", count(needs, "extent")));
+    }
+    if found.owed > 0 {
+        words.push_str(&format!(", {} pending in place of bad ones", found.owed));
     }
     if found.redirected > 0 {
         words.push_str(&format!(", {} made elsewhere, because their targets are away", found.redirected));
@@ -94,7 +98,7 @@ pub fn scrub(
     if found.away > 0 {
         show.line("`terrace status` names the targets that are away; bring them back, and repeat this")?;
     }
-    let owed = if repair { store.status()?.owed } else { 0 };
+    let owed = store.status()?.owed;
     if owed > 0 {
         show.line(&format!("{}; `terrace sync` makes them", count(owed, "pending replica")))?;
     }

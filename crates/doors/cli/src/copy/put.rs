@@ -11,7 +11,7 @@ use serde_json::json;
 use terrace::files::{Files, Owner, Setting};
 use terrace::report::{ReplicaLocation, ReplicaState};
 use terrace::sparse::{Dense, ReadHoles};
-use terrace::{Attributes, Budget, Kind, PutOptions, Receipt, Store, key};
+use terrace::{Asked, Attributes, Budget, Kind, PutOptions, Receipt, Store, key};
 
 use super::adopt::{AdoptedCounts, check_adoptable, open_to_adopt};
 use super::check::same;
@@ -78,6 +78,11 @@ pub fn adopt(store: &Store, put: &Put, show: Show) -> Result<bool> {
 
 fn put_all(store: &Store, put: &Put, way: Way, show: Show) -> Result<bool> {
     put.wishes.check(store.config())?;
+    let most = store.config().store.replicas.max;
+    let required = put.wishes.options().requirements.into_iter().filter_map(Asked::replicas);
+    if let Some(more) = put.replicas.into_iter().chain(required).find(|replicas| *replicas > most) {
+        note(&format!("the configuration allows at most {most} replicas, not {more}"));
+    }
     let mut done = Done::default();
     if put.source.as_os_str() == "-" {
         put_stdin(store, put, &mut done)?;

@@ -90,8 +90,13 @@ pub fn glance(streams: &[Shown]) -> String {
         ]);
     }
     let mut text = format!("\n{rows}");
-    for Parked { destination, reason } in streams.iter().flat_map(|stream| &stream.parked) {
-        text += &format!("\nparked: {destination}: {reason}");
+    for stream in streams {
+        for Parked { destination, reason } in &stream.parked {
+            text += &format!("\nparked in {}: {destination}: {reason}", stream.name);
+        }
+    }
+    if streams.iter().any(|stream| !stream.parked.is_empty()) {
+        text += "\n`terrace flush --stream STREAM --retry NAME` tries one again, `--drop NAME` gives it up";
     }
     for (path, reason) in streams.iter().flat_map(|stream| stream.seen.iter().flat_map(|seen| &seen.stays)) {
         text += &format!("\nleft: {path}: {reason}");

@@ -18,7 +18,7 @@ use terrace_stream::sources::Watch;
 use terrace_stream::{Control, Frames, Settings, Stream, Submitted};
 
 use crate::errors::describe;
-use crate::output::{Show, complain, count};
+use crate::output::{Show, complain, count, note};
 pub use glance::{Shown, glance, streams};
 use parked::Wish;
 use places::{From, To};
@@ -176,7 +176,9 @@ pub fn flush(store: &Store, asked: &Flush, show: Show) -> Result<bool> {
             _ => Ok(true),
         }
     })?;
-    let parked = stream.ledger().all()?.iter().filter(|(_, mark)| mark.parked.is_some()).count();
+    let all_parked = stream.ledger().all()?.iter().filter(|(_, mark)| mark.parked.is_some()).count();
+    // Other nodes deliver a part of what this run has accepted, so what they have parked counts, too.
+    let parked = if store.is_shared() { all_parked } else { control.parked() };
     let (requests, files, left) = (control.requests_done(), control.files_done(), control.left());
     let done = match (asked.tail || directories.is_empty(), directories.len() == sources.len()) {
         (true, _) => count(requests, "request"),
@@ -196,6 +198,10 @@ pub fn flush(store: &Store, asked: &Flush, show: Show) -> Result<bool> {
     }
     let value = json!({ "requests": requests, "files": files, "parked": parked, "left": left.files });
     show.result(&value, &words)?;
+    if all_parked > parked {
+        let earlier = count((all_parked - parked) as u64, "destination");
+        note(&format!("{earlier} parked by earlier runs: `terrace flush` says which and why"));
+    }
     Ok(is_well)
 }
 

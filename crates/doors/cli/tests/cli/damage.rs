@@ -85,6 +85,22 @@ fn an_older_copy_of_the_store_is_not_called_damaged() {
     assert_eq!(place.good(["ls"]), "first\nsecond\n");
 }
 
+/// A scrub did not tell of replicas that do not exist yet.
+#[test]
+fn pending_replicas_are_told_of_and_not_bad() {
+    let place = Place::new();
+    place.write("a", noise(200_000, 1));
+    fs::rename(place.path("tiers/disk"), place.path("away")).unwrap();
+    assert_eq!(place.run(["put", "a", "k", "--ack", "placed"]).code, 0);
+    fs::rename(place.path("away"), place.path("tiers/disk")).unwrap();
+    let ran = place.run(["scrub"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.starts_with("1 replica checked, 0 bad, 0 repaired, 0 extents lost"), "{}", ran.out);
+    assert!(ran.out.contains("1 pending replica; `terrace sync` makes them"), "{}", ran.out);
+    place.good(["sync"]);
+    assert_eq!(place.good(["scrub"]), "2 replicas checked, 0 bad, 0 repaired, 0 extents lost\n");
+}
+
 /// The writer died before its commit, and then the device refused its bytes. No command named the frame, and every sync failed.
 #[test]
 fn a_lost_frame_that_no_commit_names_is_freed() {

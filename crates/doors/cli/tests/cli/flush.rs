@@ -150,6 +150,39 @@ fn a_directory_that_is_missing_at_the_start_is_an_error_at_once() {
     place.bad(missing, &["mistyped", "No such file or directory"]);
 }
 
+/// A file that was parked and then removed at its source made each later run exit with 1, also those of other sources and
+/// destinations, and nothing said whose it was.
+#[test]
+fn what_an_earlier_run_parked_is_a_note_and_no_failure_of_others() {
+    let place = Place::new();
+    place.write("burst/folder", "bytes");
+    place.write("other/a", "bytes");
+    fs::create_dir_all(place.path("archive/folder")).unwrap();
+    let first = ["flush", "burst", "--to", "archive", "--once"];
+    // The second run tries it again, so it is that run's, too.
+    for _ in 0..2 {
+        let ran = place.run(first);
+        assert_eq!((ran.code, ran.out.contains("1 destination parked")), (1, true), "{}{}", ran.out, ran.err);
+    }
+    let (streams, code) = place.json(["flush"]);
+    let reason = streams[0]["parked"][0]["reason"].as_str().unwrap();
+    let at = |name: &str| fs::canonicalize(place.path(name)).unwrap();
+    let route = format!("(from directory {} to {})", at("burst").display(), at("archive").display());
+    assert!(code == 1 && reason.contains("not a regular file") && reason.ends_with(&route), "{reason}");
+    let shown = place.run(["flush"]).out;
+    assert!(shown.contains("parked in default: folder: ") && shown.contains("--drop NAME` gives it up"), "{shown}");
+    fs::remove_file(place.path("burst/folder")).unwrap();
+    for others in [first, ["flush", "other", "--to", "elsewhere", "--once"]] {
+        let ran = place.run(others);
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains("1 destination parked by earlier runs"), "{}", ran.err);
+    }
+    assert_eq!(place.read("elsewhere/a"), b"bytes");
+    place.good(["flush", "--drop", "folder"]);
+    assert_eq!(place.run(first).err, "");
+    assert_eq!(place.json(["flush"]).1, 0);
+}
+
 /// `--retry` removes the mark of a destination that got nothing yet. After it, `--drop` and `--forget` did not know the destination,
 /// although a request waited for it. Each test dropped before it retried, or parked again in between.
 #[test]

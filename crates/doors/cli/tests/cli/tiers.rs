@@ -197,6 +197,22 @@ fn a_lost_configuration_can_be_written_again() {
     assert_eq!(place.good(["cat", "k"]), "bytes");
 }
 
+/// Of 200 replicas, `put` said "not 5", which nobody had asked for. 0 replicas were taken for no requirement.
+#[test]
+fn numbers_of_replicas_that_are_not_possible_are_named() {
+    let place = Place::new();
+    place.write("a", b"bytes");
+    for asked in [&["--replicas", "200"][..], &["--require", "max_durability=200"], &["--max-durability=200"]] {
+        let ran = place.run([&["put", "a", "k"], asked].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains("the configuration allows at most 5 replicas, not 200"), "{}", ran.err);
+    }
+    for asked in [&["--require", "max_durability=0"][..], &["--min-storage=0"]] {
+        let ran = place.run([&["put", "a", "k"], asked].concat());
+        assert!(ran.code == 2 && ran.err.contains("=false\" or a number of replicas"), "{}", ran.err);
+    }
+}
+
 /// `put` said nothing, and `scrub`, `repair` and `sync` went round in circles.
 #[test]
 fn replicas_that_the_budget_does_not_pay_for_are_told_of_and_not_missed() {

@@ -94,6 +94,7 @@ impl ScrubRecord {
         self.found.checked += found.checked;
         self.found.bad += found.bad;
         self.found.repaired += found.repaired;
+        self.found.owed += found.owed;
         self.found.lost += found.lost;
         self.found.away += found.away;
         self.found.changed += found.changed;

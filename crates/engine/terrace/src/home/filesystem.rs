@@ -144,6 +144,11 @@ const OVERLAY_NUMBER: u32 = 0x794C_7630;
 /// The number of nested overlays that are followed.
 const MAX_OVERLAY_DEPTH: u32 = 8;
 
+/// Returns whether a mount's type says that other machines may use its file system, without a look at it.
+pub fn may_be_shared(mount: &Mount) -> bool {
+    mount.kind.starts_with("fuse") || SHARED_NAMES.contains(&mount.kind.as_str())
+}
+
 /// Judges the file system of an open directory.
 pub fn judge_directory(directory: &File, mounts: &Mounts) -> io::Result<Suitability> {
     // The number has 32 bits, in a field that is wider on some machines.

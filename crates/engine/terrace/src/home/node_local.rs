@@ -1,12 +1,14 @@
 //! Finds directories on this machine's own disks for a store, and says when they are emptied.
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::env;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 
-use super::filesystem::{Suitability, judge_directory};
+use super::filesystem::{Suitability, judge_directory, may_be_shared};
 use super::mounts::Mounts;
 use crate::config::Bytes;
 
@@ -18,56 +20,63 @@ const DIRECTORY_VARIABLES: [&str; 6] =
     ["SLURM_TMPDIR", "TMPDIR", "LOCAL_SCRATCH", "LOCALSCRATCH", "JOBSCRATCH", "LSCRATCH"];
 /// The number of the job that this process belongs to: Slurm, PBS, LSF, Grid Engine, Flux.
 const JOB_VARIABLES: [&str; 5] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "FLUX_JOB_ID"];
-const USUAL_DIRECTORIES: [&str; 3] = ["/var/tmp", "/tmp", "/dev/shm"];
+/// Usual names of directories on a machine's own disks.
+const USUAL_DIRECTORIES: [&str; 8] =
+    ["/var/tmp", "/tmp", "/scratch", "/local", "/local/scratch", "/localscratch", "/lscratch", "/mnt/resource"];
 /// Mounts that belong to the system.
 const SYSTEM_DIRECTORIES: [&str; 12] =
     ["/boot", "/dev", "/efi", "/etc", "/nix", "/proc", "/root", "/run", "/snap", "/sys", "/usr", "/var/lib"];
 const MEMORY_KINDS: [&str; 2] = ["tmpfs", "ramfs"];
+
+/// A directory that could hold a store.
+struct Suggestion {
+    path: PathBuf,
+    free: u64,
+    words: String,
+}
 
 /// Returns directories that could hold a store, each with a description.
 pub fn suggest_directories(mounts: &Mounts) -> Vec<String> {
     let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     let named = DIRECTORY_VARIABLES.iter().filter_map(|name| variable(name)).map(PathBuf::from);
     let job = JOB_VARIABLES.iter().find_map(|name| variable(name)?.into_string().ok());
-    let mut found: Vec<String> = Vec::new();
-    let mut seen: Vec<PathBuf> = Vec::new();
-    for path in candidates(named, mounts) {
-        let Ok(path) = path.canonicalize() else { continue };
-        if found.len() < MAX_SUGGESTIONS
-            && !seen.contains(&path)
-            && let Some(words) = describe_directory(&path, mounts, job.as_deref())
-        {
-            seen.push(path);
-            found.push(words);
-        }
-    }
-    found
-}
-
-fn candidates(named: impl Iterator<Item = PathBuf>, mounts: &Mounts) -> Vec<PathBuf> {
+    let describe = |path: PathBuf| describe_directory(&path, mounts, job.as_deref());
     let is_system =
         |point: &Path| point == Path::new("/") || SYSTEM_DIRECTORIES.iter().any(|system| point.starts_with(system));
     let mounted = mounts.0.iter().filter(|mount| !mount.read_only && !is_system(&mount.point));
-    let mounted = mounted.map(|mount| mount.point.clone());
-    let (usual, mut all) = (USUAL_DIRECTORIES.map(PathBuf::from), named.collect::<Vec<_>>());
-    all.extend(mounted.filter(|point| !usual.contains(point)));
-    all.extend(usual);
-    all
+    let usual = named.chain(USUAL_DIRECTORIES.map(PathBuf::from)).filter_map(describe).collect();
+    let mounted = mounted.map(|mount| mount.point.clone()).filter_map(describe).collect();
+    choose_first(usual, mounted, describe("/dev/shm".into()))
+}
+
+/// Returns the first suggestions: the usual ones in their order, then mounts by their free space, then memory.
+fn choose_first(usual: Vec<Suggestion>, mut mounted: Vec<Suggestion>, memory: Option<Suggestion>) -> Vec<String> {
+    mounted.sort_by_key(|suggestion| Reverse(suggestion.free));
+    let mut seen = HashSet::new();
+    let all = usual.into_iter().chain(mounted).chain(memory);
+    let distinct = all.filter_map(|Suggestion { path, words, .. }| seen.insert(path).then_some(words));
+    distinct.take(MAX_SUGGESTIONS).collect()
 }
 
 /// Describes a directory, if it could hold a store.
-fn describe_directory(path: &Path, mounts: &Mounts, job: Option<&str>) -> Option<String> {
-    let directory = File::open(path).ok()?;
+fn describe_directory(path: &Path, mounts: &Mounts, job: Option<&str>) -> Option<Suggestion> {
+    // A look at a file system whose server is away may never end.
+    if mounts.find_by_path(path).is_some_and(may_be_shared) {
+        return None;
+    }
+    let path = path.canonicalize().ok()?;
+    let directory = File::open(&path).ok()?;
     let Ok(Suitability::Local(kind)) = judge_directory(&directory, mounts) else { return None };
-    rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).ok()?;
+    rustix::fs::access(&path, Access::WRITE_OK | Access::EXEC_OK).ok()?;
     let space = rustix::fs::fstatvfs(&directory).ok()?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);
     if free < MIN_FREE_BYTES {
         return None;
     }
     let root = mounts.find(&directory).map(|mount| mount.root.clone()).unwrap_or_default();
-    let lasts = describe_lifetime(path, &root, &kind, job);
-    Some(format!("{} ({kind}, {} free{lasts})", path.display(), Bytes(free & !0xF_FFFF)))
+    let lasts = describe_lifetime(&path, &root, &kind, job);
+    let words = format!("{} ({kind}, {} free{lasts})", path.display(), Bytes(free & !0xF_FFFF));
+    Some(Suggestion { path, free, words })
 }
 
 /// Says when the directory is emptied, if that is known.
@@ -104,6 +113,17 @@ mod tests {
         assert_eq!(lifetime("/dev/shm", "/", "tmpfs", Some("9")), ", in memory: a reboot empties it");
         assert_eq!(lifetime("/local/94", "/", "xfs", Some("9")), "");
         assert_eq!(lifetime("/tmp", "/", "ext4", None), ", may be emptied by a reboot");
+    }
+
+    /// Of a machine with small mounts below /tmp, the first six were suggested, and neither /tmp nor a large disk.
+    #[test]
+    fn usual_directories_come_first_and_small_mounts_late() {
+        let suggestion = |path: &str, free: u64| Suggestion { path: path.into(), free, words: path.to_owned() };
+        let small = (0..8).map(|n| suggestion(&format!("/tmp/w/{n}"), 100 << 20));
+        let mounted = small.chain([suggestion("/data", 1 << 40), suggestion("/tmp", 1 << 30)]).collect();
+        let usual = ["/job/9", "/var/tmp", "/tmp"].map(|path| suggestion(path, 1 << 30)).into();
+        let found = choose_first(usual, mounted, Some(suggestion("/dev/shm", 1 << 30)));
+        assert_eq!(found, ["/job/9", "/var/tmp", "/tmp", "/data", "/tmp/w/0", "/tmp/w/1"]);
     }
 
     #[test]

@@ -22,7 +22,9 @@ pub(crate) enum Repair {
     Replaced,
     /// The same, but it was not damaged: it was in an adopted file that its owner had changed.
     Detached,
-    /// No good replica is left, or its target is away or takes none now.
+    /// It was removed from its extent, and a new one is pending: another thread or node makes that, or its target takes none now.
+    Owed,
+    /// No good replica is left, or its target is away.
     Impossible,
 }
 
@@ -45,7 +47,7 @@ impl Mover {
                     self.state.detached.fetch_add(1, Ordering::Relaxed); // as above
                 }
                 Ok(Repair::NotNeeded) => done += 1,
-                Ok(Repair::Impossible) => {}
+                Ok(Repair::Owed | Repair::Impossible) => {}
                 Err(error) => {
                     self.reader.suspects.report(suspect);
                     failed = Err(error);
@@ -111,10 +113,51 @@ impl Mover {
         )?;
         let owed = Owed { key: key.into_vec(), raw_len: extent.raw_len, then_drop: None, since: 0 };
         let made = self.make(&[(*task, owed)], true)?;
-        Ok(match (made > 0, is_changed) {
-            (false, _) => Repair::Impossible,
-            (true, false) => Repair::Replaced,
-            (true, true) => Repair::Detached,
+        Ok(match is_changed {
+            // None was made here, and another thread has not made it meanwhile either.
+            _ if made == 0 && self.catalog.is_owed(task)? => Repair::Owed,
+            false => Repair::Replaced,
+            true => Repair::Detached,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::mover::claimed::Claimed;
+    use crate::report::FindingCode;
+    use crate::{Ack, PutOptions, Store};
+
+    /// Another thread, such as the background's, made the new replica, and the repair called the one that the object no longer had bad.
+    #[test]
+    fn a_replica_that_another_thread_makes_again_is_pending_and_not_bad() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let d = dir.path().display();
+        let text = format!(
+            "[store]\nreplicas = {{ default = 2 }}\n\
+             [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a', '{d}/b']\n"
+        );
+        let config = Config::parse(&text, "test").expect("a configuration");
+        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        let engine = &store.engine;
+        let _background = engine.locks.wait_for_mover().expect("the lock");
+        let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
+        store.put_bytes(b"k", &[7; 5000], &options).expect("puts");
+        engine.mover.make_all(None, true).expect("makes");
+        let (object, extents) = engine.catalog.locate(b"k", 0, u64::MAX).expect("looks").expect("an object");
+        let file = store.locate(b"k").expect("a place").extents[0].replicas[1].file.clone().expect("a file");
+        let length = std::fs::metadata(&file).expect("a file").len();
+        std::fs::write(&file, vec![0xff; length as usize]).expect("writes");
+        let mut other = Claimed::none(&engine.mover);
+        assert!(other.claim(extents[0].task(object.id, extents[0].replicas[1].target)));
+        let found = store.scrub(b"", true, None, |_| {}).expect("scrubs");
+        assert_eq!((found.checked, found.bad, found.repaired, found.owed), (2, 0, 0, 1), "{found:?}");
+        let findings = store.health().expect("health").findings;
+        assert!(findings.iter().all(|finding| finding.code != FindingCode::BadReplicas), "{findings:?}");
+        drop(other);
+        assert_eq!(engine.mover.make_all(None, true).expect("makes"), 1);
+        let found = store.scrub(b"", false, None, |_| {}).expect("scrubs");
+        assert_eq!((found.checked, found.bad), (2, 0), "{found:?}");
     }
 }

@@ -52,6 +52,10 @@ fn object(folder: &str, first: Position) -> String {
 }
 
 impl Destination for Bucket {
+    fn describe(&self) -> String {
+        self.service.clone()
+    }
+
     fn length(&self, _: &[u8]) -> Outcome<Option<u64>> {
         Ok(None)
     }

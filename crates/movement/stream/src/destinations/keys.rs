@@ -144,6 +144,10 @@ fn outcome<T>(done: terrace::Result<T>) -> Outcome<T> {
 }
 
 impl Destination for Keys {
+    fn describe(&self) -> String {
+        format!("key:{}", terrace::key::show(&self.prefix))
+    }
+
     fn length(&self, name: &[u8]) -> Outcome<Option<u64>> {
         match self.store.stat(&self.key(name)) {
             Ok(object) => Ok(Some(object.length)),

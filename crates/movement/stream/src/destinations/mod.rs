@@ -41,6 +41,11 @@ pub trait Destination: Send + Sync {
         None
     }
 
+    /// The place in a few words, such as its path or address. The reasons of parked destinations contain it.
+    fn describe(&self) -> String {
+        self.root().map_or_else(|| "the destination".into(), |root| root.display().to_string())
+    }
+
     /// Whether the name refers to the file with this device and inode.
     fn is_file(&self, _name: &[u8], _device: u64, _inode: u64) -> bool {
         false

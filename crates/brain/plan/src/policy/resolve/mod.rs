@@ -9,8 +9,9 @@ use terrace_cost::Weights;
 /// Returns the policy for the requirements of three levels, and each decision between them.
 ///
 /// The fields `replicas`, `ack` and `weights` of a level override its requirements, and a level overrides those below
-/// it. Of two conflicting requirements, the later one is dropped. The weights of a level's requirements add up
-/// (HReplica IV-B.2: complementary requirements).
+/// it in each setting that it decides. Of two conflicting requirements of a level, the later one is dropped; one that conflicts
+/// with a higher level keeps the settings that the higher one leaves open. The weights of a level's requirements add up (HReplica
+/// IV-B.2: complementary requirements).
 pub fn resolve(operation: &Ask, application: &Ask, system: &Ask, range: Replicas) -> (Policy, Vec<Resolution>) {
     resolve_levels(&[(Level::Operation, operation), (Level::Application, application), (Level::System, system)], range)
 }
@@ -137,7 +138,9 @@ fn accept_requirements(levels: &[(Level, &Ask)], log: &mut Vec<Resolution>) -> S
                 Value::On => None,
                 Value::Number(number) => Some(number),
             };
-            let conflict = accepted.iter().find_map(|wish| Some((wish, wish.requirement.conflict(requirement)?)));
+            let drops = |wish: &&Wish| wish.rank == rank || requirement.is_decided_by(wish.requirement);
+            let mut dropping = accepted.iter().filter(drops);
+            let conflict = dropping.find_map(|wish| Some((wish, wish.requirement.conflict(requirement)?)));
             if off.contains(&requirement) {
                 log.push(Resolution::SwitchedOff { requirement, level });
             } else if let Some((wish, over)) = conflict {

@@ -53,20 +53,36 @@ fn a_number_sets_the_replicas_within_the_range() {
 #[test]
 fn of_conflicting_requirements_the_higher_level_wins_then_the_first() {
     let (policy, log) = resolved([&["min_write_latency"], &[], &["max_durability"]]);
-    assert_eq!((policy.ack, policy.replicas), (Ack::Placed, 3));
-    assert_eq!(
-        log,
-        [
-            "max_durability (system) is dropped: it conflicts with min_write_latency (operation) over when a write returns"
-        ]
-    );
+    assert_eq!((policy.ack, policy.replicas), (Ack::Placed, 5));
+    let holds =
+        "when a write returns: min_write_latency of the operation level holds, not max_durability of the system level";
+    assert_eq!(log, [holds]);
     let (policy, log) = resolved([&["max_durability", "min_storage"], &[], &[]]);
-    assert_eq!((policy.ack, policy.replicas, log.len()), (Ack::Durable, 5, 1));
+    assert_eq!((policy.ack, policy.replicas, policy.first), (Ack::Durable, 5, Weights::EQUAL));
+    let dropped =
+        "min_storage (operation) is dropped: it conflicts with max_durability (operation) over the number of replicas";
+    assert_eq!(log, [dropped]);
+}
+
+/// An operation's `min_storage` dropped all of its application's `max_durability`, also the acknowledgement.
+#[test]
+fn a_requirement_keeps_the_settings_that_a_conflicting_higher_level_leaves_open() {
+    let (policy, log) = resolved([&["min_storage"], &["max_durability=4"], &[]]);
+    assert_eq!((policy.replicas, policy.ack, policy.is_all_persistent()), (1, Ack::Durable, true));
+    assert_eq!(policy.first, MIN_STORAGE_WEIGHTS);
+    let holds =
+        "the number of replicas: min_storage of the operation level holds, not max_durability of the application level";
+    assert_eq!(log, [holds]);
+    let (policy, _) = resolved([&["max_durability"], &[], &["min_energy"]]);
+    assert_eq!((policy.replicas, policy.first, policy.energy), (5, MIN_STORAGE_WEIGHTS, true));
+    // Nothing of it is left, so it does not turn the seconds of the operation's weights into joules either.
+    let (policy, log) = resolved([&["min_read_latency"], &["min_energy"], &[]]);
+    assert!(!policy.energy && log[0].starts_with("min_energy (application) is dropped"), "{log:?}");
 }
 
 #[test]
 fn a_dropped_requirement_drops_no_other() {
-    let (policy, log) = resolved([&["max_durability"], &["min_storage"], &["max_load_balance"]]);
+    let (policy, log) = resolved([&["max_durability", "min_storage"], &[], &["max_load_balance"]]);
     assert!(policy.spread);
     assert_eq!(log.len(), 1, "{log:?}");
 }
@@ -118,24 +134,26 @@ fn a_budget_requests_as_many_replicas_as_fit() {
 }
 
 #[test]
-fn every_conflict_drops_and_reports_the_later_requirement() {
+fn every_conflict_is_decided_by_the_first_requirement_and_reported() {
     let mut conflicts = 0;
     for first in Requirement::ALL {
         for second in Requirement::ALL {
             let Some(over) = first.conflict(second) else { continue };
             conflicts += 1;
-            let alone = resolved([&[&first.to_string()], &[], &[]]).0;
-            for levels in [[&[first, second][..], &[]], [&[first], &[second]]] {
-                let names = levels.map(|level| level.iter().map(ToString::to_string).collect::<Vec<_>>());
-                let [operation, application] =
-                    names.each_ref().map(|names| names.iter().map(|n| &**n).collect::<Vec<_>>());
-                let (policy, log) = resolved([&operation, &application, &[]]);
-                assert_eq!(policy, alone, "{second} has no effect");
-                let said = |line: &String| {
-                    line.starts_with(&format!("{second} (")) && line.contains(&format!("conflicts with {first}"))
-                };
-                assert!(log.iter().any(|line| said(line) && line.ends_with(&over.to_string())), "{log:?}");
-            }
+            let names = [first, second].map(|requirement| requirement.to_string());
+            let [alone, lower] = names.each_ref().map(|name| resolved([&[name], &[], &[]]).0);
+            let (policy, log) = resolved([&[&names[0], &names[1]], &[], &[]]);
+            assert_eq!(policy, alone, "{second} has no effect");
+            let dropped = format!("{second} (operation) is dropped: it conflicts with {first} (operation) over {over}");
+            assert_eq!(log, [dropped]);
+            // Of two levels, the lower one decides what the higher one leaves open.
+            let (policy, log) = resolved([&[&names[0]], &[&names[1]], &[]]);
+            let sets = first.row();
+            let of = |is_set: bool| if is_set { alone } else { lower };
+            assert_eq!(policy.replicas, of(sets.replicas.is_some()).replicas, "{first} over {second}");
+            assert_eq!(policy.ack, of(sets.ack.is_some()).ack, "{first} over {second}");
+            assert_eq!(policy.first, of(sets.weights.is_some()).first, "{first} over {second}");
+            assert!(log.iter().any(|line| line.contains(&names[0]) && line.contains(&names[1])), "{log:?}");
         }
     }
     assert_eq!(conflicts, 18);
@@ -167,7 +185,7 @@ fn max_durability_keeps_to_persistent_targets_whenever_a_write_returns() {
     for (policy, _) in [resolve(&at_once, &none, &none, range), resolve(&none, &at_once, &none, range)] {
         assert_eq!((policy.ack, policy.replicas, policy.is_all_persistent()), (Ack::Placed, 2, true));
     }
-    assert!(!resolved([&["min_storage"], &["max_durability"], &[]]).0.is_all_persistent());
+    assert!(!resolved([&["min_storage", "max_durability"], &[], &[]]).0.is_all_persistent());
     // A rule that allows memory outright overrides the store's requirements, but not the operation's.
     let volatile = Ask { volatile: Some(true), ack: Some(Ack::Placed), ..none.clone() };
     assert!(!resolve(&none, &volatile, &durable, range).0.is_all_persistent());

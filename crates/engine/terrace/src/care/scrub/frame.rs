@@ -123,14 +123,21 @@ impl Scrub<'_> {
         let care = self.care;
         let mover = &care.mover;
         for suspect in &replicas.damaged {
-            if mover.repair(suspect)? != Repair::Impossible {
-                self.found.repaired += 1;
-                self.unreplaced.retain(|bad| (bad.task, bad.place) != (suspect.task, suspect.replica.place));
+            match mover.repair(suspect)? {
+                Repair::Impossible => continue,
+                Repair::Owed => {
+                    self.found.bad -= 1;
+                    self.found.owed += 1;
+                }
+                Repair::NotNeeded | Repair::Replaced | Repair::Detached => self.found.repaired += 1,
             }
+            self.unreplaced.retain(|bad| (bad.task, bad.place) != (suspect.task, suspect.replica.place));
         }
         // The object keeps the bytes that were adopted, in a file of the store's own.
         for suspect in &replicas.changed {
-            if mover.repair(suspect)? != Repair::Impossible {
+            let repair = mover.repair(suspect)?;
+            if repair != Repair::Impossible {
+                self.found.owed += u64::from(repair == Repair::Owed);
                 self.found.changed -= 1;
                 self.forget_changed(&suspect.key);
             }

@@ -18,7 +18,7 @@ impl Scrub<'_> {
                 continue;
             }
             // The file may be about to be named, or the object may have changed.
-            mover.follow(device)?;
+            mover.wait_and_follow(device)?;
             let Some((object, extents)) = care.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
             let Some(whole) = mover.misnamed(device, key, &object, &extents)? else { continue };
             self.found.bad += 1;

@@ -40,14 +40,24 @@ impl Mover {
         self.tiers.devices.iter().try_for_each(|device| self.follow(device))
     }
 
-    /// Makes the plain files of a target match the keys of their objects.
+    /// Makes the plain files of a target match the keys of their objects, unless another thread does so for long.
     pub fn follow(&self, device: &Device) -> Result<()> {
-        let mut after = Vec::new();
-        if self.catalog.unfollowed(device.id, &after, 1)?.is_empty() {
+        if self.catalog.unfollowed(device.id, &[], 1)?.is_empty() {
             return Ok(());
         }
         // Held because, of two threads that follow the same key, the later one may have read an older state.
         let Some(_lock) = self.names_lock(device)? else { return Ok(()) };
+        self.follow_locked(device)
+    }
+
+    /// Like [`Self::follow`], however long another thread does so.
+    pub fn wait_and_follow(&self, device: &Device) -> Result<()> {
+        let _lock = self.wait_for_names_lock(device)?; // see `follow`
+        self.follow_locked(device)
+    }
+
+    fn follow_locked(&self, device: &Device) -> Result<()> {
+        let mut after = Vec::new();
         loop {
             let keys = self.catalog.unfollowed(device.id, &after, KEYS_PER_LOOK)?;
             let Some((last, _)) = keys.last() else { return Ok(()) };
@@ -157,16 +167,44 @@ fn whole(device: &Device, object: &Object, extents: &[Extent]) -> Option<Whole> 
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use super::MAX_NAMES_LOCK_WAIT;
     use crate::config::Config;
     use crate::{PutOptions, Store};
+
+    fn store_with_plain_files(dir: &Path) -> Store {
+        let d = dir.display();
+        let text = format!("[[tier]]\nname = 'pfs'\nkind = 'directory'\ntargets = ['{d}/pfs']\nlayout = 'plain'\n");
+        let config = Config::parse(&text, "test").expect("a configuration");
+        Store::init(&dir.join("store"), &config).expect("a store")
+    }
+
+    /// A scrub waited a second for a thread that names many files, and then called those that it had not reached yet bad.
+    #[test]
+    fn a_file_that_another_thread_is_about_to_name_is_not_bad() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = store_with_plain_files(dir.path());
+        let engine = &store.engine;
+        let _background = engine.locks.wait_for_mover().expect("the lock");
+        store.put_bytes(b"a", &[7; 5000], &PutOptions::default()).expect("puts");
+        let other = engine.mover.names_lock(&engine.tiers.devices[0]).expect("the lock");
+        assert!(other.is_some() && engine.mover.make_all(None, true).expect("makes") > 0);
+        let found = std::thread::scope(|scope| {
+            let scrub = scope.spawn(|| store.scrub(b"", false, None, |_| {}));
+            // Long enough for a scrub that does not wait for the other thread to end.
+            std::thread::sleep(2 * MAX_NAMES_LOCK_WAIT);
+            drop(other);
+            scrub.join().expect("ends").expect("scrubs")
+        });
+        assert_eq!((found.bad, found.lost), (0, 0), "{found:?}");
+        assert_eq!(std::fs::read(dir.path().join("pfs/files/a")).expect("a file"), [7; 5000]);
+    }
 
     #[test]
     fn a_waiting_thread_finds_the_file_that_another_thread_made() {
         let dir = tempfile::tempdir().expect("a folder");
-        let d = dir.path().display();
-        let text = format!("[[tier]]\nname = 'pfs'\nkind = 'directory'\ntargets = ['{d}/pfs']\nlayout = 'plain'\n");
-        let config = Config::parse(&text, "test").expect("a configuration");
-        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        let store = store_with_plain_files(dir.path());
         let engine = &store.engine;
         let _background = engine.locks.wait_for_mover().expect("the lock");
         store.put_bytes(b"a", &[7; 5000], &PutOptions::default()).expect("puts");
