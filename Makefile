@@ -83,6 +83,15 @@ target/servers/s3-tests/venv/installed:
 	  && python3 -m venv $(@D) && $(@D)/bin/pip install --quiet --disable-pip-version-check -r target/servers/s3-tests/requirements.txt pytest-timeout==2.4.0 \
 	  && touch $@ || echo "skipped: s3-tests cannot be fetched here"
 
+# HPCCG, for a test of `terrace dump run` in `make soak`. Without it, the test is skipped.
+HPCCG_COMMIT := 80dd2f12a4e8aa70c330a5686cdda3fd187c2545
+target/servers/hpccg/installed: | mpi-installed
+	rm -rf $(@D)
+	git clone -q https://github.com/Mantevo/HPCCG $(@D) \
+	  && git -C $(@D) checkout -q $(HPCCG_COMMIT) \
+	  && $(MAKE) -s -C $(@D) CXX=mpicxx LINKER=mpicxx USE_MPI=-DUSING_MPI \
+	  && touch $@ || echo "skipped: HPCCG cannot be fetched or built here"
+
 GO := $(or $(shell command -v go),/usr/local/go/bin/go)
 etcd: target/servers/etcd/etcd ## etcd, which keeps a log that nodes share; built by Go
 
@@ -261,7 +270,7 @@ memcheck: servers ## the unsafe code of the kernels, under valgrind
 	timeout 300 $(CARGO) test -p terrace-kernels --tests
 
 REDIS_UNITS := type/string type/incr type/hash type/list type/list-2 type/set type/zset keyspace scan expire multi protocol bitops sort
-soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/spark/installed target/servers/torch/installed target/servers/orbax/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
+soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/hpccg/installed target/servers/spark/installed target/servers/torch/installed target/servers/orbax/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace --test power -- --nocapture
@@ -309,6 +318,8 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 	export TERRACE_LINES=200; $(PYTEST) tests/test_transactions.py
 	TERRACE_KILLS=100 $(CARGO) test -p terrace-java -- --include-ignored --nocapture
 	$(CARGO) test -p terrace-cli --features terrace-cli/cluster --test slurm -- --nocapture --test-threads=1
+	$(CARGO) build --bins --lib --examples $(ALL_FEATURES)
+	$(CARGO) test --workspace $(ALL_FEATURES) --test mpirun hpccg -- --nocapture
 	TERRACE_STEPS=6000 $(CARGO) test -p terrace-cli --test model -- --nocapture
 	$(CARGO) build --release -p terrace-cli
 	TERRACE_RELEASED=$(CURDIR)/target/release/terrace $(CARGO) test -p terrace-cli --test cli released -- --ignored

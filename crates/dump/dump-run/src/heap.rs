@@ -10,8 +10,10 @@ use rustix_futex_sync::Mutex;
 
 use crate::ranges::{Addresses, PAGE_BYTES};
 
-/// The program's heap, far from all that the kernel places itself.
-pub static PROGRAM_HEAP: Heap = Heap { start: 0x1000_0000_0000, lock: Mutex::new(()) };
+/// The program's heap, far from all that the kernel places itself: programs from 0x5555_5555_4000 on, and mappings downwards from 0x7fff_f7ff_f000,
+/// or, without a limit of the stack, from 0x1555_5555_5000; old kernels then place them upwards from 0x2aaa_aaaa_b000 on. A block's address tells its heap, so one
+/// of the C library's must never be here.
+pub static PROGRAM_HEAP: Heap = Heap { start: 0x1800_0000_0000, lock: Mutex::new(()) };
 
 /// Nothing else is mapped within this distance behind the heap's start.
 const MAX_HEAP_BYTES: usize = 0x1000_0000_0000;

@@ -14,7 +14,7 @@ use crate::heap;
 use crate::ranges::{Addresses, PAGE_BYTES};
 
 /// The address behind the stack, below the heap.
-const STACK_END: usize = 0x0fff_0000_0000;
+const STACK_END: usize = 0x17ff_0000_0000;
 /// A stack without a limit gets this size, and a larger limit counts as this one. Pages that are never touched take no memory.
 const MAX_STACK_BYTES: usize = 1 << 34;
 const MIN_STACK_BYTES: usize = 1 << 20;

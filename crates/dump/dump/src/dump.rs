@@ -9,9 +9,8 @@ use crate::ask::exchange_messages;
 use crate::chunk::{Chunk, Chunks};
 use crate::confirm::{Confirmed, confirm};
 use crate::exchange::{Letter, Moved, exchange};
-use crate::gc;
 use crate::halving::{Answers, meet};
-use crate::lock::Locks;
+use crate::keep::{drop_older_versions, dump_with_room, remove_incomplete_versions};
 use crate::manifest::{self, Complete, Held, Manifest};
 use crate::names::{self, Part};
 use crate::options::{Dumped, Duplicates, MAX_VERSION, Options};
@@ -32,8 +31,10 @@ use crate::{Error, Result};
 /// that name. If one rank fails, all ranks return an error; this dump then does not exist, and earlier dumps remain.
 /// Only if the failure is in the last step may the dump exist nevertheless. If older versions cannot be dropped, all stay, or some
 /// of them in some stores: the dump exists then, a warning says why, and the next one with `keep` drops them.
+/// If a store is full, and there are versions that are too many already, they are dropped if one that is kept is whole, and the dump is tried once more.
 pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], options: &Options) -> Result<Dumped> {
-    dump_in(&Session::begin(world, store, name, Work::Dump, options.terms())?, buffers, options)
+    let begin = || Session::begin(world, store, name, Work::Dump, options.terms());
+    dump_with_room(begin, options, |session| dump_in(session, buffers, options))
 }
 
 /// Dumps in a session that has begun, whose ranks agree on the options. See [`dump`].
@@ -97,35 +98,6 @@ pub(crate) fn dump_in(session: &Session<'_>, buffers: &[&[u8]], options: &Option
     })
 }
 
-/// Drops the versions that are too old to be kept beside the new one, and returns their number, and the bytes that this rank has freed.
-/// Collective.
-fn drop_older_versions(session: &Session<'_>, version: u32, options: &Options) -> Result<(u32, u64)> {
-    let Session { world, store, name, versions, .. } = session;
-    let Some(keep) = options.keep else { return Ok((0, 0)) };
-    let old = (versions.len() as u32 + 1).saturating_sub(keep.get());
-    if old == 0 {
-        return Ok((0, 0));
-    }
-    // In all stores or in none: a restore of an older version may have begun in one of them.
-    let locked = if world.leads() { Locks::for_drop(store, name) } else { Ok(Locks::default()) };
-    let collected = agree(*world, locked).and_then(|_locks| {
-        let collect = || Ok(gc::collect_locked(store, name, keep.get() as usize)?.freed);
-        agree(*world, if world.leads() { collect() } else { Ok(0) })
-    });
-    match collected {
-        Ok(freed) => Ok((old, freed)),
-        Err(error) if error.is_transport() => Err(error),
-        Err(error) => {
-            if world.rank() == 0 {
-                tracing::warn!(
-                    "version {version} of dump {name:?} exists, and older ones are not all dropped: {error}"
-                );
-            }
-            Ok((0, 0))
-        }
-    }
-}
-
 /// Exchanges knowledge of chunks with the other ranks and returns this rank's part of the plan. Collective.
 fn plan_dump(
     world: &dyn World,
@@ -187,28 +159,6 @@ fn next_version(session: &Session<'_>, options: &Options) -> Result<u32> {
         (Some(version), ..) | (None, _, Some(version)) => Ok(version),
         (None, _, None) => refuse("there is no later version; use another name"),
     }
-}
-
-/// Removes the remains of dumps that were never completed. Also restores this store's record of a completed version if
-/// only other stores have it, because a rank died while the record was written.
-fn remove_incomplete_versions(session: &Session<'_>) -> Result<()> {
-    let Session { store, name, .. } = session;
-    for (version, complete) in session.versions.iter().filter(|(_, complete)| complete.stores.contains(&store.id())) {
-        let key = names::version_prefix(name, Part::Complete, *version);
-        let known = !names::list_below(store, &key)?.is_empty();
-        if !known && !names::list_below(store, &names::version_prefix(name, Part::Index, *version))?.is_empty() {
-            manifest::put(store, &key, complete)?;
-        }
-    }
-    let newest = session.versions.keys().next_back().copied();
-    for part in [Part::Index, Part::Manifest, Part::Packs] {
-        for key in names::list_below(session.store, &names::part_prefix(session.name, part))? {
-            if names::version_of(&key).is_some_and(|version| newest.is_none_or(|newest| version > newest)) {
-                session.store.remove(key.as_bytes())?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Stores the chunks that the plan assigns to this rank: its own and those that it receives.

@@ -76,6 +76,7 @@ pub mod gc;
 pub mod halving;
 #[doc(hidden)]
 pub mod hostile;
+mod keep;
 mod lock;
 mod lost;
 mod manifest;

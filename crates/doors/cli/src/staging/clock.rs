@@ -14,6 +14,12 @@ pub struct Clock<'a> {
 }
 
 impl Clock<'_> {
+    /// Returns a clock for a part of the time that is left.
+    pub fn part(&self, part: u32) -> Clock<'_> {
+        let now = Instant::now();
+        Clock { until: self.until.map(|until| now + until.saturating_duration_since(now) / part), stops: self.stops }
+    }
+
     /// Says why no further object begins. None if one may.
     pub fn why_over(&self) -> Option<&'static str> {
         if self.is_late() {

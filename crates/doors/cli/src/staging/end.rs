@@ -17,13 +17,16 @@ use super::list::read_list;
 use super::record::{InputRecord, MadeBy};
 use super::report::{EndReport, SavedAs};
 use super::report_file::ReportFile;
-use super::results::{Wanted, open_results};
+use super::results::{Wanted, file_of, open_results};
 use crate::errors::{describe, io_kind};
 use crate::job_arguments::JobEnd;
 use crate::look::each;
 use crate::output::{Show, complain, name};
 
 const MAX_SHOWN_OBJECTS: usize = 20;
+/// The part of the time before the deadline in which the destination is looked at before the first copy. A bucket answers some hundred times
+/// in a second, and a job may have many objects.
+const LOOKS_PART: u32 = 4;
 const NOT_CERTAIN: &str = "it may be an input, since `terrace job start` was ended while it was staged, or a result; run that \
                            command again, or name the results by --save";
 
@@ -57,24 +60,21 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
         Some(list) => find_listed(store, &read_list(list)?)?,
         None => find_made(store)?,
     };
-    let place = open_results(store, &asked.to, &asked.options)?;
-    // What was copied before is read again last: the time is for what is missing.
-    let seems_there = map_at_once(&wanted.objects, |(key, object)| place.seems_there(key, object));
-    let mut objects: Vec<(bool, Wanted)> = seems_there.into_iter().zip(wanted.objects).collect();
-    objects.sort_by_key(|(seems_there, _)| *seems_there);
-    wanted.objects = objects.into_iter().map(|(_, wanted)| wanted).collect();
     if let Some(file) = &file {
-        let places = wanted.objects.iter().filter_map(|(key, _)| place.file(key));
+        let places = wanted.objects.iter().filter_map(|(key, _)| file_of(&asked.to, key));
         for path in places.filter(|path| file.has_name_of(path)) {
             file.check_apart(&path, "the place of an object")?;
         }
     }
-    let lengths = wanted.objects.iter().map(|(key, object)| (key.as_slice(), object.length));
-    let mut report = EndReport::begin(Path::new(&asked.to), wanted.inputs, lengths);
-    wanted.not_copied.iter().for_each(|(name, reason)| report.note_not_copied(name, reason));
-    if let Some(file) = &file {
-        file.write(&report)?;
-    }
+    // The report of an earlier command would be taken for this one's if the destination cannot be opened.
+    let replaced = file.as_ref().filter(|file| file.is_there());
+    replaced.map_or(Ok(()), |file| file.write(&begin_report(asked, &wanted)))?;
+    let place = open_results(store, &asked.to, &asked.options)?;
+    // Its folder may be the destination.
+    let new = file.as_ref().filter(|_| replaced.is_none());
+    new.map_or(Ok(()), |file| file.write(&begin_report(asked, &wanted)))?;
+    wanted.objects = put_missing_first(wanted.objects, &clock, |(key, object)| place.seems_there(key, object));
+    let mut report = begin_report(asked, &wanted);
     let bar = show.bar(wanted.objects.iter().map(|(_, object)| object.length).sum());
     let (mut left, mut number, mut lengths) = (wanted.objects.as_slice(), 0, BatchLengths::begin());
     while !left.is_empty() {
@@ -111,6 +111,24 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
     Ok(report.is_safe())
 }
 
+/// Returns the report of a command that has copied nothing.
+fn begin_report(asked: &JobEnd, wanted: &WantedResults) -> EndReport {
+    let lengths = wanted.objects.iter().map(|(key, object)| (key.as_slice(), object.length));
+    let mut report = EndReport::begin(Path::new(&asked.to), wanted.inputs, lengths);
+    wanted.not_copied.iter().for_each(|(name, reason)| report.note_not_copied(name, reason));
+    report
+}
+
+/// Puts what seems to be at the destination behind what is missing there, for which the time is: it was copied before, and is only read again.
+/// What is not looked at in a part of the time counts as missing.
+fn put_missing_first<T: Sync>(objects: Vec<T>, clock: &Clock<'_>, seems_there: impl Fn(&T) -> bool + Sync) -> Vec<T> {
+    let clock = clock.part(LOOKS_PART);
+    let seem_there = map_at_once(&objects, |object| clock.why_over().is_none() && seems_there(object));
+    let mut objects: Vec<(bool, T)> = seem_there.into_iter().zip(objects).collect();
+    objects.sort_by_key(|(seems_there, _)| *seems_there);
+    objects.into_iter().map(|(_, object)| object).collect()
+}
+
 /// Finds the objects of a list, in its order. Those at and below a prefix are in the order of their keys.
 fn find_listed(store: &Store, names: &[Vec<u8>]) -> Result<WantedResults> {
     let (mut wanted, mut known) = (WantedResults::default(), BTreeSet::new());
@@ -143,4 +161,21 @@ fn find_made(store: &Store) -> Result<WantedResults> {
     })?;
     wanted.objects.sort_by_key(|(_, object)| Reverse(object.generation));
     Ok(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All objects were looked at first, however long a bucket took for that: nothing was copied before the deadline.
+    #[test]
+    fn what_is_missing_comes_first_as_far_as_there_is_time_to_look() {
+        let stops = AtomicBool::new(false);
+        let order = |until, stops: &AtomicBool| {
+            put_missing_first(vec![1, 2, 3, 4, 5, 6], &Clock { until, stops }, |number| number % 2 == 0)
+        };
+        assert_eq!(order(None, &stops), [1, 3, 5, 2, 4, 6]);
+        assert_eq!(order(Some(Instant::now()), &stops), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(order(None, &AtomicBool::new(true)), [1, 2, 3, 4, 5, 6]);
+    }
 }

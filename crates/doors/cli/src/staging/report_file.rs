@@ -32,6 +32,11 @@ impl ReportFile {
         }
     }
 
+    /// Returns whether there is a file that the report replaces.
+    pub fn is_there(&self) -> bool {
+        self.0.exists()
+    }
+
     /// Returns whether a path ends with the same name, so that it may be the same file.
     pub fn has_name_of(&self, other: &Path) -> bool {
         self.0.file_name() == other.file_name()

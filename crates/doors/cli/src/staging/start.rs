@@ -1,5 +1,6 @@
 //! Copies what a job reads into the store.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -23,10 +24,12 @@ pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
         Some(list) => read_list(list)?.into_iter().map(Some).collect(),
         None => vec![None],
     };
-    let (mut inputs, mut failed) = (Vec::new(), 0);
+    let (mut inputs, mut known, mut failed) = (Vec::new(), BTreeSet::new(), 0);
     for name in &names {
         for found in place.find(store, name.as_deref()) {
             match found {
+                // A list may name a folder and what is in it. Two threads that stage one input would record a generation that its object has no more.
+                Ok(input) if !known.insert(input.key.clone()) => {}
                 Ok(input) => inputs.push(input),
                 Err(error) => {
                     failed += 1;

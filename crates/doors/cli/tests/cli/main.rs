@@ -28,6 +28,7 @@ mod signals;
 mod simulate;
 mod sparse;
 mod staging;
+mod staging_lists;
 #[cfg(feature = "object")]
 mod staging_s3;
 mod tiers;

@@ -44,7 +44,9 @@ macro_rules! noted {
 
 noted! {
     pthread_create: Threads;
+    thrd_create: Threads;
     dlopen: Libraries;
+    dlmopen: Libraries;
     mmap: Mappings;
     mmap64: Mappings;
     shmat: Mappings;
@@ -56,16 +58,22 @@ noted! {
     open_memstream: Given;
     MPI_Alloc_mem: Given;
     mlock: Locked;
+    mlock2: Locked;
     mlockall: Locked;
+    setjmp: Jumps;
     _setjmp: Jumps;
     __sigsetjmp: Jumps;
     rand: Random;
     srand: Random;
     random: Random;
     srandom: Random;
+    initstate: Random;
+    setstate: Random;
     drand48: Random;
     srand48: Random;
+    seed48: Random;
     lrand48: Random;
+    mrand48: Random;
 }
 
 /// Notes that the program makes a call. Returns the function to continue with.

@@ -4,7 +4,9 @@
 
 mod cluster;
 mod ending;
+mod hpccg;
 mod levels;
+mod obstacles;
 
 use std::fs;
 use std::path::Path;

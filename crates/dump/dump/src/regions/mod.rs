@@ -12,6 +12,7 @@ use crate::archive::Archive;
 use crate::chunk::Hash;
 use crate::dump::dump_in;
 use crate::exchange::{Letter, exchange};
+use crate::keep::dump_with_room;
 use crate::manifest;
 use crate::session::{Session, Work};
 use crate::transport::{World, agree};
@@ -45,11 +46,13 @@ pub fn checkpoint(
     regions: &BTreeMap<u32, Protected<&[u8]>>,
     options: &Options,
 ) -> Result<Dumped> {
-    let session = Session::begin(world, store, name, Work::Dump, options.terms())?;
-    check_regions(world, regions)?;
-    let head = encode_head(regions.iter().map(|(number, region)| (*number, region.split)))?;
-    let bytes = regions.values().map(|region| region.bytes);
-    dump_in(&session, &std::iter::once(&head[..]).chain(bytes).collect::<Vec<_>>(), options)
+    let begin = || Session::begin(world, store, name, Work::Dump, options.terms());
+    dump_with_room(begin, options, |session| {
+        check_regions(world, regions)?;
+        let head = encode_head(regions.iter().map(|(number, region)| (*number, region.split)))?;
+        let bytes = regions.values().map(|region| region.bytes);
+        dump_in(session, &std::iter::once(&head[..]).chain(bytes).collect::<Vec<_>>(), options)
+    })
 }
 
 /// Checks that the ranks share each region in one way, and that regions that are the same on all ranks have the same bytes. Collective.

@@ -221,6 +221,19 @@ fn restore_version(session: &Session<'_>, version: u32, wanted: Wanted<'_>, wind
     Ok(Restored { version, ranks, is_archived: false, buffers, lost })
 }
 
+/// Returns whether the nodes' stores have all of a version, as far as their records tell: no chunk is read. Collective.
+pub(crate) fn seems_whole(session: &Session<'_>, version: u32, window: usize) -> Result<bool> {
+    let (world, (version, complete)) = (session.world, session.version(Some(version))?);
+    let wanted = agree(world, Wanted::Dealt.among(world, complete.buffers.len() as u32))?;
+    let manifests = manifests::fetch(session, version, complete, &wanted, window)?;
+    let here = agree(world, load_packed(session, version, |hash| session.answers(hash)))?;
+    let chunks = manifests.values().flat_map(|manifest| &manifest.chunks);
+    let mut missing: Missing = chunks.map(|held| (held.hash, (held.length, SmallVec::new()))).collect();
+    ask_all_nodes(session, &here, &mut missing, window)?;
+    let lacks = manifests.len() < wanted.len() || missing.values().any(|(_, nodes)| nodes.is_empty());
+    Ok(world.most(u64::from(lacks))? == 0)
+}
+
 /// Lists the missing chunks and the nodes to ask for them.
 fn list_missing(session: &Session<'_>, complete: &Complete, buffers: &Buffers) -> Missing {
     let mut missing = Missing::default();

@@ -1,7 +1,6 @@
 //! Results in a service that keeps blobs.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use terrace::sparse::Dense;
@@ -32,10 +31,6 @@ fn text(key: &[u8]) -> Result<&str> {
 }
 
 impl ResultPlace for ResultBucket {
-    fn file(&self, _: &[u8]) -> Option<PathBuf> {
-        None
-    }
-
     fn seems_there(&self, key: &[u8], object: &Object) -> bool {
         let length = text(key).and_then(|name| Ok(self.blobs.length(name)?));
         length.is_ok_and(|length| length == Some(object.length))

@@ -98,10 +98,6 @@ impl ResultFolder {
 }
 
 impl ResultPlace for ResultFolder {
-    fn file(&self, key: &[u8]) -> Option<PathBuf> {
-        Some(self.path(key))
-    }
-
     fn seems_there(&self, key: &[u8], object: &Object) -> bool {
         let (path, kind) = (self.path(key), object.attributes.kind);
         // Behind a link it would not be in this folder; a write says so.

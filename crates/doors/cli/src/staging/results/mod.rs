@@ -6,7 +6,8 @@ mod folder;
 mod syncing;
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use terrace::tier::ServiceAddress;
@@ -27,9 +28,6 @@ pub enum Draft {
 
 /// A place of results, each under its key. Threads use it at the same time, each for another object.
 pub trait ResultPlace: Sync {
-    /// Returns the path of an object's file. None if the place has no files.
-    fn file(&self, key: &[u8]) -> Option<PathBuf>;
-
     /// Returns whether something of this length is there.
     fn seems_there(&self, key: &[u8], object: &Object) -> bool;
 
@@ -47,6 +45,14 @@ pub trait ResultPlace: Sync {
 
     /// Returns whether the object is there, by comparing all bytes. If so, it has its mode and time where the place has them.
     fn is_there(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool>;
+}
+
+/// Returns the path of an object's file at the place that the command line names. None if it has no files.
+pub fn file_of(text: &OsStr, key: &[u8]) -> Option<PathBuf> {
+    match ServiceAddress::parse(text) {
+        Some(_) => None,
+        None => Some(Path::new(text).join(OsStr::from_bytes(key))),
+    }
 }
 
 /// Opens the place that the command line names.
