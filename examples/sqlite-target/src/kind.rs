@@ -24,7 +24,7 @@ fn page_size(settings: &TargetSettings) -> Result<u32, String> {
 }
 
 /// The marker in the file at this path, with the bytes of its frames; none where no target is there.
-fn look(path: &Path) -> io::Result<Option<(String, u64)>> {
+fn find_marker(path: &Path) -> io::Result<Option<(String, u64)>> {
     if !path.try_exists()? {
         return Ok(None);
     }
@@ -52,7 +52,7 @@ impl TargetKind for SqliteKind {
 
     fn probe(&self, settings: &TargetSettings) -> io::Result<()> {
         let path = settings.path.display();
-        match look(&settings.path)? {
+        match find_marker(&settings.path)? {
             None => fs::create_dir_all(settings.path.parent().unwrap_or(Path::new("/"))),
             Some((mark, _)) => {
                 let reason = format!("{path} belongs to another store or target ({})", mark.replace('\n', " "));
@@ -64,11 +64,11 @@ impl TargetKind for SqliteKind {
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
         let wrong = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
         let page_size = page_size(settings).map_err(wrong)?;
-        OpenedTarget::look(Arc::new(SqliteTarget::new(settings, owner, page_size)), owner)
+        OpenedTarget::open(Arc::new(SqliteTarget::new(settings, owner, page_size)), owner)
     }
 
     fn find(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<TargetFound> {
-        Ok(match look(&settings.path)? {
+        Ok(match find_marker(&settings.path)? {
             Some((mark, used)) if mark == owner.mark() => TargetFound::Own { used },
             Some((mark, _)) => TargetFound::Another(mark),
             None => TargetFound::Nothing,

@@ -232,7 +232,7 @@ impl Target for SqliteTarget {
         self.connection().map(drop)
     }
 
-    fn look(&self) -> io::Result<()> {
+    fn check_again(&self) -> io::Result<()> {
         *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.ready()
     }

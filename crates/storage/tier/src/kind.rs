@@ -133,7 +133,7 @@ impl OpenedTarget {
     /// # Errors
     /// `InvalidInput` if the configuration cannot be right, and `AlreadyExists` if the target was never made and its place belongs to
     /// another store or target. Any other error may be temporary, and becomes [`OpenedTarget::trouble`].
-    pub fn look(target: Arc<dyn Target>, owner: &TargetOwner) -> io::Result<OpenedTarget> {
+    pub fn open(target: Arc<dyn Target>, owner: &TargetOwner) -> io::Result<OpenedTarget> {
         match target.ready() {
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => Err(e),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !owner.was_made() => Err(e),
@@ -190,7 +190,7 @@ pub trait TargetKind: Send + Sync {
     /// Opens a target. If its place is empty, a target that was never made, or is not persistent, is made.
     ///
     /// # Errors
-    /// As [`OpenedTarget::look`]. `ResourceBusy` if another copy of the store's directory has the target in use.
+    /// As [`OpenedTarget::open`]. `ResourceBusy` if another copy of the store's directory has the target in use.
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget>;
 
     /// Opens a target whose node is known to be away. A kind that would wait for the node does not look at the place, before the target is

@@ -156,7 +156,7 @@ pub trait Target: Send + Sync {
     ///
     /// # Errors
     /// As [`Target::ready`].
-    fn look(&self) -> io::Result<()> {
+    fn check_again(&self) -> io::Result<()> {
         self.ready()
     }
 

@@ -20,7 +20,7 @@ use super::report_file::ReportFile;
 use super::results::{Wanted, open_results};
 use crate::errors::{describe, io_kind};
 use crate::job_arguments::JobEnd;
-use crate::look::each;
+use crate::inspect::each;
 use crate::output::{Show, complain, name};
 
 const MAX_SHOWN_OBJECTS: usize = 20;

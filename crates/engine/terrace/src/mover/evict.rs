@@ -128,7 +128,7 @@ impl Mover {
         // If the extent has no copy on a lower tier, it may go to any of them, whatever its rule says. Additional replicas
         // follow the rule.
         let tiers = if self.has_copy_below(device, extent) { placer.allowed(lower) } else { TierSet::of(lower) };
-        let place = placer.place_moved(tiers, extent, &beside, volatile);
+        let place = placer.choose_target_of_move(tiers, extent, &beside, volatile);
         if let Some(target) = place {
             edits.push(owe(key, Task { target, ..task_of(object, extent, replica) }, extent, Some(replica.target)));
         }

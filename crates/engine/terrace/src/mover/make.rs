@@ -162,7 +162,7 @@ impl Mover {
             edits.extend(self.want_at_most(task, owed, extent.replicas.len())?);
             return Ok(Some(edits));
         }
-        match placer.append(device, identity, encoding, &raw) {
+        match placer.encode_and_append(device, identity, encoding, &raw) {
             Ok(replica) => {
                 self.writer.kept.made(task);
                 let mut edits = vec![Edit::Made { task: *task, replica }];
@@ -242,7 +242,7 @@ impl Mover {
             extent.replicas.iter().map(|r| r.target).chain(self.catalog.owed_to(task)?).collect();
         let placer = self.placer_for(task.object, &owed.key);
         let lower = device.tier + 1..self.tiers.tiers.len();
-        let target = placer.place_on(placer.allowed(lower.clone()), extent, &chosen, true);
+        let target = placer.choose_target(placer.allowed(lower.clone()), extent, &chosen, true);
         let Some(target) = target.or_else(|| placer.for_later(lower, 1, &chosen).first().copied()) else {
             return Ok(vec![forgive]);
         };
@@ -253,7 +253,7 @@ impl Mover {
     fn owe_elsewhere(&self, task: &Task, owed: &Owed, extent: &Extent) -> Result<Option<Vec<Edit>>> {
         let others = self.catalog.owed_to(task)?.into_iter().filter(|target| *target != task.target);
         let chosen: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(others).collect();
-        let places = self.placer_for(task.object, &owed.key).place_more(extent, 1, &chosen);
+        let places = self.placer_for(task.object, &owed.key).plan_more(extent, 1, &chosen);
         // Its own target may be usable again by now. Then the replica stays pending there.
         let Some(target) = places.first().map(|placed| placed.target).filter(|target| *target != task.target) else {
             return Ok(None);

@@ -53,7 +53,7 @@ use crate::read::Reader;
 use crate::write::Writer;
 
 /// The number of pending replicas that are read at a time.
-const OWED_PER_LOOK: usize = 16;
+const OWED_PER_READ: usize = 16;
 /// The number of objects whose policies are remembered, and of replicas whose encodings are.
 const MAX_REMEMBERED_WISHES: usize = 4096;
 /// The pause of the background thread when there is nothing to do, or when an error occurred.

@@ -32,7 +32,7 @@ impl Mover {
             }
             let beside: Vec<TargetId> = all().collect();
             let tiers = TierSet::of([level]);
-            match self.placer_for(object.id, key).place_on(tiers, extent, &beside, true) {
+            match self.placer_for(object.id, key).choose_target(tiers, extent, &beside, true) {
                 Some(target) => {
                     edits.push(owe(key, Task { target, ..task }, extent, None));
                     moved.made += 1;
@@ -74,7 +74,7 @@ impl Mover {
                 let taken: Vec<TargetId> = taken.chain(chosen.iter().copied()).collect();
                 let placer = self.placer_for(object.id, key);
                 let tiers = placer.allowed(others.clone());
-                let place = || placer.place_moved(tiers, extent, &taken, true);
+                let place = || placer.choose_target_of_move(tiers, extent, &taken, true);
                 // Without another place, this one leaves when a replica exists that is already pending.
                 let pending = || owed.iter().copied().find(|target| self.takes(*target, extent));
                 match if enough { None } else { place().or_else(pending) } {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use terrace_system::fail;
 
-use super::{GRACE_PERIOD, Mover, OWED_PER_LOOK, REST_TIME};
+use super::{GRACE_PERIOD, Mover, OWED_PER_READ, REST_TIME};
 use crate::devices::Device;
 use crate::report::TierState;
 use crate::write::MakeRoom;
@@ -28,7 +28,7 @@ impl Mover {
         self.journal.mark_synced()?;
         self.reap(Duration::ZERO)?;
         if let Some(_lock) = self.locks.mover_at_once()? {
-            let tasks = self.catalog.owed(None, OWED_PER_LOOK)?;
+            let tasks = self.catalog.owed(None, OWED_PER_READ)?;
             self.make(&tasks, false)?;
             self.evict()?;
         }

@@ -64,7 +64,7 @@ impl Store {
         element: Option<Element>,
     ) -> Result<(u64, Result<Receipt>)> {
         let engine = &self.engine;
-        let turn = engine.appends.take(key);
+        let lock = engine.append_locks.wait_for(key);
         let mut stale_writes = 0..MAX_STALE_WRITES;
         loop {
             let object = engine.catalog.object(key)?;
@@ -83,7 +83,7 @@ impl Store {
             match draft.commit_ranges(&update) {
                 // Other writers need not wait for the acknowledgement.
                 Ok(commit) => {
-                    drop(turn);
+                    drop(lock);
                     return Ok((offset, self.acknowledge_ranges(commit, &policy, &draft, &ranges)));
                 }
                 // Another writer changed, created or replaced the object meanwhile.

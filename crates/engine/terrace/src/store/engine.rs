@@ -13,7 +13,7 @@ use crate::care::Care;
 use crate::config::Config;
 use crate::devices::Tiers;
 use crate::devices::targets::KnownNodes;
-use crate::home::{AppendTurns, Leases, Locks, Rules, Sole, StoreLock, Trust, boot};
+use crate::home::{AppendLocks, Leases, Locks, Rules, Sole, StoreLock, Trust, boot};
 use crate::hotness::Hotness;
 use crate::journal::Journal;
 use crate::mover::{Mover, State};
@@ -43,8 +43,8 @@ pub(crate) struct Engine {
     pub reader: Arc<Reader>,
     pub mover: Arc<Mover>,
     pub care: Care,
-    /// The turns of writers that append to an object.
-    pub appends: AppendTurns,
+    /// The locks of writers that append to an object.
+    pub append_locks: AppendLocks,
     pub trust: Trust,
     /// Whether a read sees all that other nodes had acknowledged before it began.
     pub reads_newest: bool,
@@ -133,7 +133,7 @@ impl Engine {
             mover: mover.clone(),
             locks: locks.clone(),
         };
-        let appends = AppendTurns::open(&dir);
+        let append_locks = AppendLocks::open(&dir);
         Ok(Engine {
             dir,
             config,
@@ -149,7 +149,7 @@ impl Engine {
             reader,
             mover,
             care,
-            appends,
+            append_locks,
             trust,
             reads_newest: false,
             sole,

@@ -79,7 +79,7 @@ impl Store {
     /// # Errors
     /// Also if a persistent target was emptied or replaced, such as a bucket. Everything else is done then.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
-        let missing = self.engine.care.look_at_targets()?;
+        let missing = self.engine.care.check_targets()?;
         self.engine.planning.rules.renew();
         self.replan_renamed()?;
         if self.engine.mover.replanning().is_some() {

@@ -13,7 +13,7 @@ use crate::mover::Mover;
 /// The longest wait for another change of the names of plain files.
 const MAX_NAMES_LOCK_WAIT: Duration = Duration::from_secs(1);
 /// The number of keys that are read at a time.
-const KEYS_PER_LOOK: usize = 256;
+const KEYS_PER_READ: usize = 256;
 
 /// The state of an object's name among the plain files.
 pub(crate) enum Naming {
@@ -49,7 +49,7 @@ impl Mover {
         // Held because, of two threads that follow the same key, the later one may have read an older state.
         let Some(_lock) = self.names_lock(device)? else { return Ok(()) };
         loop {
-            let keys = self.catalog.unfollowed(device.id, &after, KEYS_PER_LOOK)?;
+            let keys = self.catalog.unfollowed(device.id, &after, KEYS_PER_READ)?;
             let Some((last, _)) = keys.last() else { return Ok(()) };
             after = last.clone();
             for (key, noted) in keys {
