@@ -13,7 +13,7 @@ use super::claimed::Claimed;
 use super::edits::owe_instead;
 use crate::Result;
 use crate::devices::Device;
-use crate::place::{Placer, PutOptions, element_of};
+use crate::place::{Placer, element_of};
 use crate::report::TierState;
 
 /// Replicas that were made and are not yet registered. No other thread makes them meanwhile.
@@ -216,7 +216,7 @@ impl Mover {
     pub fn policy_of(&self, key: &[u8]) -> Policy {
         // If this read fails, the following ones fail, too, and report the error.
         let object = self.catalog.object(key).ok().flatten();
-        self.planning.policy(key, &object.as_ref().map(PutOptions::kept_with).unwrap_or_default()).wanted
+        self.planning.policy(key, &self.planning.kept.of_replicas(key, object.as_ref())).wanted
     }
 
     /// Returns whether a replica would be evicted as soon as it was made: a volatile tier is at its high watermark, and the

@@ -1,12 +1,14 @@
 //! Decides where replicas go and how they are encoded: calls `terrace-plan` with the costs that `terrace-predict` expects
 //! for the bytes, and with the current state of the store's tiers.
 
+mod kept;
 mod lessons;
 mod memory;
 mod options;
 mod planner;
 mod policy;
 
+pub(crate) use kept::KeptOptions;
 pub(crate) use lessons::Lessons;
 pub use options::{PutOptions, element_of};
 pub use planner::Planned;
@@ -57,6 +59,8 @@ pub(crate) struct Planning {
     /// The lessons learned from streams of bytes.
     pub lessons: Arc<Lessons>,
     pub planner: Planner,
+    /// The options that objects keep.
+    pub kept: KeptOptions,
 }
 
 impl Planning {

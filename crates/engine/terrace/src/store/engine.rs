@@ -18,7 +18,7 @@ use crate::hotness::Hotness;
 use crate::journal::Journal;
 use crate::mover::{Mover, State};
 use crate::origins::{DropCached, Origins};
-use crate::place::{Lessons, Planner, Planning};
+use crate::place::{KeptOptions, Lessons, Planner, Planning};
 use crate::read::{Cache, Fetched, HeldAccount, LostObjects, Reader, Suspects};
 use crate::write::{Kept, Writer};
 
@@ -91,6 +91,7 @@ impl Engine {
             arrivals: Arrivals::default(),
             lessons: lessons.clone(),
             planner: Planner::default(),
+            kept: KeptOptions::default(),
         });
         let writer = Arc::new(Writer {
             catalog: catalog.clone(),
