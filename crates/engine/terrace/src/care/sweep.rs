@@ -116,7 +116,7 @@ impl Care {
     fn unname(&self, device: &Device, unknown: &HashSet<u64>) -> Result<Option<HashSet<u64>>> {
         let Some(files) = device.target.files() else { return Ok(None) };
         // Each process that names a file reads the catalog and the target under this lock.
-        let _lock = self.mover.wait_for_names_lock(device)?;
+        let _lock = self.mover.names.wait_for_lock(device)?;
         let names = match files.names() {
             Ok(names) => names,
             Err(error) => {
@@ -126,7 +126,7 @@ impl Care {
         };
         let mut named = HashSet::new();
         for (key, file) in names.iter().filter(|(_, file)| unknown.contains(file)) {
-            if !matches!(self.mover.update_name(device, key, &[*file])?, Naming::Settled) {
+            if !matches!(self.mover.names.update(device, key, &[*file])?, Naming::Settled) {
                 named.insert(*file);
             }
         }

@@ -22,7 +22,7 @@ impl Mover {
     /// replicas are better than a full tier that takes no writes.
     pub fn evict(&self) -> Result<()> {
         let last = self.tiers.tiers.len() - 1;
-        for device in self.tiers.devices.iter().filter(|device| self.is_own(device)) {
+        for device in self.tiers.devices.iter().filter(|device| self.reaper.is_own(device)) {
             // Asked on the last tier, too: here a target's bytes are measured, now and then, and writes only count them.
             let Ok(space) = device.space() else { continue };
             // Only what can be fetched again leaves the last tier.

@@ -178,7 +178,7 @@ impl Mover {
     }
 
     fn is_owed_here(&self, task: &Task) -> bool {
-        self.tiers.device(task.target).is_ok_and(|device| self.is_own(device))
+        self.tiers.device(task.target).is_ok_and(|device| self.reaper.is_own(device))
     }
 
     /// Makes these pending replicas, as far as the targets allow. Returns the number of tasks that are no longer pending.

@@ -131,7 +131,7 @@ impl Mover {
         self.carry_out(edits, &mut moved, late)?;
         if !self.catalog.is_shared() {
             self.journal.mark_synced()?;
-            self.reap(Duration::from_secs(30))?;
+            self.reaper.reap(Duration::from_secs(30))?;
         }
         Ok(moved)
     }
@@ -170,7 +170,7 @@ impl Mover {
                 }
             }
         }
-        self.follow_all()?;
+        self.names.update_all()?;
         for (task, owed) in &owed {
             if self.is_given_up(task, owed)? {
                 moved.count_changed(&owed.key, owed.then_drop.is_some());

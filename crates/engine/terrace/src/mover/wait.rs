@@ -35,7 +35,7 @@ impl Mover {
             progress(owed);
             if owed == 0 {
                 // Another thread may have registered a plain file and not have named it yet.
-                self.follow_all()?;
+                self.names.update_all()?;
                 // If the old file of a name is no longer complete, a new file becomes pending.
                 if !self.planning.rules.now().has_plain() || self.catalog.owed_count(object)? == 0 {
                     return Ok(());

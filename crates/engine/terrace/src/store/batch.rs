@@ -197,7 +197,7 @@ impl<'a> Batch<'a> {
         if cuts {
             store.engine.mover.follow_cut();
         } else {
-            store.engine.mover.follow_now();
+            store.engine.names.try_update_all();
         }
         let receipt = |part: &Part<'_>| {
             engine.mover.note_range(part.draft.key, part.bytes as usize);

@@ -76,7 +76,7 @@ impl Store {
             self.engine.mover.note_rename(&first.key, key);
         }
         self.engine.mover.start(policy.wanted.ack == Ack::Placed);
-        self.engine.mover.follow_now();
+        self.engine.names.try_update_all();
         match policy.wanted.ack {
             Ack::Placed => {}
             Ack::Replicated => {

@@ -66,7 +66,7 @@ impl Store {
                 terrace_system::fail::point("copy:committed");
                 self.engine.mover.note_rename(from, to);
                 self.engine.mover.start(true);
-                self.engine.mover.follow_now();
+                self.engine.names.try_update_all();
                 return Ok(copied);
             }
         }

@@ -16,7 +16,7 @@ use crate::devices::targets::KnownNodes;
 use crate::home::{AppendLocks, Leases, Locks, Rules, Sole, StoreLock, Trust, boot};
 use crate::hotness::Hotness;
 use crate::journal::Journal;
-use crate::mover::{Mover, State};
+use crate::mover::{Mover, PlainNames, Reaper, State};
 use crate::origins::{DropCached, Origins};
 use crate::place::{KeptOptions, Lessons, Planner, Planning};
 use crate::read::{Cache, Fetched, HeldAccount, LostObjects, Reader, Suspects};
@@ -41,6 +41,8 @@ pub(crate) struct Engine {
     pub writer: Arc<Writer>,
     pub origins: Arc<Origins>,
     pub reader: Arc<Reader>,
+    pub names: Arc<PlainNames>,
+    pub reaper: Arc<Reaper>,
     pub mover: Arc<Mover>,
     pub care: Care,
     /// The locks of writers that append to an object.
@@ -112,6 +114,21 @@ impl Engine {
             suspects: Suspects::default(),
             lost: LostObjects::of(&dir),
         });
+        let names = Arc::new(PlainNames {
+            catalog: catalog.clone(),
+            tiers: tiers.clone(),
+            reader: reader.clone(),
+            planning: planning.clone(),
+            locks: locks.clone(),
+        });
+        let reaper = Arc::new(Reaper {
+            catalog: catalog.clone(),
+            tiers: tiers.clone(),
+            journal: journal.clone(),
+            locks: locks.clone(),
+            leases: leases.clone(),
+            names: names.clone(),
+        });
         let mover = Arc::new(Mover {
             catalog: catalog.clone(),
             tiers: tiers.clone(),
@@ -120,7 +137,8 @@ impl Engine {
             writer: writer.clone(),
             journal: journal.clone(),
             locks: locks.clone(),
-            leases: leases.clone(),
+            names: names.clone(),
+            reaper: reaper.clone(),
             state: State::default(),
         });
         let room: Arc<dyn DropCached> = mover.clone();
@@ -148,6 +166,8 @@ impl Engine {
             writer,
             origins,
             reader,
+            names,
+            reaper,
             mover,
             care,
             append_locks,

@@ -311,7 +311,7 @@ impl Store {
         let change =
             Change { expect: vec![Expect::Exists(key.to_vec())], edits: vec![Edit::Remove { key: key.to_vec() }] };
         self.engine.catalog.commit(change)?;
-        self.engine.mover.follow_now();
+        self.engine.names.try_update_all();
         Ok(())
     }
 
@@ -324,7 +324,7 @@ impl Store {
             .catalog
             .commit(Change { expect, edits: vec![Edit::Rename { from: from.to_vec(), to: to.to_vec() }] })?;
         self.engine.mover.note_rename(from, to);
-        self.engine.mover.follow_now();
+        self.engine.names.try_update_all();
         Ok(())
     }
 
@@ -336,7 +336,7 @@ impl Store {
         self.engine
             .catalog
             .commit(Change { expect, edits: vec![Edit::SetAttributes { key: key.to_vec(), attributes }] })?;
-        self.engine.mover.follow_now();
+        self.engine.names.try_update_all();
         Ok(())
     }
 

@@ -134,7 +134,7 @@ impl Store {
     /// process that cannot wait for it.
     pub fn remove_expired(&self, limit: usize) -> Result<usize> {
         let removed = self.engine.mover.remove_expired(limit)?;
-        self.engine.mover.follow_now();
+        self.engine.names.try_update_all();
         Ok(removed)
     }
 }
