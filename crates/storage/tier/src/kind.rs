@@ -156,7 +156,14 @@ pub enum TargetFound {
     Another(String),
 }
 
-/// A kind of target, which `kind = "NAME"` in `terrace.toml` selects once it is registered.
+/// A kind of target, which `kind = "NAME"` in `terrace.toml` selects once it is registered. [`MapKind`](crate::MapKind) is one with little code.
+///
+/// **Each target has a marker**: the text [`TargetOwner::mark`], by which it is recognized. [`Target::ready`] compares it before anything
+/// else is done, and calls [`TargetOwner::note_made`] if it is the right one.
+///
+/// **To make a target**, call [`EmptiedNote::write`], then store the marker durably, then call [`TargetOwner::note_made`]. In another order, a
+/// crash would leave a target that nobody knows to be empty, or one that counts as unavailable. A target may be made if it is not persistent,
+/// or if [`TargetOwner::was_made`] is false. Of two processes that make it at the same time, one must succeed.
 pub trait TargetKind: Send + Sync {
     /// The abilities of its targets.
     fn capabilities(&self) -> Capabilities;
