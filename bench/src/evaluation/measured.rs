@@ -7,8 +7,7 @@ use anyhow::Result;
 use terrace_codec::{ALL_ENCODINGS, Encoding, RARE_ENCODINGS, Scratch};
 use terrace_simulate::Work;
 
-use super::run::RANK_COUNT;
-use super::{Data, Job};
+use super::{Data, Job, RANK_COUNT};
 use crate::oracle::{Cost, measure};
 
 /// The maximum extent size.
