@@ -45,7 +45,7 @@ impl PutOptions {
     /// Returns these options for an object's attributes, with the acknowledgement that each of its writes waits for.
     ///
     /// # Errors
-    /// [`Error::Config`] if TOML cannot express them, as a number that is none.
+    /// [`Error::Config`] if TOML cannot express them.
     pub(crate) fn to_kept(&self) -> Result<KeptText> {
         let says_any = self.says_how() || self.levels().any(|level| level.replicas.is_some() || level.ack.is_some());
         let text = says_any.then(|| toml::to_string(self)).transpose();
