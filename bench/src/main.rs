@@ -21,8 +21,11 @@ use clap::Parser;
 use claims::{cluster, h4, preload, small, throttle};
 use workers::{Assignment, Work};
 
-/// What workers do, by name.
-const WORK_KINDS: [(&str, fn(&Assignment) -> Result<()>); 6] = [
+/// Does the work of a worker.
+type CarryOut = fn(&Assignment) -> Result<()>;
+
+/// The kinds of work for workers, by name.
+const WORK_KINDS: [(&str, CarryOut); 6] = [
     (h4::Work::NAME, Assignment::carry_out::<h4::Work>),
     (small::Work::NAME, Assignment::carry_out::<small::Work>),
     (cluster::NodeWork::NAME, Assignment::carry_out::<cluster::NodeWork>),

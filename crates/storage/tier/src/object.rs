@@ -438,7 +438,8 @@ impl Target for ObjectTarget {
         let start = u64::from(skip);
         let range = start..start + out.len() as u64;
         let (operator, path) = (self.operator.clone(), name(place.segment, slot));
-        let bytes = run(async move { fetch_range(&operator, &path, range).await }).map_err(|e| self.check_not_away(e))?;
+        let bytes =
+            run(async move { fetch_range(&operator, &path, range).await }).map_err(|e| self.check_not_away(e))?;
         out.copy_from_slice(&bytes);
         Ok(())
     }

@@ -50,7 +50,8 @@ impl Across<'_> {
         let stream = stream && (first + before as i64 * element.0 + to.as_ptr() as i64) % CACHE_LINE_BYTES as i64 == 0;
         let (rows, elements) = (area.rows / side * side, (area.elements - before) / side * side);
         let after = before + elements;
-        let transposition = Transposition { size, unit: one.unit as usize, steps: (row.0 as isize, element.1 as isize), stream };
+        let transposition =
+            Transposition { size, unit: one.unit as usize, steps: (row.0 as isize, element.1 as isize), stream };
         let order = if stream { STREAMED_ORDER } else { CACHED_ORDER };
         order.squares((rows, elements), side, &mut |r, e| {
             let at = |to: i64, row: i64, element: i64| (to + row * r as i64 + element * (before + e) as i64) as isize;

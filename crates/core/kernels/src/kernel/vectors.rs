@@ -104,7 +104,9 @@ impl Vectors {
                 Vectors::Program(program) => {
                     avx2::run::run(program, area, area.elements / (2 * program.records), to, from);
                 }
-                Vectors::Square(square) => avx2::transpose::run(square, area, area.elements / square.records(), to, from),
+                Vectors::Square(square) => {
+                    avx2::transpose::run(square, area, area.elements / square.records(), to, from)
+                }
             }
         }
     }

@@ -8,8 +8,8 @@ use std::ptr::null_mut;
 
 use crate::answer::give;
 use crate::calls::tree_steps::{
-    ABOVE_ROOTS_LEVEL, ALL_FLAGS, DIRECTORY_KIND, Depth, FOLLOW_ROOTS_FLAG, NAMES_ONLY_FLAG, START_KIND,
-    find_kind, forget_children, link, list, step,
+    ABOVE_ROOTS_LEVEL, ALL_FLAGS, DIRECTORY_KIND, Depth, FOLLOW_ROOTS_FLAG, NAMES_ONLY_FLAG, START_KIND, find_kind,
+    forget_children, link, list, step,
 };
 use crate::calls::twins;
 use crate::calls::walk::leads_below;

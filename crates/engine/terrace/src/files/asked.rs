@@ -225,7 +225,8 @@ mod tests {
         let range = Replicas::default();
         let below = PutOptions { replicas: Some(2), ..PutOptions::default() };
         let mut user = BTreeMap::new();
-        let shown = |user: &BTreeMap<_, _>| AskingAttribute::pairs(&PutOptions::kept_in(user).unwrap()).collect::<Vec<_>>();
+        let shown =
+            |user: &BTreeMap<_, _>| AskingAttribute::pairs(&PutOptions::kept_in(user).unwrap()).collect::<Vec<_>>();
         PutOptions { replicas: Some(4), ..PutOptions::default() }.over(&below).to_kept().unwrap().store_in(&mut user);
         let attribute = AskingAttribute::Replicas;
         assert_eq!(attribute.change(&mut user, Some("3"), range), Ok(Some("4".to_owned())));

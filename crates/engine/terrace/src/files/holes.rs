@@ -62,7 +62,11 @@ impl File {
     }
 
     /// Passes ranges from `offset` to the end, with their extents, to `found` until it returns an offset.
-    fn search_extents(&self, offset: u64, found: impl Fn(u64, u64, &[Extent]) -> Option<u64>) -> FileResult<Option<u64>> {
+    fn search_extents(
+        &self,
+        offset: u64,
+        found: impl Fn(u64, u64, &[Extent]) -> Option<u64>,
+    ) -> FileResult<Option<u64>> {
         let mut state = self.open.state.write();
         self.shared.flush(&self.open, &mut state)?;
         let length = self.committed(&state)?.length;

@@ -332,7 +332,10 @@ mod tests {
         assert_eq!(found("/twice/a"), Suitability::Local("overlay on overlay on xfs".into()));
         // Inside a container the upper directory cannot be seen; or its path names the container's own root.
         for type_of in [&nothing_is_seen as &dyn Fn(&Path) -> Option<u32>, &|_| Some(OVERLAY_NUMBER)] {
-            assert_eq!(judged(CONTAINER_MOUNTS, "/root/s", OVERLAY_NUMBER, type_of), Suitability::Local("overlay".into()));
+            assert_eq!(
+                judged(CONTAINER_MOUNTS, "/root/s", OVERLAY_NUMBER, type_of),
+                Suitability::Local("overlay".into())
+            );
         }
         assert_eq!(
             judged(CONTAINER_MOUNTS, "/data/s", EXT4_MAGIC, &nothing_is_seen),

@@ -49,8 +49,12 @@ impl Departing {
             return Err(Error::Config(format!("{name} is the only node with targets, so nothing can move off it")));
         }
         let targets: Vec<TargetId> = devices.iter().map(|device| device.id).collect();
-        let silent =
-            tiers.devices.iter().filter(|device| device.target.check_again().is_err()).map(|device| device.id).collect();
+        let silent = tiers
+            .devices
+            .iter()
+            .filter(|device| device.target.check_again().is_err())
+            .map(|device| device.id)
+            .collect();
         Ok(Departing { beside: targets.clone(), targets, to: TierSet::of(0..tiers.tiers.len()), silent, may_thin })
     }
 

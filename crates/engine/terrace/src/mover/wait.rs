@@ -46,7 +46,8 @@ impl Mover {
             let limit = if self.is_hopeless(object, is_still)? { limit.min(room::HOPELESS_WAIT) } else { limit };
             if moved.elapsed() > limit {
                 let is_full = self.is_owed_to_full(object)?;
-                let read_only = self.tier_owed_to(object, |device| self.tiers.read_state(device) == TierState::ReadOnly)?;
+                let read_only =
+                    self.tier_owed_to(object, |device| self.tiers.read_state(device) == TierState::ReadOnly)?;
                 // On a full tier, there may be thousands of such objects, and their frames are read.
                 let lost = if is_full { None } else { self.find_lost_source(object)? };
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs(), is_full, read_only, lost });

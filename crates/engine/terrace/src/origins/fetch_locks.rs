@@ -94,8 +94,11 @@ mod tests {
     fn overlapping_ranges_of_an_object_wait_for_each_other_and_others_do_not() {
         let dir = tempfile::tempdir().expect("a folder");
         let locks = FetchLocks::of(dir.path());
-        let (own, beside, other) =
-            (locks.wait_for_range(1, &(0..100)), locks.wait_for_range(1, &(100..200)), locks.wait_for_range(2, &(0..100)));
+        let (own, beside, other) = (
+            locks.wait_for_range(1, &(0..100)),
+            locks.wait_for_range(1, &(100..200)),
+            locks.wait_for_range(2, &(0..100)),
+        );
         let name = locks.wait_for_name(b"a");
         assert!([&own, &beside, &other, &name].iter().all(|lock| lock.locked.is_some()));
         drop((own, beside, other, name));

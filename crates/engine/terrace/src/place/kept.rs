@@ -49,7 +49,8 @@ impl PutOptions {
     pub(crate) fn to_kept(&self) -> Result<KeptText> {
         let says_any = self.says_how() || self.levels().any(|level| level.replicas.is_some() || level.ack.is_some());
         let text = says_any.then(|| toml::to_string(self)).transpose();
-        text.map(KeptText).map_err(|error| Error::Config(format!("the options cannot be kept with the object: {error}")))
+        text.map(KeptText)
+            .map_err(|error| Error::Config(format!("the options cannot be kept with the object: {error}")))
     }
 }
 

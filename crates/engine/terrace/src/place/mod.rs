@@ -216,7 +216,13 @@ impl<'a> Placer<'a> {
 
     /// Returns a target for one more replica of an extent on these tiers. `volatile` alone decides whether it may be in
     /// memory.
-    pub fn choose_target(&self, tiers: TierSet, extent: &Extent, beside: &[TargetId], volatile: bool) -> Option<TargetId> {
+    pub fn choose_target(
+        &self,
+        tiers: TierSet,
+        extent: &Extent,
+        beside: &[TargetId],
+        volatile: bool,
+    ) -> Option<TargetId> {
         self.choose_one_target(Policy { tiers, volatile, persistent: false, ..self.wanted }, extent, beside)
     }
 
@@ -342,7 +348,13 @@ impl<'a> Placer<'a> {
     }
 
     /// Encodes an extent, appends a replica of it, and learns from the result.
-    pub fn encode_and_append(&self, device: &Device, identity: Identity, encoding: Encoding, raw: &[u8]) -> io::Result<Replica> {
+    pub fn encode_and_append(
+        &self,
+        device: &Device,
+        identity: Identity,
+        encoding: Encoding,
+        raw: &[u8],
+    ) -> io::Result<Replica> {
         let encoding = self.pinned.unwrap_or(encoding);
         let replica = append_to(device, identity, encoding, raw)?;
         self.planning.note_arrival(device, self.key, identity.offset);

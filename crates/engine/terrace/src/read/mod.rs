@@ -111,7 +111,14 @@ impl Reader {
     }
 
     /// Like `read_extent`, but reads only from replicas, not from fetched frames.
-    pub fn read_from_replicas(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
+    pub fn read_from_replicas(
+        &self,
+        key: &[u8],
+        object: &Object,
+        extent: &Extent,
+        skip: u32,
+        out: &mut [u8],
+    ) -> Result<()> {
         let (mut tried, mut is_bad, mut is_changed) = (Vec::new(), true, false);
         for replica in nearest(&self.tiers, extent)? {
             let device = self.tiers.device(replica.target)?;

@@ -37,7 +37,11 @@ impl ObjectSnapshot {
         store.refresh(key)?;
         let found = store.engine.catalog.locate(key, 0, u64::MAX)?;
         let Some((object, extents)) = found else {
-            return if store.ask_new_origin(key)? { ObjectSnapshot::of(store, key) } else { Err(Error::not_found(key)) };
+            return if store.ask_new_origin(key)? {
+                ObjectSnapshot::of(store, key)
+            } else {
+                Err(Error::not_found(key))
+            };
         };
         let (store, key, since) = (store.clone(), key.to_vec(), Instant::now());
         Ok(ObjectSnapshot { store, key, object, extents, fetched: Mutex::default(), since, lease: None, pinned: false })

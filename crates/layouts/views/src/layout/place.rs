@@ -12,7 +12,8 @@ use crate::model::{
 /// # Errors
 /// [`Misfit`] if a slice leaves its array, or if the file is too large.
 pub fn of_view(view: &View, dataset: &Dataset, sizes: &Sizes) -> Result<Layout, Misfit> {
-    let mut builder = LayoutBuilder { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: false };
+    let mut builder =
+        LayoutBuilder { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: false };
     builder.view(view, "")?;
     Ok(builder.layout)
 }
@@ -23,7 +24,8 @@ pub fn of_view(view: &View, dataset: &Dataset, sizes: &Sizes) -> Result<Layout, 
 /// # Errors
 /// [`Misfit`] if a slice leaves its array, if a file is too large, or if HDF5 cannot express the layout.
 pub fn of_replica(replica: &Replica, views: &[View], dataset: &Dataset, sizes: &Sizes) -> Result<Layout, Misfit> {
-    let mut builder = LayoutBuilder { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: true };
+    let mut builder =
+        LayoutBuilder { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: true };
     let views: Vec<&View> = replica.views.iter().filter_map(|number| views.get(*number)).chain(&replica.rest).collect();
     for view in &views {
         let prefix = if view.name.is_empty() { String::new() } else { format!("{}/", view.name) };

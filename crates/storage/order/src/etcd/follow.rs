@@ -76,7 +76,9 @@ impl Follower {
 
     pub(super) async fn wait(&mut self, core: &Core, after: u64, time: Duration) -> Result<(), OrderError> {
         let Some(source) = self.source.as_mut().filter(|_| self.slot == after) else { return Ok(()) };
-        if source.listed.is_empty() && source.events.is_empty() && source.fill(core, 1, time).await? == WatchResult::ListAgain
+        if source.listed.is_empty()
+            && source.events.is_empty()
+            && source.fill(core, 1, time).await? == WatchResult::ListAgain
         {
             self.source = None;
         }

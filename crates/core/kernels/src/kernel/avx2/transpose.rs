@@ -35,8 +35,12 @@ pub(in crate::kernel) unsafe fn run(square: &Square, area: Area, squares: u64, t
                 (true, _) => {
                     gather::<2>(to.as_mut_ptr(), from.as_ptr().offset(record), arrays, stride, squares, count, mask)
                 }
-                (false, 4) => scatter::<4>(to.as_mut_ptr().offset(record), from.as_ptr(), arrays, stride, squares, mask),
-                (false, _) => scatter::<2>(to.as_mut_ptr().offset(record), from.as_ptr(), arrays, stride, squares, mask),
+                (false, 4) => {
+                    scatter::<4>(to.as_mut_ptr().offset(record), from.as_ptr(), arrays, stride, squares, mask)
+                }
+                (false, _) => {
+                    scatter::<2>(to.as_mut_ptr().offset(record), from.as_ptr(), arrays, stride, squares, mask)
+                }
             }
         }
     }

@@ -120,7 +120,8 @@ impl PlainNames {
     fn is_awaited(&self, device: &Device, found: Option<&(Object, Vec<Extent>)>) -> Result<bool> {
         let Some((object, extents)) = found else { return Ok(false) };
         let Some(first) = extents.first() else { return Ok(false) };
-        Ok(extents.iter().any(|extent| plain_on(extent, device).is_some()) || is_owed(&self.catalog, device, object, first)?)
+        Ok(extents.iter().any(|extent| plain_on(extent, device).is_some())
+            || is_owed(&self.catalog, device, object, first)?)
     }
 
     /// Makes an object pending as a plain file, unless it is already.
@@ -159,7 +160,13 @@ impl PlainNames {
     }
 
     /// Returns the object's plain file on a target, if it is complete, will stay, and is not at the object's key.
-    pub fn find_misnamed(&self, device: &Device, key: &[u8], object: &Object, extents: &[Extent]) -> Result<Option<Whole>> {
+    pub fn find_misnamed(
+        &self,
+        device: &Device,
+        key: &[u8],
+        object: &Object,
+        extents: &[Extent],
+    ) -> Result<Option<Whole>> {
         let Some(whole) = whole(device, object, extents) else { return Ok(None) };
         for extent in extents {
             if is_owed(&self.catalog, device, object, extent)? {

@@ -7,11 +7,11 @@
 mod added;
 mod folder;
 mod identity;
-mod scan;
 mod opening;
 mod reading;
 mod record;
 mod removal;
+mod scan;
 mod watch;
 mod writers;
 
@@ -33,12 +33,12 @@ use crate::{Error, Pulled, Result, Source};
 use added::Added;
 use folder::Folder;
 use identity::Identity;
-use scan::{DirectoryScanner, SettleRule};
 use opening::{Opening, Unready};
 use reading::{Reading, parts};
 use record::Records;
 pub use record::{Tally, all_tallies};
 use removal::{Ended, Removal};
+use scan::{DirectoryScanner, SettleRule};
 pub use watch::Watch;
 
 /// The settle time of files that are not seen to be closed.
@@ -280,7 +280,10 @@ impl Directory {
     /// Whether this run has given up on all remaining files.
     fn is_over(&self, state: &State) -> bool {
         let is_parked = |name: &Name| self.control.is_parked(name);
-        state.removal.is_idle() && state.added.is_empty() && state.open.keys().all(is_parked) && !self.scanner.any_left()
+        state.removal.is_idle()
+            && state.added.is_empty()
+            && state.open.keys().all(is_parked)
+            && !self.scanner.any_left()
     }
 }
 
