@@ -26,12 +26,12 @@ type CarryOut = fn(&Assignment) -> Result<()>;
 
 /// The kinds of work for workers, by name.
 const WORK_KINDS: [(&str, CarryOut); 6] = [
-    (h4::Work::NAME, Assignment::carry_out::<h4::Work>),
-    (small::Work::NAME, Assignment::carry_out::<small::Work>),
-    (cluster::NodeWork::NAME, Assignment::carry_out::<cluster::NodeWork>),
-    (throttle::Work::NAME, Assignment::carry_out::<throttle::Work>),
-    (preload::Work::NAME, Assignment::carry_out::<preload::Work>),
-    (evaluation::Work::NAME, Assignment::carry_out::<evaluation::Work>),
+    (h4::Work::WORK_NAME, Assignment::carry_out::<h4::Work>),
+    (small::Work::WORK_NAME, Assignment::carry_out::<small::Work>),
+    (cluster::NodeWork::WORK_NAME, Assignment::carry_out::<cluster::NodeWork>),
+    (throttle::Work::WORK_NAME, Assignment::carry_out::<throttle::Work>),
+    (preload::Work::WORK_NAME, Assignment::carry_out::<preload::Work>),
+    (evaluation::Work::WORK_NAME, Assignment::carry_out::<evaluation::Work>),
 ];
 
 /// Measure Terrace's claims.

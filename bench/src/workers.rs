@@ -15,7 +15,7 @@ const ASSIGNMENT_VARIABLE: &str = "TERRACE_BENCH_TASK";
 /// A kind of work for workers.
 pub trait Work: Serialize + DeserializeOwned {
     /// The name by which a worker finds it.
-    const NAME: &'static str;
+    const WORK_NAME: &'static str;
 
     /// Prepares, calls `ready`, works, and returns the figures.
     fn work(&self, store: &Path, worker: u64, ready: impl FnOnce() -> io::Result<()>) -> Result<Vec<f64>>;
@@ -78,7 +78,7 @@ fn run_all<W: Work>(stores: &[PathBuf], work: &W, variables: &[(&'static str, Os
     let (program, work) = (std::env::current_exe()?, serde_json::to_value(work)?);
     let mut workers = Vec::new();
     for (worker, store) in (0..).zip(stores) {
-        let assignment = Assignment { store: store.clone(), worker, name: W::NAME.to_owned(), work: work.clone() };
+        let assignment = Assignment { store: store.clone(), worker, name: W::WORK_NAME.to_owned(), work: work.clone() };
         let mut child = Command::new(&program)
             .env(ASSIGNMENT_VARIABLE, serde_json::to_string(&assignment)?)
             .envs(variables.iter().map(|(name, value)| (name, value)))

@@ -183,7 +183,7 @@ fn call(what: &str, [ours, plain, mounted, outside]: &[Option<f64>; 4], count: u
 }
 
 impl workers::Work for Work {
-    const NAME: &'static str = "requests";
+    const WORK_NAME: &'static str = "requests";
 
     // The store is shown by the library, and is not opened here.
     fn work(&self, _: &Path, _: u64, ready: impl FnOnce() -> io::Result<()>) -> Result<Vec<f64>> {

@@ -109,7 +109,7 @@ pub fn run() -> Result<Vec<Row>> {
 }
 
 impl workers::Work for Work {
-    const NAME: &'static str = "small";
+    const WORK_NAME: &'static str = "small";
 
     fn work(&self, store: &Path, worker: u64, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
         work(&Store::open(store)?, worker, self, ready)

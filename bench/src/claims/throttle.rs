@@ -46,7 +46,7 @@ pub fn run() -> Result<Vec<Row>> {
 }
 
 impl workers::Work for Work {
-    const NAME: &'static str = "throttle";
+    const WORK_NAME: &'static str = "throttle";
 
     fn work(&self, store: &Path, worker: u64, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
         work(&Store::open(store)?, worker, self, ready)

@@ -81,7 +81,7 @@ impl Outcome {
 }
 
 impl workers::Work for Work {
-    const NAME: &'static str = "evaluation";
+    const WORK_NAME: &'static str = "evaluation";
 
     fn work(&self, store: &Path, worker: u64, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
         work(&Store::open(store)?, worker, self, ready)

@@ -39,7 +39,7 @@ pub enum NodeWork {
 }
 
 impl workers::Work for NodeWork {
-    const NAME: &'static str = "cluster";
+    const WORK_NAME: &'static str = "cluster";
 
     fn work(&self, store: &Path, worker: u64, ready: impl FnOnce() -> io::Result<()>) -> Result<Vec<f64>> {
         work(&Store::open(store)?, worker, self, ready)
