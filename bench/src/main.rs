@@ -15,8 +15,24 @@ mod workers;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
+
+use claims::{cluster, h4, preload, small, throttle};
+use workers::{Assignment, Work};
+
+/// Does the work of a worker.
+type CarryOut = fn(&Assignment) -> Result<()>;
+
+/// The kinds of work for workers, by name.
+const WORK_KINDS: [(&str, CarryOut); 6] = [
+    (h4::Work::WORK_NAME, Assignment::carry_out::<h4::Work>),
+    (small::Work::WORK_NAME, Assignment::carry_out::<small::Work>),
+    (cluster::NodeWork::WORK_NAME, Assignment::carry_out::<cluster::NodeWork>),
+    (throttle::Work::WORK_NAME, Assignment::carry_out::<throttle::Work>),
+    (preload::Work::WORK_NAME, Assignment::carry_out::<preload::Work>),
+    (evaluation::Work::WORK_NAME, Assignment::carry_out::<evaluation::Work>),
+];
 
 /// Measure Terrace's claims.
 #[derive(Parser)]
@@ -42,8 +58,10 @@ struct Arguments {
 }
 
 fn main() -> Result<()> {
-    if let Some(task) = workers::task()? {
-        return workers::work(&task);
+    if let Some(assignment) = workers::assignment()? {
+        let kind = WORK_KINDS.iter().find(|(name, _)| *name == assignment.name);
+        let (_, carry_out) = kind.with_context(|| format!("there is no work {:?}", assignment.name))?;
+        return carry_out(&assignment);
     }
     let arguments = Arguments::parse();
     if arguments.list {

@@ -1,69 +1,56 @@
 //! Processes that work on one store at the same time: this program, started again.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::claims::{cluster, h4, preload, small, throttle};
-use crate::evaluation;
+/// The environment variable with a worker's assignment.
+const ASSIGNMENT_VARIABLE: &str = "TERRACE_BENCH_TASK";
 
-/// The environment variable with a worker's task.
-const TASK_VARIABLE: &str = "TERRACE_BENCH_TASK";
+/// A kind of work for workers.
+pub trait Work: Serialize + DeserializeOwned {
+    /// The name by which a worker finds it.
+    const WORK_NAME: &'static str;
 
-/// The tasks of workers.
-#[derive(Clone, Serialize, Deserialize)]
-pub enum Task {
-    /// Catalog operations.
-    Catalog(h4::Work),
-    /// Puts and gets of small objects.
-    Small(small::Work),
-    /// Work on the machine of a node.
-    Cluster(cluster::NodeWork),
-    /// Writes through a throttle.
-    Throttled(throttle::Work),
-    /// Requests of a program that knows nothing of the store.
-    Requests(preload::Work),
-    /// A rank's part of an evaluation.
-    Evaluation(evaluation::Work),
+    /// Prepares, calls `ready`, works, and returns the figures.
+    fn work(&self, store: &Path, worker: u64, ready: impl FnOnce() -> io::Result<()>) -> Result<Vec<f64>>;
 }
 
-/// A worker's task and store.
+/// A worker's work and store.
 #[derive(Serialize, Deserialize)]
 pub struct Assignment {
     store: PathBuf,
     worker: u64,
-    task: Task,
+    /// The kind of the work.
+    pub name: String,
+    work: serde_json::Value,
 }
 
-/// Returns this process's task, if it is a worker.
-pub fn task() -> Result<Option<Assignment>> {
-    match std::env::var(TASK_VARIABLE) {
-        Ok(text) => Ok(Some(serde_json::from_str(&text).context("the worker's task")?)),
+/// Returns this process's assignment, if it is a worker.
+pub fn assignment() -> Result<Option<Assignment>> {
+    match std::env::var(ASSIGNMENT_VARIABLE) {
+        Ok(text) => Ok(Some(serde_json::from_str(&text).context("the worker's assignment")?)),
         Err(_) => Ok(None),
     }
 }
 
-/// Does the task: gets ready, waits for the signal, works, and prints the times.
-pub fn work(assignment: &Assignment) -> Result<()> {
-    let ready = || {
-        println!("ready");
-        std::io::stdin().lock().read_line(&mut String::new()).map(|_| ())
-    };
-    let store = || terrace::Store::open(&assignment.store);
-    let times: Vec<f64> = match &assignment.task {
-        Task::Catalog(work) => h4::work(&store()?, assignment.worker, work, ready)?,
-        Task::Small(work) => small::work(&store()?, assignment.worker, work, ready)?,
-        Task::Cluster(work) => cluster::work(&store()?, assignment.worker, work, ready)?,
-        Task::Evaluation(work) => evaluation::work(&store()?, assignment.worker, work, ready)?,
-        Task::Throttled(work) => throttle::work(&store()?, assignment.worker, work, ready)?,
-        Task::Requests(work) => preload::work(work, ready)?,
-    };
-    println!("{}", serde_json::to_string(&times)?);
-    Ok(())
+impl Assignment {
+    /// Prepares, waits for the signal, works, and prints the figures.
+    pub fn carry_out<W: Work>(&self) -> Result<()> {
+        let ready = || {
+            println!("ready");
+            io::stdin().lock().read_line(&mut String::new()).map(|_| ())
+        };
+        let work: W = serde_json::from_value(self.work.clone())?;
+        let figures = work.work(&self.store, self.worker, ready)?;
+        println!("{}", serde_json::to_string(&figures)?);
+        Ok(())
+    }
 }
 
 struct Worker {
@@ -73,27 +60,27 @@ struct Worker {
 }
 
 /// Starts `count` workers on one store at the same moment. Returns the figures that each printed.
-pub fn run(store: &Path, count: usize, task: &Task) -> Result<Vec<Vec<f64>>> {
-    run_on(&vec![store.to_owned(); count], task)
+pub fn run(store: &Path, count: usize, work: &impl Work) -> Result<Vec<Vec<f64>>> {
+    run_on(&vec![store.to_owned(); count], work)
 }
 
 /// Starts a worker on each of these stores at the same moment. Returns the figures that each printed.
-pub fn run_on(stores: &[PathBuf], task: &Task) -> Result<Vec<Vec<f64>>> {
-    run_all(stores, task, &[])
+pub fn run_on(stores: &[PathBuf], work: &impl Work) -> Result<Vec<Vec<f64>>> {
+    run_all(stores, work, &[])
 }
 
 /// Starts one worker with these variables in its environment. Returns the figures that it printed.
-pub fn run_with(store: &Path, task: &Task, variables: &[(&'static str, OsString)]) -> Result<Vec<f64>> {
-    Ok(run_all(&[store.to_owned()], task, variables)?.concat())
+pub fn run_with(store: &Path, work: &impl Work, variables: &[(&'static str, OsString)]) -> Result<Vec<f64>> {
+    Ok(run_all(&[store.to_owned()], work, variables)?.concat())
 }
 
-fn run_all(stores: &[PathBuf], task: &Task, variables: &[(&'static str, OsString)]) -> Result<Vec<Vec<f64>>> {
-    let program = std::env::current_exe()?;
+fn run_all<W: Work>(stores: &[PathBuf], work: &W, variables: &[(&'static str, OsString)]) -> Result<Vec<Vec<f64>>> {
+    let (program, work) = (std::env::current_exe()?, serde_json::to_value(work)?);
     let mut workers = Vec::new();
     for (worker, store) in (0..).zip(stores) {
-        let assignment = Assignment { store: store.clone(), worker, task: task.clone() };
+        let assignment = Assignment { store: store.clone(), worker, name: W::WORK_NAME.to_owned(), work: work.clone() };
         let mut child = Command::new(&program)
-            .env(TASK_VARIABLE, serde_json::to_string(&assignment)?)
+            .env(ASSIGNMENT_VARIABLE, serde_json::to_string(&assignment)?)
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,5 +1,6 @@
 //! Claim H4 (HReplica Fig. 5b): stores and locates of the catalog per second.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -11,7 +12,7 @@ use terrace::{Encoding, Store};
 use crate::place::Place;
 use crate::row::{Better, PageRow, Row};
 use crate::timing::{Times, median};
-use crate::workers::{self, Task};
+use crate::workers;
 
 const RUN_DURATION: Duration = Duration::from_millis(1000);
 const REPEAT_COUNT: usize = 3;
@@ -40,7 +41,7 @@ pub fn run() -> Result<Vec<Row>> {
         let (mut rates, mut times) = (Vec::new(), Vec::new());
         for repeat in 0..REPEAT_COUNT {
             let store = place.store(&format!("catalog-{processes}-{clients}-{depth}-{repeat}"), 0)?;
-            let printed = workers::run(store.dir(), processes, &Task::Catalog(Work::Store { clients, depth }))?;
+            let printed = workers::run(store.dir(), processes, &Work::Store { clients, depth })?;
             rates.push(printed.iter().map(|p| p[0]).sum());
             times.extend(printed.into_iter().flat_map(|p| p[1..].to_vec()));
         }
@@ -70,7 +71,7 @@ pub fn run() -> Result<Vec<Row>> {
     fill(store.catalog(), "located", KEY_COUNT)?;
     let mut rates = Vec::new();
     for _ in 0..REPEAT_COUNT {
-        rates.push(workers::run(store.dir(), 2, &Task::Catalog(Work::Locate))?.iter().map(|p| p[0]).sum());
+        rates.push(workers::run(store.dir(), 2, &Work::Locate)?.iter().map(|p| p[0]).sum());
     }
     rows.push(
         Row::new("H4", "locates, 2 processes", median(rates), "locates/s")
@@ -81,8 +82,16 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+impl workers::Work for Work {
+    const WORK_NAME: &'static str = "catalog";
+
+    fn work(&self, store: &Path, worker: u64, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
+        work(&Store::open(store)?, worker, self, ready)
+    }
+}
+
 /// Returns the process's rate, followed by the time of each call.
-pub fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
+fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
     let catalog = store.catalog();
     match *work {
         Work::Store { clients, depth } => {

@@ -15,7 +15,7 @@ use crate::place::{Place, random_bytes};
 use crate::row::{Better, PageRow, Row};
 use crate::size::Size;
 use crate::timing::{median, time};
-use crate::workers::{self, Task};
+use crate::workers;
 
 /// The path below which the library shows the store. Nothing is there on the machine.
 const STORE_PREFIX: &str = "/terrace-bench";
@@ -98,7 +98,7 @@ pub fn run() -> Result<Vec<Row>> {
         // A path that is not below the prefix.
         Some(side(&plain, &preloaded)),
     ];
-    let measure = |requests| turns(store.dir(), &sides, requests);
+    let measure = |requests| alternate(store.dir(), &sides, requests);
     let (long, short) = (LONG_REQUEST_BYTES, SHORT_REQUEST_BYTES);
     let count = Size::get().of(2_000, 20_000, 20_000);
     Ok(vec![
@@ -139,13 +139,13 @@ impl MountedBeside {
 }
 
 /// Returns the median seconds of each side. The sides take turns in going first.
-fn turns(store: &Path, sides: &[Option<RequestSide>; 4], requests: Requests) -> Result<[Option<f64>; 4]> {
+fn alternate(store: &Path, sides: &[Option<RequestSide>; 4], requests: Requests) -> Result<[Option<f64>; 4]> {
     let mut seconds: [Vec<f64>; 4] = Default::default();
     for turn in 0..TURN_COUNT {
         for at in (0..sides.len()).map(|at| (at + turn) % sides.len()) {
             if let Some(RequestSide { path, variables }) = &sides[at] {
-                let task = Task::Requests(Work { path: path.clone(), requests });
-                seconds[at].extend(workers::run_with(store, &task, variables)?);
+                let work = Work { path: path.clone(), requests };
+                seconds[at].extend(workers::run_with(store, &work, variables)?);
             }
         }
     }
@@ -182,8 +182,17 @@ fn call(what: &str, [ours, plain, mounted, outside]: &[Option<f64>; 4], count: u
         .details(details)
 }
 
+impl workers::Work for Work {
+    const WORK_NAME: &'static str = "requests";
+
+    // The store is shown by the library, and is not opened here.
+    fn work(&self, _: &Path, _: u64, ready: impl FnOnce() -> io::Result<()>) -> Result<Vec<f64>> {
+        work(self, ready)
+    }
+}
+
 /// Makes the requests, and returns the seconds that they took.
-pub fn work(work: &Work, ready: impl FnOnce() -> io::Result<()>) -> Result<Vec<f64>> {
+fn work(work: &Work, ready: impl FnOnce() -> io::Result<()>) -> Result<Vec<f64>> {
     let noise = random_bytes(LONG_REQUEST_BYTES, 5);
     let Work { path, requests } = work;
     let write = |length: usize| -> Result<()> {

@@ -11,7 +11,7 @@ use terrace::{Ack, PutOptions, Store};
 use crate::place::{Place, random_bytes};
 use crate::row::{Better, PageRow, Row};
 use crate::timing::{Times, median};
-use crate::workers::{self, Task};
+use crate::workers;
 
 const SLICE_DURATION: Duration = Duration::from_millis(250);
 const ROUND_COUNT: usize = 6;
@@ -94,7 +94,7 @@ pub fn run() -> Result<Vec<Row>> {
             // They take turns, too: each round of puts fills memory that was not used for longer, which is slower.
             for _ in 0..3 {
                 for ((processes, threads), rates) in &mut rates {
-                    let work = Task::Small(Work { threads: *threads, length, put });
+                    let work = Work { threads: *threads, length, put };
                     rates.push(workers::run(one.dir(), *processes, &work)?.iter().map(|p| p[0]).sum());
                 }
             }
@@ -108,8 +108,16 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+impl workers::Work for Work {
+    const WORK_NAME: &'static str = "small";
+
+    fn work(&self, store: &Path, worker: u64, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
+        work(&Store::open(store)?, worker, self, ready)
+    }
+}
+
 /// Returns the rate of one process.
-pub fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
+fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
     let bytes = random_bytes(work.length, worker);
     ready()?;
     let begin = Instant::now();

@@ -1,5 +1,6 @@
 //! Whether an emulated device has the configured speed for all processes together.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -8,7 +9,7 @@ use terrace::{Ack, Config, PutOptions, Store};
 
 use crate::place::{Place, random_bytes};
 use crate::row::{Better, Row};
-use crate::workers::{self, Task};
+use crate::workers;
 
 const RUN_DURATION: Duration = Duration::from_secs(10);
 const LIMIT_BYTES_PER_SECOND: f64 = 20e6;
@@ -28,7 +29,7 @@ pub fn run() -> Result<Vec<Row>> {
     let store = Store::init(&place.disk().join("store"), &Config::parse(&text, "bench")?)?;
     let mut rows = Vec::new();
     for (put, verb) in [(true, "writing"), (false, "reading")] {
-        let printed = workers::run(store.dir(), 2, &Task::Throttled(Work { put }))?;
+        let printed = workers::run(store.dir(), 2, &Work { put })?;
         let rate: f64 = printed.iter().map(|p| p[0]).sum();
         rows.push(
             Row::new(
@@ -44,8 +45,16 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+impl workers::Work for Work {
+    const WORK_NAME: &'static str = "throttle";
+
+    fn work(&self, store: &Path, worker: u64, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
+        work(&Store::open(store)?, worker, self, ready)
+    }
+}
+
 /// Returns the bytes per second of one process.
-pub fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
+fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
     let bytes = random_bytes(256 << 10, worker);
     let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
     ready()?;

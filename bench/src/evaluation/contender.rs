@@ -2,8 +2,6 @@
 
 use terrace_codec::Encoding;
 
-use super::Job;
-
 /// A way to place and encode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
@@ -51,29 +49,5 @@ impl Contender {
     /// Returns the number of replicas that it makes if `wanted` are requested.
     pub fn replicas(self, wanted: u8) -> u8 {
         if self == Contender::Nothing { 1 } else { wanted }
-    }
-
-    /// Writes the configuration of a job before its tiers, for objects below `d`.
-    pub fn config(self, job: &Job) -> String {
-        let model = if self == Contender::Paper { "paper" } else { "measured" };
-        let encoding = match self {
-            Contender::Nothing | Contender::Plain | Contender::Spread => Some(Encoding::NONE),
-            Contender::Fixed(encoding) | Contender::ByRawSize(encoding) | Contender::Slowest(encoding) => {
-                Some(encoding)
-            }
-            Contender::Paper | Contender::Ours | Contender::Oracle => None,
-        };
-        let mut rule = format!("[[rule]]\nprefix = 'd'\nrequirements = {:?}\n", job.requirements);
-        rule.push_str(&match job.budget.filter(|_| !self.is_slowest()) {
-            Some(factor) => format!("budget = '{factor}x'\n"),
-            None => format!("replicas = {}\n", self.replicas(job.replicas)),
-        });
-        if let Some(encoding) = encoding {
-            rule.push_str(&format!("encoding = '{encoding}'\n"));
-        }
-        if self.is_slowest() {
-            rule.push_str(&format!("tiers = ['{}']\n", job.profile.slowest()));
-        }
-        format!("[store]\nreplicas = {{ max = 9 }}\ncache = '0B'\ncost_model = '{model}'\n{rule}")
     }
 }

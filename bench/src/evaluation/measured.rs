@@ -1,4 +1,4 @@
-//! The cost of every encoding on every block that the ranks of a job write, measured once.
+//! Measures each encoding once on each block that the ranks of a job write.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,8 +7,7 @@ use anyhow::Result;
 use terrace_codec::{ALL_ENCODINGS, Encoding, RARE_ENCODINGS, Scratch};
 use terrace_simulate::Work;
 
-use super::run::RANK_COUNT;
-use super::{Data, Job};
+use super::{Data, Job, RANK_COUNT};
 use crate::oracle::{Cost, measure};
 
 /// The maximum extent size.
@@ -22,17 +21,17 @@ pub fn encodings() -> impl Iterator<Item = Encoding> {
     ALL_ENCODINGS.iter().chain(RARE_ENCODINGS.iter().filter(|encoding| is_papers(**encoding))).copied()
 }
 
-/// Returns whether an encoding is one of the papers': a codec without a transform.
+/// Returns whether an encoding is a codec of the papers, without a transform.
 pub fn is_papers(encoding: Encoding) -> bool {
     encoding.to_string().split('-').next().is_some_and(|name| PAPER_CODECS.contains(&name))
 }
 
-/// Measured costs by data, bytes and steps.
+/// A job's data, bytes and steps, with the costs that were measured on them.
 type Known = ((Data, usize, u64), Arc<Measured>);
 
 /// The cost of every encoding on every block of a job's data.
 pub struct Measured {
-    /// The blocks. Each is a kind of its own to the simulator.
+    /// The blocks. The simulator treats each as a separate kind of block.
     pub blocks: Vec<Block>,
     /// The ranges of blocks by rank, step and object.
     ranks: Vec<Vec<Vec<Range<usize>>>>,
@@ -95,8 +94,8 @@ impl Measured {
         self.ranks.first().and_then(|steps| steps.first()).map_or(0, Vec::len)
     }
 
-    /// Returns an encoding's speed and ratio over all blocks: bytes encoded and decoded per second, and raw bytes over
-    /// encoded bytes.
+    /// Returns means of an encoding over all blocks: the bytes that it encodes per second, the bytes that it decodes per second, and the
+    /// ratio of raw to encoded bytes.
     pub fn mean(&self, encoding: Encoding) -> [f64; 3] {
         let costs = self.blocks.iter().filter_map(|block| block.cost(encoding));
         let sum = costs.fold(Cost::default(), |sum, cost| sum + *cost);

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use terrace_simulate::{Cluster, Place, Tier as Simulated};
 
-use super::Contender;
-use super::run::RANK_COUNT;
+use super::{Contender, RANK_COUNT};
 
 /// The number of cores.
 const CORE_COUNT: usize = 2;

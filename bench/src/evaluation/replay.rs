@@ -12,8 +12,7 @@ use terrace_predict::{Predictor, Stream};
 use terrace_simulate::{Choose, Knows, Piece, simulate};
 
 use super::measured::{Block, Measured};
-use super::run::UNDER_WAY;
-use super::{Contender, Job, Outcome, Phase};
+use super::{Contender, Job, OBJECTS_IN_FLIGHT, Outcome, Phase};
 use crate::oracle::{Cost, weighed};
 
 /// The expected number of reads of data that nobody has read.
@@ -40,7 +39,7 @@ pub fn replay(job: &Job, measured: &Measured, contender: Contender) -> Result<Ou
     let (memo, predictor) = (Memo::new(4096), Predictor::default());
     let mut chooser = Chooser { contender, policy, memo, predictor, blocks: &measured.blocks };
     let phases: Vec<_> = job.phases.iter().map(|phase| phase.simulated()).collect();
-    let under_way = UNDER_WAY;
+    let under_way = OBJECTS_IN_FLIGHT;
     let job =
         terrace_simulate::Job { cluster: &cluster, work: measured, phases: &phases, under_way, knows: Knows::All };
     let came = simulate(&job, &mut chooser)?;

@@ -1,21 +1,18 @@
 //! Real runs: ranks as processes that share one store over throttled tiers, in phases.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use terrace::{Ack, Config, PutOptions, Store};
+use terrace_codec::Encoding;
 
-use super::{Contender, Data, Profile};
+use super::{Contender, Data, OBJECTS_IN_FLIGHT, Profile, RANK_COUNT};
 use crate::place::Place;
 use crate::timing::{median, time};
-use crate::workers::{self, Task};
-
-/// The number of ranks. Each has a core.
-pub const RANK_COUNT: usize = 2;
-/// The number of objects that a rank has in flight, so that all targets have work, as with the ranks of a cluster.
-pub const UNDER_WAY: usize = 4;
+use crate::workers;
 
 /// A phase of a job, the same for all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,8 +80,16 @@ impl Outcome {
     }
 }
 
+impl workers::Work for Work {
+    const WORK_NAME: &'static str = "evaluation";
+
+    fn work(&self, store: &Path, worker: u64, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
+        work(&Store::open(store)?, worker, self, ready)
+    }
+}
+
 /// Does a rank's part of a phase. Returns the seconds.
-pub fn work(store: &Store, rank: u64, work: &Work, ready: impl Fn() -> std::io::Result<()>) -> Result<Vec<f64>> {
+fn work(store: &Store, rank: u64, work: &Work, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
     let steps = (0..work.steps).map(|step| work.data.objects(rank, step, work.bytes));
     let steps: Vec<Vec<(String, Vec<u8>)>> = steps.collect::<Result<_>>()?;
     ready()?;
@@ -123,7 +128,7 @@ fn each(objects: &[(String, Vec<u8>)], act: impl Fn(&str, &[u8]) -> Result<()> +
         Ok(())
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..UNDER_WAY).map(|_| scope.spawn(take)).collect();
+        let threads: Vec<_> = (0..OBJECTS_IN_FLIGHT).map(|_| scope.spawn(take)).collect();
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow::anyhow!("a thread died"))?)
     })
 }
@@ -161,20 +166,44 @@ impl Job {
         (0..RANK_COUNT as u64).flat_map(|rank| (0..self.steps).map(move |step| of(rank, step))).sum()
     }
 
+    /// Writes the configuration of a contender before its tiers, for objects below `d`.
+    fn config(&self, contender: Contender) -> String {
+        let model = if contender == Contender::Paper { "paper" } else { "measured" };
+        let encoding = match contender {
+            Contender::Nothing | Contender::Plain | Contender::Spread => Some(Encoding::NONE),
+            Contender::Fixed(encoding) | Contender::ByRawSize(encoding) | Contender::Slowest(encoding) => {
+                Some(encoding)
+            }
+            Contender::Paper | Contender::Ours | Contender::Oracle => None,
+        };
+        let mut rule = format!("[[rule]]\nprefix = 'd'\nrequirements = {:?}\n", self.requirements);
+        rule.push_str(&match self.budget.filter(|_| !contender.is_slowest()) {
+            Some(factor) => format!("budget = '{factor}x'\n"),
+            None => format!("replicas = {}\n", contender.replicas(self.replicas)),
+        });
+        if let Some(encoding) = encoding {
+            rule.push_str(&format!("encoding = '{encoding}'\n"));
+        }
+        if contender.is_slowest() {
+            rule.push_str(&format!("tiers = ['{}']\n", self.profile.slowest()));
+        }
+        format!("[store]\nreplicas = {{ max = 9 }}\ncache = '0B'\ncost_model = '{model}'\n{rule}")
+    }
+
     /// Runs the job once.
     fn run(&self, contender: Contender) -> Result<Run> {
         let place = Place::new()?;
         let total = self.total()? as f64;
         let capacities = self.capacities.map(|share| share.map(|share| share * total));
         let tiers = self.profile.config(contender, &place.ram().join("tiers"), capacities);
-        let text = contender.config(self) + &tiers;
+        let text = self.config(contender) + &tiers;
         let dir = place.disk().join("store");
         let store = Store::init(&dir, &Config::parse(&text, "bench")?)?;
         drop(store);
         let mut seconds = Vec::new();
         for phase in &self.phases {
             let work = Work { data: self.data, bytes: self.bytes, steps: self.steps, phase: *phase };
-            let ranks = workers::run(&dir, RANK_COUNT, &Task::Evaluation(work))?;
+            let ranks = workers::run(&dir, RANK_COUNT, &work)?;
             seconds.push(ranks.iter().flatten().copied().fold(0.0, f64::max));
         }
         let (mut raw, mut stored, mut replicas) = (0.0, 0.0, 0.0);

@@ -8,17 +8,16 @@
 //! options = { page_size = 16384 }
 //! ```
 
-mod kind;
-mod target;
+mod map;
 
-pub use kind::SqliteKind;
+pub use map::SqliteMap;
 
-use terrace::tier::{KindError, register_kind};
+use terrace::tier::{KindError, MapKind, register_kind};
 
 /// Registers `kind = "sqlite"`.
 ///
 /// # Errors
 /// [`KindError::Taken`] if it was called before.
 pub fn register() -> Result<(), KindError> {
-    register_kind("sqlite", SqliteKind)
+    register_kind("sqlite", MapKind::<SqliteMap>::default())
 }

@@ -4,9 +4,9 @@
 
 use std::fs;
 
-use sqlite_target::SqliteKind;
-use terrace::tier::TargetSettings;
+use sqlite_target::SqliteMap;
 use terrace::tier::conformance::{self, Outage, Site};
+use terrace::tier::{MapKind, TargetSettings};
 
 /// A site on a folder `disk`, which may vanish.
 fn site() -> Site {
@@ -19,7 +19,7 @@ fn site() -> Site {
 
 #[test]
 fn it_passes_the_conformance_suite() {
-    conformance::check(&SqliteKind, site);
+    conformance::check(&MapKind::<SqliteMap>::default(), site);
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn it_survives_that_its_disk_vanishes_for_a_while() {
     let site = site();
     let disk = site.settings.path.parent().unwrap().to_owned();
     let elsewhere = disk.with_extension("elsewhere");
-    conformance::check_outage(&SqliteKind, site, |outage| match outage {
+    conformance::check_outage(&MapKind::<SqliteMap>::default(), site, |outage| match outage {
         Outage::Begins => fs::rename(&disk, &elsewhere).unwrap(),
         Outage::Ends => fs::rename(&elsewhere, &disk).unwrap(),
     });

@@ -15,7 +15,7 @@ use crate::place::random_bytes;
 use crate::row::{Better, Row};
 use crate::size::Size;
 use crate::timing::median;
-use crate::workers::{self, Task};
+use crate::workers;
 
 const NODE_COUNTS: [usize; 3] = [1, 2, 4];
 /// All nodes together must leave this machine's processors time to spare.
@@ -76,7 +76,7 @@ fn measure(etcd: &EtcdCluster, nodes: usize, duration: Duration) -> Result<[f64;
     let dirs: Vec<_> = (0..nodes).map(|at| shared.dir(at)).collect();
     let transfer = |there| {
         let work = NodeWork::Transfer(Work { duration, there });
-        workers::run_on(&dirs, &Task::Cluster(work))
+        workers::run_on(&dirs, &work)
     };
     let megabytes = |printed: &[Vec<f64>]| printed.iter().map(|p| p[0]).sum::<f64>() / 1e6;
     let puts = transfer(None)?;

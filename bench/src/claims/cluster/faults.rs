@@ -27,7 +27,7 @@ const MAX_PUT_SECONDS: f64 = 1.0;
 const MAX_LEADERLESS_SECONDS: f64 = 5.0;
 /// All is quiet for this long before each kill.
 const QUIET_TIME: Duration = Duration::from_secs(2);
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_WAIT: Duration = Duration::from_secs(60);
 const BARE_LOG_NUMBER: u64 = 4;
 
@@ -79,7 +79,7 @@ impl FaultTimes {
             if in_log.is_none() && !observer.nodes()?.iter().any(is_victim) {
                 in_log = Some(killed.elapsed().as_secs_f64());
             }
-            thread::sleep(LOOK_INTERVAL);
+            thread::sleep(POLL_INTERVAL);
         }
         let known = Instant::now();
         self.status_away.extend(in_status);
@@ -107,7 +107,7 @@ impl FaultTimes {
             let first: Option<Vec<Instant>> = writers.iter().map(|writer| writer.first_after(killed)).collect();
             match first {
                 Some(first) => break first,
-                None => thread::sleep(LOOK_INTERVAL),
+                None => thread::sleep(POLL_INTERVAL),
             }
         };
         let seconds = |end: &Instant| end.duration_since(killed).as_secs_f64();

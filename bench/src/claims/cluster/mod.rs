@@ -16,6 +16,7 @@ mod rates;
 mod visible;
 
 use std::io;
+use std::path::Path;
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ use terrace_testkit::EtcdCluster;
 
 use crate::place::Place;
 use crate::row::Row;
+use crate::workers;
 
 /// The work of one process on the machine of a node.
 #[derive(Clone, Serialize, Deserialize)]
@@ -36,8 +38,16 @@ pub enum NodeWork {
     Simulate(particles::Work),
 }
 
+impl workers::Work for NodeWork {
+    const WORK_NAME: &'static str = "cluster";
+
+    fn work(&self, store: &Path, worker: u64, ready: impl FnOnce() -> io::Result<()>) -> Result<Vec<f64>> {
+        work(&Store::open(store)?, worker, self, ready)
+    }
+}
+
 /// Returns the figures of one process.
-pub fn work(store: &Store, worker: u64, work: &NodeWork, ready: impl FnOnce() -> io::Result<()>) -> Result<Vec<f64>> {
+fn work(store: &Store, worker: u64, work: &NodeWork, ready: impl FnOnce() -> io::Result<()>) -> Result<Vec<f64>> {
     match work {
         NodeWork::Commit(work) => rates::work(store, worker, work, ready),
         NodeWork::Transfer(work) => bandwidth::work(store, worker, work, ready),

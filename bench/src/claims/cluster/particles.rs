@@ -21,7 +21,7 @@ use crate::place::Place;
 use crate::row::{Better, Row};
 use crate::size::Size;
 use crate::timing::median;
-use crate::workers::{self, Task};
+use crate::workers;
 
 const NODE_COUNT: usize = 4;
 /// The bandwidth of the shared tier, for all nodes together.
@@ -125,7 +125,7 @@ fn alone_times(steps: u64) -> Result<[f64; 2]> {
 }
 
 fn slowest(dirs: &[PathBuf], work: Work) -> Result<f64> {
-    let printed = workers::run_on(dirs, &Task::Cluster(NodeWork::Simulate(work)))?;
+    let printed = workers::run_on(dirs, &NodeWork::Simulate(work))?;
     Ok(printed.iter().map(|times| times[0]).fold(0.0, f64::max))
 }
 

@@ -20,7 +20,7 @@ use crate::place::{Place, random_bytes};
 use crate::row::{Better, Row};
 use crate::size::Size;
 use crate::timing::{Times, median};
-use crate::workers::{self, Task};
+use crate::workers;
 
 const NODE_COUNTS: [usize; 3] = [1, 2, 4];
 /// Clients of all nodes together.
@@ -45,14 +45,14 @@ pub struct Work {
 
 pub fn run(etcd: &mut EtcdCluster) -> Result<Vec<Row>> {
     let (duration, repeats) = Size::get().of((2, 1), (5, 3), (10, 5));
-    let task = Task::Cluster(NodeWork::Commit(Work { duration: Duration::from_secs(duration) }));
+    let work = NodeWork::Commit(Work { duration: Duration::from_secs(duration) });
     let mut measured = NODE_COUNTS.map(|_| (Vec::new(), Vec::new()));
     let mut alone = Vec::new();
     for _ in 0..repeats {
         for (nodes, (rates, times)) in NODE_COUNTS.into_iter().zip(&mut measured) {
             let shared = SharedStore::start(etcd, StoreShape::new(nodes, 1))?;
             let clients: Vec<_> = (0..CLIENT_COUNT).map(|client| shared.dir(client % nodes)).collect();
-            let printed = workers::run_on(&clients, &task)?;
+            let printed = workers::run_on(&clients, &work)?;
             rates.push(printed.iter().map(|p| p[0]).sum::<f64>());
             times.extend(printed.iter().flat_map(|p| &p[1..]).copied());
         }

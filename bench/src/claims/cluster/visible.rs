@@ -18,9 +18,9 @@ use crate::timing::{Times, time};
 const OBJECT_BYTES: usize = 4 << 10;
 const ROUND_COUNT: usize = 4;
 const MAX_MILLISECONDS: f64 = 10.0;
-/// An object that was acknowledged is looked for this long.
-const MAX_LOOK: Duration = Duration::from_secs(10);
-const LOOK_INTERVAL: Duration = Duration::from_micros(100);
+/// The longest search for an object that was acknowledged.
+const MAX_SEARCH_TIME: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_micros(100);
 const BARE_LOG_NUMBER: u64 = 2;
 
 /// The gets of one kind of reader.
@@ -69,9 +69,9 @@ impl TimedGets {
         let mut is_first = true;
         let got = loop {
             match store.get(key.as_bytes()) {
-                Err(Error::NotFound { .. }) if begin.elapsed() < MAX_LOOK => {
+                Err(Error::NotFound { .. }) if begin.elapsed() < MAX_SEARCH_TIME => {
                     is_first = false;
-                    thread::sleep(LOOK_INTERVAL);
+                    thread::sleep(POLL_INTERVAL);
                 }
                 got => break got?,
             }

@@ -1,4 +1,4 @@
-//! Real dumps by threads, over links and disks that are throttled to a rank's share in the paper.
+//! Measures real dumps. Each rank is a thread, whose link and disk are as slow as a rank's share of them in the paper.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -146,8 +146,8 @@ pub fn codec(what: &str, pages: &[Vec<u8>]) -> Result<Vec<Row>> {
     Ok(vec![row.details(format!("{:.2} s instead of {:.2} s, which is without codecs", coded.seconds, raw.seconds))])
 }
 
-/// Measures how long ranks stop for checkpoints that are dumped while they continue: for the first, with new memory and with memory that
-/// was prepared, and for the next one.
+/// Measures how long ranks stop for a checkpoint that is dumped while they continue. The first checkpoint is measured twice: with memory
+/// that is allocated for it then, and with memory that was prepared. The next one uses the memory of the first.
 pub fn stop(what: &str, pages: &[Vec<u8>]) -> Result<Vec<Row>> {
     let whole = once(pages, 3, Duplicates::Collective, Some("none"))?.seconds;
     let ([first, next], [prepared, _]) = (stops(pages, false)?, stops(pages, true)?);
@@ -165,12 +165,12 @@ pub fn stop(what: &str, pages: &[Vec<u8>]) -> Result<Vec<Row>> {
     Ok(rows.into_iter().map(row).collect())
 }
 
-/// The seconds of the slowest rank, since a checkpoint began.
+/// Times of the slowest rank, in seconds from the begin of a checkpoint.
 #[derive(Clone, Copy, Default)]
 struct Stop {
-    /// Until the ranks continued.
+    /// The time until the ranks continued.
     stopped: f64,
-    /// Until the checkpoint was durable.
+    /// The time until the checkpoint was durable.
     ended: f64,
 }
 
@@ -180,7 +180,7 @@ impl Stop {
     }
 }
 
-/// Makes two checkpoints while ranks continue. If `is_prepared`, the memory for the first copy was there before.
+/// Makes two checkpoints while ranks continue. If `is_prepared`, the memory for the first copy is allocated before.
 fn stops(pages: &[Vec<u8>], is_prepared: bool) -> Result<[Stop; 2]> {
     let place = Place::new()?;
     let stores = make_stores(&place, pages.len(), Some("none"))?;

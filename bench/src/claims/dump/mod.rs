@@ -48,7 +48,12 @@ pub fn run() -> Result<Vec<Row>> {
         rows.extend(simulated::partners("our CG 32^3", &pages)?);
     }
     rows.extend(measured::unique()?);
-    rows.extend(ranks::run()?);
+    let of_ranks = ranks::run()?;
+    // Without MPI, there are no rows of ranks.
+    if !of_ranks.is_empty() {
+        rows.extend(of_ranks);
+        rows.extend(transparent::run()?);
+    }
     rows.extend(levels::run()?);
     Ok(rows)
 }

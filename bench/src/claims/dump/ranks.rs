@@ -1,5 +1,4 @@
-//! D5 with ranks of MPI: how long our conjugate-gradient program stops for checkpoints that are dumped while it continues. D7: for those
-//! that it knows nothing of.
+//! D5 with ranks of MPI: how long our conjugate-gradient program stops for checkpoints that are dumped while it continues.
 
 use std::process::Command;
 
@@ -8,7 +7,6 @@ use serde::Deserialize;
 
 use super::measured::make_stores;
 use super::pages::{RANK_COUNT, find_program};
-use super::transparent;
 use crate::place::Place;
 use crate::row::{Better, Row};
 
@@ -44,8 +42,7 @@ pub fn run() -> Result<Vec<Row>> {
             1e3 * stops.whole
         ))
     };
-    let rows = [(stops.first, "the first checkpoint, prepared"), (stops.next, "the next one")].into_iter().map(row);
-    Ok(rows.chain(transparent::run()?).collect())
+    Ok([(stops.first, "the first checkpoint, prepared"), (stops.next, "the next one")].into_iter().map(row).collect())
 }
 
 /// Returns a command that runs the one that is appended on all ranks, each on a node of its own.

@@ -60,7 +60,7 @@ impl Proxy {
         Ok(self.path(parent)?.join(name))
     }
 
-    fn look_up(&self, path: PathBuf) -> io::Result<FileAttr> {
+    fn stat(&self, path: PathBuf) -> io::Result<FileAttr> {
         let metadata = fs::symlink_metadata(&path)?;
         self.paths.write().unwrap_or_else(PoisonError::into_inner).insert(metadata.ino(), path);
         Ok(attributes(&metadata, metadata.ino()))
@@ -147,7 +147,7 @@ impl Filesystem for Proxy {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        entered(self.child(parent, name).and_then(|path| self.look_up(path)), reply);
+        entered(self.child(parent, name).and_then(|path| self.stat(path)), reply);
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -179,7 +179,7 @@ impl Filesystem for Proxy {
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
-        let make = |path: PathBuf| fs::create_dir(&path).and_then(|()| self.look_up(path));
+        let make = |path: PathBuf| fs::create_dir(&path).and_then(|()| self.stat(path));
         entered(self.child(parent, name).and_then(make), reply);
     }
 
@@ -201,7 +201,7 @@ impl Filesystem for Proxy {
     fn create(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, _: i32, reply: ReplyCreate) {
         let made = self.child(parent, name).and_then(|path| {
             let file = File::options().create(true).truncate(true).read(true).write(true).open(&path)?;
-            Ok((self.look_up(path)?, file))
+            Ok((self.stat(path)?, file))
         });
         match made {
             Ok((attributes, file)) => {

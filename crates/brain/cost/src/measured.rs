@@ -1,11 +1,14 @@
 use crate::{Affine, Expected, TargetRates, Weights};
 
-/// The physical estimate: `3 w_c t_c + latency + stored write + 3 w_d reads (latency + stored read + t_d)`, with
-/// times per byte.
+/// Estimates the cost of a replica that is written once and read `reads` times:
 ///
-/// At equal weights this is the time in seconds of writing once and of reading `reads` times. The ratio has no term of
-/// its own, because both transfers contain the saved bytes; if w_r is 1, only the transfers count. If the target fills
-/// up, both transfers include the cost of displaced bytes.
+/// ```text
+/// 3 w_c encode + latency + write + 3 w_d reads (latency + read + decode)
+/// ```
+///
+/// `w_c` and `w_d` are the weights of encoding and decoding. Each is a third if all weights are equal, and the cost is then the time in
+/// seconds. `write` and `read` are the times to transfer the stored bytes, so a denser encoding makes them shorter. For this reason the
+/// weight of the ratio has no term. On a target that fills up, a transfer also takes the time to move other bytes away.
 pub fn measured(target: &TargetRates, encoding: &Expected, weights: &Weights, reads: f64) -> Affine {
     let encode = 3.0 * weights.compress * encoding.encode;
     let reads = 3.0 * weights.decompress * reads;

@@ -44,6 +44,11 @@ const fn fields(element: Element, level: i8) -> Encoding {
     row(Transform::None, element, CodecId::Fields, level)
 }
 
+/// The encodings without a transform that the predictor chooses from.
+///
+/// A codec that is added here, instead of to [`RARE_ENCODINGS`], needs its speeds in the predictor's initial model:
+/// `cargo run --release --example seed > src/seed.json` in `crates/brain/predict` measures them. If its ratio resembles that of another codec, add
+/// an arm to `stand_in` in `src/candidates.rs` there. `make bench` shows whether the choice pays.
 const UNTRANSFORMED_ENCODINGS: [Encoding; 9] = [
     Encoding::NONE,
     plain(CodecId::Lz4, 0),

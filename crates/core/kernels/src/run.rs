@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use smallvec::smallvec;
 
-use crate::kernel::{Area, Kernel, Level, MAX_VECTOR_RECORDS, MIN_STREAMED_BYTES, Stage, copy, turn_over};
+use crate::kernel::{Area, Kernel, Level, MAX_VECTOR_RECORDS, MIN_STREAMED_BYTES, Stage, copy, transpose_across};
 use crate::moves::{Move, Moves};
 
 /// The size of a block: source and destination stay in the first-level cache while all of its fields are moved.
@@ -178,7 +178,7 @@ impl Plane {
         let Made { list, kernel, stream, .. } = ready.made.as_ref();
         let base = (ready.base.0 + shift.0, ready.base.1 + shift.1);
         let area = Area { base, first_row: 0, rows: self.rows, first_element: 0, elements: self.elements };
-        if self.across && turn_over(list, area, self.level, to, from) {
+        if self.across && transpose_across(list, area, self.level, to, from) {
             return;
         }
         match (!self.across && *stream).then(|| Stage::new(list, self.level)).flatten() {

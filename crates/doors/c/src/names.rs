@@ -8,7 +8,7 @@ use crate::store::{Store, there};
 use crate::{Failure, Status};
 
 /// Objects that are read from the catalog at a time.
-const OBJECTS_PER_LOOK: usize = 256;
+const OBJECTS_PER_PAGE: usize = 256;
 
 /// The kind of an object.
 #[repr(C)]
@@ -84,7 +84,7 @@ pub extern "C" fn terrace_list(
         let (prefix, visit) = (string(prefix, "the prefix")?, visit.ok_or_else(no_function)?);
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let found = store.store.list(prefix, after.as_deref(), OBJECTS_PER_LOOK)?;
+            let found = store.store.list(prefix, after.as_deref(), OBJECTS_PER_PAGE)?;
             for (key, object) in &found {
                 let key =
                     CString::new(key.as_slice()).map_err(|_| Failure::Internal("a key has a NUL in it".into()))?;

@@ -58,7 +58,7 @@ fn subject(store: &Store, asked: &Explain) -> Result<(Vec<u8>, Vec<u8>, PutOptio
     if asked.key.is_none()
         && let Ok(object) = store.stat(stored)
     {
-        return Ok((stored.to_vec(), store.first_block(stored)?, PutOptions::kept_with(&object)));
+        return Ok((stored.to_vec(), store.first_block(stored)?, PutOptions::kept_with(stored, &object)?));
     }
     let path = Path::new(&asked.subject);
     if asked.key.is_some() && !path.exists() {

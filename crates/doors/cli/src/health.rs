@@ -31,7 +31,7 @@ enum Awaited {
     Safe,
 }
 
-fn look(store: &Store) -> Result<report::Health> {
+fn read_health(store: &Store) -> Result<report::Health> {
     let mut health = store.health()?;
     health.add(Datasets::new(store).findings());
     Ok(health)
@@ -39,12 +39,12 @@ fn look(store: &Store) -> Result<report::Health> {
 
 /// Prints the health. Returns the exit code.
 pub fn health(store: &Store, wanted: &Health, show: Show) -> Result<u8> {
-    let mut health = look(store)?;
+    let mut health = read_health(store)?;
     if wanted.wait.is_some() {
         store.work_in_background();
         while health.health == HealthState::Working {
             thread::sleep(WAIT_POLL_INTERVAL);
-            health = look(store)?;
+            health = read_health(store)?;
         }
     }
     let mut words = health.health.to_string();

@@ -12,11 +12,11 @@ mod flush;
 mod globals;
 mod health;
 mod help;
+mod inspect;
 mod interrupt;
 mod job;
 mod job_arguments;
 mod log;
-mod look;
 mod mount;
 mod moves;
 mod node;
@@ -130,7 +130,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         Command::Stored(command) => stoppable(|| with_store(&opened()?, command, show)),
         Command::Origin { asked } => stoppable(|| origin::run(&opened()?, asked, show)),
-        Command::Tiers { change: None } => stoppable(|| look::status(&opened()?, show)),
+        Command::Tiers { change: None } => stoppable(|| inspect::status(&opened()?, show)),
         Command::Tiers { change: Some(change) } => stoppable(|| moves::tiers(&store()?, change, show)),
         Command::Init(init) => stoppable(|| opening::init(&store()?, init, show)),
         Command::Rebuild(asked) => stoppable(|| care::rebuild(&store()?, asked, show)),
@@ -166,19 +166,19 @@ fn with_store(store: &Store, command: &StoreCommand, show: Show) -> Result<bool>
         StoreCommand::Adopt(put) => copy::adopt(store, put, show),
         StoreCommand::Get(get) => copy::get(store, get, show),
         StoreCommand::Cat { key, range } => copy::cat(store, key, range.as_ref()),
-        StoreCommand::Ls { prefix, long } => look::ls(store, prefix.as_deref(), *long, show),
+        StoreCommand::Ls { prefix, long } => inspect::ls(store, prefix.as_deref(), *long, show),
         StoreCommand::Rm { key, recursive, dry_run } => objects::rm(store, key, *recursive, *dry_run, show),
         StoreCommand::Mv { from, to } => objects::mv(store, from, to, show),
         StoreCommand::Cp { from, to } => objects::cp(store, from, to, show),
         StoreCommand::Check { source, prefix, filter } => copy::check(store, source, prefix, filter, show),
         StoreCommand::Sync => objects::sync(store, show),
         StoreCommand::Flush(asked) => flush::flush(store, asked, show),
-        StoreCommand::Locate { key } => look::locate(store, key, show),
+        StoreCommand::Locate { key } => inspect::locate(store, key, show),
         StoreCommand::Explain(asked) => explain::explain(store, asked, show),
-        StoreCommand::Hot { prefix, limit } => look::hot(store, prefix.as_deref(), *limit, show),
-        StoreCommand::Stat { key } => look::stat(store, key, show),
-        StoreCommand::Status => look::status(store, show),
-        StoreCommand::Top { interval, count } => look::top(store, *interval, *count, show),
+        StoreCommand::Hot { prefix, limit } => inspect::hot(store, prefix.as_deref(), *limit, show),
+        StoreCommand::Stat { key } => inspect::stat(store, key, show),
+        StoreCommand::Status => inspect::status(store, show),
+        StoreCommand::Top { interval, count } => inspect::top(store, *interval, *count, show),
         StoreCommand::Stage { prefix, tier, limit } => {
             moves::stage(store, known(store, prefix)?, tier, limit.map(|limit| limit.0), show)
         }
@@ -194,7 +194,7 @@ fn with_store(store: &Store, command: &StoreCommand, show: Show) -> Result<bool>
 }
 
 fn known<'a>(store: &Store, prefix: &'a OsStr) -> Result<&'a [u8]> {
-    look::there(store, prefix.as_bytes())?;
+    inspect::there(store, prefix.as_bytes())?;
     Ok(prefix.as_bytes())
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use terrace::{Error, Files, Store, key};
 use terrace_datasets::Datasets;
 
-use crate::look::{each, there};
+use crate::inspect::{each, there};
 use crate::output::{Show, complain, count, name};
 
 pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show) -> Result<bool> {

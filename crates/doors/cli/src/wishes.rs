@@ -11,7 +11,7 @@ use terrace::{Asked, Budget, Config, PutOptions, Requirement, Weights};
 #[derive(Args)]
 #[command(next_help_heading = "What matters")]
 pub struct Wishes {
-    /// Requirements, most important first, such as max_durability=4,min_storage.
+    /// Requirements, most important first, such as max_durability=4,min_storage: a number is that of the replicas. Each is also a flag.
     #[arg(long, value_name = "R,...", value_delimiter = ',')]
     require: Vec<Asked>,
     /// Weights of encoding time, decoding time and bytes stored: three numbers with commas between, or asynchronous (only
@@ -92,9 +92,10 @@ impl Args for Flags {
     fn augment_args(command: Command) -> Command {
         Requirement::ALL.into_iter().fold(command, |command, requirement| {
             let name = requirement.to_string();
-            let flag = Arg::new(name.clone()).long(name.replace('_', "-")).value_name("N").num_args(0..=1);
+            let flag = Arg::new(name.clone()).long(name.replace('_', "-")).value_name("REPLICAS").num_args(0..=1);
             let flag = flag.require_equals(true).default_missing_value("true");
-            command.arg(flag.help(describe(requirement)).hide_short_help(true))
+            let help = format!("{} [{VALUE_HELP}]", describe(requirement));
+            command.arg(flag.help(help).hide_short_help(true))
         })
     }
 
@@ -103,7 +104,10 @@ impl Args for Flags {
     }
 }
 
-/// The help of a requirement's flag. `=N` of each sets the number of replicas.
+/// The help of the value that the flag of each requirement may have.
+const VALUE_HELP: &str = "REPLICAS: make this many; false: ignore it where a rule or the store says it";
+
+/// Returns the help of a requirement's flag.
 fn describe(requirement: Requirement) -> &'static str {
     match requirement {
         Requirement::MinReadLatency => {

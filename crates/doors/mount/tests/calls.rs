@@ -127,7 +127,7 @@ fn extended_attributes_are_the_objects_pairs() {
 fn attributes_ask_for_replicas_and_copies_keep_them() {
     let (Some(setfattr), Some(getfattr)) = (tool("setfattr"), tool("getfattr")) else { return };
     let (Some(cp), Some(rsync), Some(mounted)) = (tool("cp"), tool("rsync"), Mounted::new()) else { return };
-    let kept = |name: &[u8]| PutOptions::kept_with(&mounted.files.store().stat(name).unwrap());
+    let kept = |name: &[u8]| PutOptions::kept_with(name, &mounted.files.store().stat(name).unwrap()).unwrap();
     fs::write(mounted.at.join("a"), [7; 100_000]).unwrap();
     run(&setfattr, ["-n", "user.terrace.replicas", "-v", "1", "a"], &mounted.at);
     run(&setfattr, ["-n", "user.terrace.require", "-v", "min_storage", "a"], &mounted.at);

@@ -12,7 +12,7 @@ use terrace_datasets::Datasets;
 use crate::held::Held;
 
 /// The interval at which the node checks its targets, and whether a scrub is due.
-const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// The interval at which the node removes leftovers, if no other process has the store open.
 const TIDY_INTERVAL_SECONDS: u64 = 600;
 /// A scrub rests for this many times as long as it reads, so that jobs keep most of the targets' bandwidth.
@@ -65,7 +65,7 @@ impl Upkeep {
         loop {
             if let Some(store) = &*self.held.read() {
                 // The replicas that a target has lost become pending by this check, and the mover makes them.
-                if let Err(error) = store.look_at_targets() {
+                if let Err(error) = store.check_targets() {
                     tracing::warn!(%error, "the targets cannot be looked at");
                 }
                 if let Some(interval) = self.scrub_interval.filter(|_| Instant::now() >= scrub_due) {
@@ -78,9 +78,9 @@ impl Upkeep {
             }
             let until_scrub = match self.scrub_interval {
                 Some(_) => scrub_due.saturating_duration_since(Instant::now()),
-                None => LOOK_INTERVAL,
+                None => CHECK_INTERVAL,
             };
-            if !self.stop.wait(until_scrub.min(LOOK_INTERVAL).min(self.tidy_interval)) {
+            if !self.stop.wait(until_scrub.min(CHECK_INTERVAL).min(self.tidy_interval)) {
                 return Ok(());
             }
         }
@@ -103,7 +103,7 @@ impl Upkeep {
             }
             Err(error) => {
                 tracing::warn!(%error, "a scrub ended early, and is repeated");
-                LOOK_INTERVAL
+                CHECK_INTERVAL
             }
         }
     }

@@ -29,7 +29,7 @@ pub struct OpenDescription {
     /// Whether this process has written to the file.
     is_written: AtomicBool,
     /// Held by a thread of this process that uses the offset, until it has moved it on.
-    turn: Mutex<()>,
+    offset_lock: Mutex<()>,
 }
 
 impl OpenDescription {
@@ -50,7 +50,7 @@ impl OpenDescription {
             file: file.map(OnceLock::from).unwrap_or_default(),
             lock_file: OnceLock::new(),
             is_written: AtomicBool::new(false),
-            turn: Mutex::new(()),
+            offset_lock: Mutex::new(()),
         }
     }
 
@@ -170,8 +170,8 @@ impl OpenDescription {
     }
 
     /// Waits for the other threads that use the offset.
-    pub fn take_turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock()
+    pub fn lock_offset(&self) -> MutexGuard<'_, ()> {
+        self.offset_lock.lock()
     }
 
     /// The offset of the next byte.

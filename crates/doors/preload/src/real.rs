@@ -26,11 +26,11 @@ impl NextFunction {
     fn find(&self) -> *mut c_void {
         // Relaxed: threads that look at once find the same function.
         let found = self.found.load(Ordering::Relaxed);
-        if found.is_null() { self.look() } else { found }
+        if found.is_null() { self.find_again() } else { found }
     }
 
     #[cold]
-    fn look(&self) -> *mut c_void {
+    fn find_again(&self) -> *mut c_void {
         // SAFETY: the name ends with a zero byte. `dlsym` allocates nothing when it finds a function.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         let found = if found.is_null() { missing as *mut c_void } else { found };

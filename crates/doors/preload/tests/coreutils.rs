@@ -218,7 +218,7 @@ fn attributes_ask_for_replicas_and_copies_keep_them() {
         mkdir d; setfattr -n user.terrace.ack -v durable d; echo > d/f; getfattr --only-values -n user.terrace.ack d/f
     "#);
     assert_eq!(printed, "min_storage\nmin_storage\nmin_storage\n0-100000 disk\ndurable");
-    let kept = |name: &[u8]| PutOptions::kept_with(&place.store().stat(name).unwrap()).replicas;
+    let kept = |name: &[u8]| PutOptions::kept_with(name, &place.store().stat(name).unwrap()).unwrap().replicas;
     assert_eq!([b"a", b"b", b"c"].map(|name| kept(name)), [Some(1); 3]);
     let wrong = ["-n", "user.terrace.budget", "-v", "3", "/terrace/a"];
     let refused = place.command("setfattr").args(wrong).output().unwrap();

@@ -91,7 +91,7 @@ fn what_is_asked_for_the_program_is_asked_for_its_files() {
     let test = "what_is_asked_for_the_program_is_asked_for_its_files";
     let Some(place) = place_with_ranks(test) else { return };
     let kept = |key: &[u8]| {
-        let asked = PutOptions::kept_with(&place.store().stat(key).unwrap()).requirements;
+        let asked = PutOptions::kept_with(key, &place.store().stat(key).unwrap()).unwrap().requirements;
         asked.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     place.sh("mkdir /terrace/out");

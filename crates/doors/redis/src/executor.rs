@@ -110,7 +110,7 @@ pub struct Executor {
     positions: ScanPositions,
     /// Commands run under it shared at first. Those that met a conflict run again under it alone: then no other thread of this
     /// process can make them fail a second time. Taken before all locks of the store.
-    turn: RwLock<()>,
+    attempts: RwLock<()>,
 }
 
 /// The results of a pass.
@@ -123,7 +123,7 @@ struct Carried {
 impl Executor {
     /// Carries out commands on these databases.
     pub fn new(store: Store, databases: Vec<KeySpace>, facts: Arc<ServerFacts>) -> Executor {
-        Executor { store, databases, facts, positions: ScanPositions::default(), turn: RwLock::new(()) }
+        Executor { store, databases, facts, positions: ScanPositions::default(), attempts: RwLock::new(()) }
     }
 
     /// The states of keys now.
@@ -139,8 +139,8 @@ impl Executor {
         self.facts.commands.fetch_add(tasks.len() as u64, Ordering::Relaxed);
         for attempt in 0..MAX_ATTEMPTS {
             let (shared, alone) = match attempt {
-                0 => (Some(self.turn.read()), None),
-                _ => (None, Some(self.turn.write())),
+                0 => (Some(self.attempts.read()), None),
+                _ => (None, Some(self.attempts.write())),
             };
             let carried = self.attempt(tasks);
             drop((shared, alone));

@@ -35,7 +35,7 @@ impl Dialect {
     }
 
     /// Tells a client that there are too many.
-    pub fn turn_away(self) -> &'static [u8] {
+    pub fn refusal(self) -> &'static [u8] {
         match self {
             Dialect::Redis => b"-ERR max number of clients reached\r\n",
             Dialect::Memcached { .. } => b"ERROR Too many open connections\r\n",

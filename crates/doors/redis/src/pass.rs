@@ -171,7 +171,7 @@ impl<'s> Pass<'s> {
     }
 
     /// Returns the value of a key, without reading its bytes.
-    pub fn look(&mut self, db: usize, name: &[u8]) -> Result<Option<&Held>, Problem> {
+    pub fn peek(&mut self, db: usize, name: &[u8]) -> Result<Option<&Held>, Problem> {
         if !self.cached[db].contains_key(name) {
             let key = self.databases[db].key(name).map_err(Error::from)?;
             let object = match self.store.stat(&key) {
@@ -223,7 +223,7 @@ impl<'s> Pass<'s> {
 
     /// Returns some bytes of a string, without reading the others.
     pub fn range(&mut self, db: usize, name: &[u8], start: u64, end: u64) -> Result<Vec<u8>, Problem> {
-        self.look(db, name)?;
+        self.peek(db, name)?;
         let (store, databases) = (self.store, self.databases);
         let Some(Cached { found, held: Some(held), .. }) = self.entry(db, name) else { return Ok(Vec::new()) };
         if held.kind != DatumKind::String {
@@ -277,7 +277,7 @@ impl<'s> Pass<'s> {
 
     /// Removes a key. Returns whether it existed.
     pub fn remove(&mut self, db: usize, name: &[u8]) -> Result<bool, Problem> {
-        if self.look(db, name)?.is_none() {
+        if self.peek(db, name)?.is_none() {
             return Ok(false);
         }
         if let Some(cached) = self.cached[db].get_mut(name) {
@@ -315,7 +315,7 @@ impl<'s> Pass<'s> {
 
     /// Changes when a key expires.
     pub fn set_expiry(&mut self, db: usize, name: &[u8], expiry: Option<Moment>) -> Result<(), Problem> {
-        self.look(db, name)?;
+        self.peek(db, name)?;
         if let Some(Cached { held: Some(held), change, .. }) = self.cached[db].get_mut(name)
             && held.expiry != expiry
         {
@@ -433,7 +433,7 @@ impl<'s> Pass<'s> {
 
     /// Returns the state of a key, which changes whenever its value does.
     pub fn watched_state(&mut self, db: usize, name: &[u8]) -> Result<WatchedState, Problem> {
-        self.look(db, name)?;
+        self.peek(db, name)?;
         Ok(WatchedState(match self.cached[db].get(name) {
             Some(Cached { found: Found::There(object), held: Some(_), .. }) => Some((object.id, object.generation)),
             _ => None,

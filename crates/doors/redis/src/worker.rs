@@ -132,7 +132,7 @@ impl RedisWorker {
             self.take_mail();
             self.read();
             self.carry_out();
-            self.look_after_waiting();
+            self.tend_waiting();
             self.flush_if_due();
             self.send();
             self.shed();
@@ -187,7 +187,7 @@ impl RedisWorker {
                     if facts.traffic.open_connections() >= facts.limits.connections {
                         facts.traffic.refused.inc();
                         // It may have gone already. With TLS, it sees only the end.
-                        let _ = io::Write::write(&mut stream, facts.dialect.turn_away());
+                        let _ = io::Write::write(&mut stream, facts.dialect.refusal());
                         continue;
                     }
                     let open = facts.traffic.open();
@@ -451,7 +451,7 @@ impl RedisWorker {
     }
 
     /// Ends the waiting of clients whose time is over, and tries all that wait from time to time.
-    fn look_after_waiting(&mut self) {
+    fn tend_waiting(&mut self) {
         let now = Instant::now();
         if self.waiting.is_empty() || now.duration_since(self.waiting_tried) < WAITING_RETRY_INTERVAL {
             return;

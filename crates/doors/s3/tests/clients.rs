@@ -19,8 +19,9 @@ fn boto3_does_everything_with_objects() {
     assert!(said.ends_with("others\n"), "{said}");
     // What the clients asked for is what the store was asked for.
     let bucket = served.store.key_space(b"runs").unwrap();
-    let wanted =
-        |name: &[u8]| terrace::PutOptions::kept_with(&served.store.stat_name(&bucket, name).unwrap()).requirements;
+    let wanted = |name: &[u8]| {
+        terrace::PutOptions::kept_with(name, &served.store.stat_name(&bucket, name).unwrap()).unwrap().requirements
+    };
     assert_eq!(wanted(b"wanted"), ["max_durability=2".parse().unwrap()]);
     assert_eq!(wanted(b"small"), ["min_storage".parse().unwrap()]);
     // A copy shares the frames of the first.

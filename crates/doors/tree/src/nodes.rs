@@ -96,12 +96,12 @@ impl Nodes {
                 let elsewhere = |number: &u64| {
                     self.all.get(number).is_some_and(|node| (node.parent, &*node.name) != (parent, name))
                 };
-                let mut turns = (0u32..).map(|turn| {
+                let mut candidates = (0u32..).map(|attempt| {
                     let mut hasher = DefaultHasher::new();
-                    (parent, name, turn).hash(&mut hasher);
+                    (parent, name, attempt).hash(&mut hasher);
                     hasher.finish() | IMPLIED_DIRECTORY_BIT
                 });
-                turns.find(|number| !elsewhere(number)).unwrap_or(IMPLIED_DIRECTORY_BIT)
+                candidates.find(|number| !elsewhere(number)).unwrap_or(IMPLIED_DIRECTORY_BIT)
             }
         }
     }

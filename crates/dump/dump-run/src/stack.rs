@@ -1,6 +1,6 @@
-//! The program's stack, and the switches between it and the stack that the process has begun with.
+//! Runs the program on a stack of its own, and switches between this stack and the one with which the process began.
 //!
-//! A program that pauses has all its registers on its stack. So its memory is enough to continue it, in another process, too.
+//! While the program pauses, all its registers are on its stack. So a copy of its memory is enough to continue it, also in another process.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -15,26 +15,26 @@ use crate::ranges::{Addresses, PAGE_BYTES};
 
 /// The address behind the stack, below the heap.
 const STACK_END: usize = 0x17ff_0000_0000;
-/// A stack without a limit gets this size, and a larger limit counts as this one. Pages that are never touched take no memory.
+/// The largest size of the stack, also if the user's limit is larger or missing. Pages that the program never touches take no memory.
 const MAX_STACK_BYTES: usize = 1 << 34;
 const MIN_STACK_BYTES: usize = 1 << 20;
-/// Functions may use this number of bytes below the stack's pointer.
+/// The number of bytes below the stack pointer that a function may use.
 const RED_ZONE_BYTES: usize = 128;
 
 /// The registers of the paused program, on its stack.
 pub type Paused = *mut ucontext_t;
 
-/// The place at which the program continues the process's own thread.
+/// The registers of the process's own thread (the host), with which it continues when the program pauses.
 static HOST_CONTEXT: AtomicPtr<ucontext_t> = AtomicPtr::new(ptr::null_mut());
 /// The program's registers while it pauses.
 static PAUSED_CONTEXT: AtomicPtr<ucontext_t> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns the addresses of the stack, which has the size that the user's limit had at the start.
+/// Returns the addresses of the stack. Its size is the user's limit when the process began.
 pub fn addresses() -> Addresses {
     static STACK_BYTES: OnceLock<usize> = OnceLock::new();
     let size = || {
         let mut limit = MaybeUninit::uninit();
-        // SAFETY: the place is valid, and without success it is not read.
+        // SAFETY: `limit` is valid memory, and is read only if the call has succeeded.
         let limit = unsafe {
             if libc::getrlimit(libc::RLIMIT_STACK, limit.as_mut_ptr()) == 0 { limit.assume_init().rlim_cur } else { 0 }
         };
@@ -45,14 +45,14 @@ pub fn addresses() -> Addresses {
 
 /// Returns the part of the stack that a paused program uses.
 pub fn used_part(paused: Paused) -> Addresses {
-    // SAFETY: the program pauses, so its registers are there.
+    // SAFETY: the program pauses, so `paused` points to its saved registers.
     let pointer = unsafe { (*paused).uc_mcontext.gregs[libc::REG_RSP as usize] } as usize;
     let used = pointer.min(paused as usize) - RED_ZONE_BYTES;
     used / PAGE_BYTES * PAGE_BYTES..STACK_END
 }
 
-/// Runs a program on its stack. While it pauses, `serve` works here, and returns the registers to continue with. Does not return with success:
-/// the program ends the process.
+/// Runs a program on its stack. Each time it pauses, calls `serve`, which returns the registers with which the program continues. Returns
+/// only with an error: a program that ran ends the process.
 pub fn run(program: extern "C" fn(), mut serve: impl FnMut(Paused) -> Paused) -> Result<()> {
     let stack = addresses();
     if !heap::map(stack.clone()) {
@@ -61,7 +61,7 @@ pub fn run(program: extern "C" fn(), mut serve: impl FnMut(Paused) -> Paused) ->
     let (mut program_context, mut own) = (MaybeUninit::<ucontext_t>::zeroed(), MaybeUninit::<ucontext_t>::zeroed());
     HOST_CONTEXT.store(own.as_mut_ptr(), Ordering::Relaxed);
     let mut next = program_context.as_mut_ptr();
-    // SAFETY: the stack was just mapped, and the function does not return, so that it needs no context to continue with.
+    // SAFETY: the stack was just mapped. `program` never returns, so `uc_link` may be null.
     unsafe {
         libc::getcontext(next);
         (*next).uc_stack.ss_sp = stack.start as *mut c_void;
@@ -70,42 +70,44 @@ pub fn run(program: extern "C" fn(), mut serve: impl FnMut(Paused) -> Paused) ->
         libc::makecontext(next, program, 0);
     }
     loop {
-        // SAFETY: `next` has the registers of a program that has not begun, or that pauses. For the compiler, this is a call that returns
-        // once: whatever continues here finds the stack of this function as it was.
+        // SAFETY: `next` has the registers of a program that has not begun, or that pauses. The call returns once, as the compiler expects:
+        // when the program pauses. The stack of this function does not change until then.
         unsafe { switch(own.as_mut_ptr(), next) };
         next = serve(PAUSED_CONTEXT.load(Ordering::Relaxed));
     }
 }
 
-/// Lets the host work, and returns when it lets the program continue: perhaps in another process, with what MPI knows there.
+/// Pauses the program: switches to the host, and returns when the host continues the program. It may then be in another process, whose MPI
+/// library has another state.
 pub fn pause() {
     let mut context = MaybeUninit::<ucontext_t>::zeroed();
     PAUSED_CONTEXT.store(context.as_mut_ptr(), Ordering::Relaxed);
-    // SAFETY: the host waits for this thread. Its stack and this one are left as they are until each goes on.
+    // SAFETY: the host waits in `run`. Each of the two stacks stays as it is until its owner continues.
     unsafe { switch(context.as_mut_ptr(), HOST_CONTEXT.load(Ordering::Relaxed)) };
 }
 
-/// Saves the registers in one place, and continues with those of another.
+/// Saves the registers in `from`, and continues with those in `to`.
 ///
 /// # Safety
-/// The second place has registers of a stack that nobody else uses.
+/// `to` has the registers of a stack that nobody else uses.
 unsafe fn switch(from: *mut ucontext_t, to: *const ucontext_t) {
-    // SAFETY: as the caller guarantees. It fails only for a stack that is too small for a signal, which is no case here.
+    // SAFETY: the caller guarantees this. The call fails only if a stack is too small for it, and these are not.
     let _: c_int = unsafe { libc::swapcontext(from, to) };
 }
 
-/// Returns the word by which functions notice that their stack was overwritten. It is on the program's stack, and another one in each process.
+/// Returns the stack guard. Functions keep a copy of this word on the stack, and compare both when they return, to notice an overwritten
+/// stack. Each process has its own guard, so a program that continues in another process needs the one of the first.
 pub fn read_guard() -> usize {
     let guard: usize;
-    // SAFETY: the C library of this architecture has the word there.
+    // SAFETY: on x86-64, the C library keeps the guard at this address.
     unsafe { std::arch::asm!("mov {}, fs:[0x28]", out(reg) guard, options(nostack, readonly, preserves_flags)) };
     guard
 }
 
-/// Replaces that word.
+/// Replaces the stack guard.
 ///
 /// # Safety
-/// No function that has begun on the present stack checks it when it returns.
+/// No function that runs on the present stack compares its copy with the guard when it returns.
 pub unsafe fn write_guard(guard: usize) {
     // SAFETY: as the caller guarantees.
     unsafe { std::arch::asm!("mov fs:[0x28], {}", in(reg) guard, options(nostack, preserves_flags)) };

@@ -135,6 +135,16 @@ pub enum Error {
     /// The configuration cannot be used.
     #[error("configuration: {0}")]
     Config(String),
+    /// The options that an object keeps are not understood.
+    #[error(
+        "{key:?}: the options that it was written with are not understood ({reason}); use the version of Terrace that wrote it, or put it again"
+    )]
+    KeptOptions {
+        /// The object's key, printed lossily.
+        key: String,
+        /// The reason.
+        reason: String,
+    },
     /// The directory holds no store, or one that cannot be opened.
     #[error("{path}: {reason}", path = path.display())]
     Store {

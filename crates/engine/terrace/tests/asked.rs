@@ -42,7 +42,7 @@ fn a_files_next_writes_follow_what_is_asked_for_it() {
     ask(&files, b"f", "terrace.ack", "durable");
     ask(&files, b"f", "terrace.budget", "2.5x");
     ask(&files, b"f", "terrace.require", "min_read_latency, max_durability=2");
-    let kept = PutOptions::kept_with(&store.stat(b"f").unwrap());
+    let kept = PutOptions::kept_with(b"f", &store.stat(b"f").unwrap()).unwrap();
     assert_eq!((kept.replicas, kept.ack, kept.requirements.len()), (Some(1), Some(Ack::Durable), 2));
     let pairs = files.pairs(b"f").unwrap();
     let shown: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

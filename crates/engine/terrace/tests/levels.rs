@@ -73,7 +73,7 @@ fn what_several_levels_ask_for_is_kept_with_the_object() {
     let application = PutOptions { tiers: Some(vec!["disk".into()]), ack: Some(Ack::Durable), ..PutOptions::default() };
     let options = required(Requirement::MinStorage).over(&application);
     store.put_bytes(b"key", &[7; 100_000], &options).unwrap();
-    let kept = PutOptions::kept_with(&store.stat(b"key").unwrap());
+    let kept = PutOptions::kept_with(b"key", &store.stat(b"key").unwrap()).unwrap();
     assert_eq!(kept, options.lasting());
     assert_eq!(kept.below.unwrap().tiers, application.tiers);
     // A later write that asks for nothing goes by it.

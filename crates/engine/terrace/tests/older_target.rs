@@ -166,7 +166,7 @@ fn an_older_copy_of_a_bucket_is_compared_with_the_catalog() {
         store.close().unwrap();
         // It is as it should be now, and stays so.
         let store = Store::open(&home).unwrap();
-        store.look_at_targets().unwrap();
+        store.check_targets().unwrap();
         assert_eq!(store.status().unwrap().owed, 0, "{is_open}");
         assert!(!home.join("object-1/emptied").exists(), "{is_open}");
     }
@@ -189,7 +189,7 @@ fn a_bucket_that_is_newer_than_the_directory_is_compared_with_the_catalog() {
     }
     store.close().unwrap();
     let store = Store::open(&home).unwrap();
-    store.look_at_targets().unwrap();
+    store.check_targets().unwrap();
     assert_eq!(store.status().unwrap().owed, 0);
 }
 

@@ -132,17 +132,17 @@ impl Ledger {
 
     /// Returns the progress of a destination, or `None` before its first delivery.
     pub fn mark(&self, destination: &Name) -> Result<Option<Mark>> {
-        self.look(destination, |mark| mark.cloned())
+        self.with_mark(destination, |mark| mark.cloned())
     }
 
     /// Returns the last request of a source that was delivered to a destination.
     pub fn done(&self, destination: &Name, source: &str) -> Result<Option<Position>> {
-        self.look(destination, |mark| mark?.done.get(source).copied())
+        self.with_mark(destination, |mark| mark?.done.get(source).copied())
     }
 
-    fn look<T>(&self, destination: &Name, look: impl FnOnce(Option<&Mark>) -> T) -> Result<T> {
+    fn with_mark<T>(&self, destination: &Name, use_mark: impl FnOnce(Option<&Mark>) -> T) -> Result<T> {
         if let Some(known) = self.known.lock().get(destination) {
-            return Ok(look(known.as_ref()));
+            return Ok(use_mark(known.as_ref()));
         }
         let mark = match self.store.stat(&self.key(destination)) {
             Ok(object) => Some(read(destination, &object.attributes)?),
@@ -150,7 +150,7 @@ impl Ledger {
             Err(e) => return Err(e.into()),
         };
         // A commit in the meantime has inserted a newer mark, which stays: an older one would deliver requests twice.
-        Ok(look(self.known.lock().entry(destination.clone()).or_insert(mark).as_ref()))
+        Ok(use_mark(self.known.lock().entry(destination.clone()).or_insert(mark).as_ref()))
     }
 
     /// Commits the progress of a destination.
@@ -192,7 +192,7 @@ impl Ledger {
     /// Records that a destination is no longer parked.
     pub fn unpark(&self, destination: &Name) -> Result<()> {
         let is_parked = |mark: Option<&Mark>| mark.is_some_and(|mark| mark.parked.is_some());
-        if !self.look(destination, is_parked)? {
+        if !self.with_mark(destination, is_parked)? {
             return Ok(());
         }
         let batch = self.batch(Some(destination))?; // see `park`

@@ -30,7 +30,7 @@ const PLACES_SUFFIX: &str = ".places";
 
 /// The largest number of partly finished pages that are read to count their pending requests. Further pages are counted as completely
 /// pending.
-const MAX_PAGES_LOOKED_INTO: usize = 256;
+const MAX_COUNTED_PAGES: usize = 256;
 
 /// The number of attempts to lock a stream.
 const MAX_LOCK_ATTEMPTS: usize = 4;
@@ -278,7 +278,7 @@ impl Stream {
         let ledger = self.ledger();
         let log = |mark: Mark| mark.done.get(LOG_SOURCE_NAME).map(|done| done.0);
         let newest = ledger.all()?.into_iter().filter_map(|(_, mark)| log(mark)).max().unwrap_or(0);
-        let mut looked = 0;
+        let mut counted = 0;
         let folder = format!("{}/log", self.folder).into_bytes();
         let mut after: Option<Vec<u8>> = None;
         loop {
@@ -287,8 +287,8 @@ impl Stream {
                 let Some(page) = Page::parse(key, &folder) else { continue };
                 let (mut requests, mut bytes) = (page.count, object.length);
                 // Requests after the greatest position of all destinations are all pending.
-                if page.first <= newest && looked < MAX_PAGES_LOOKED_INTO {
-                    looked += 1;
+                if page.first <= newest && counted < MAX_COUNTED_PAGES {
+                    counted += 1;
                     match self.log.waiting(&page, &ledger) {
                         Ok(waiting) => {
                             requests = waiting.len() as u64;

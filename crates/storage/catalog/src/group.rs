@@ -1,8 +1,8 @@
 //! Group commit: the first of the waiting threads leads, and commits all changes that have arrived during the commit before.
 //!
 //! A thread that waits spins for 50 us before it sleeps: a commit takes some 12 us, and waking a thread takes longer. In a
-//! process, at most one thread for each core but one spins for its turn. For LMDB's lock, only one of all processes spins
-//! (`turn.rs`).
+//! process, at most one waiting thread for each core but one spins. For LMDB's lock, only one of all processes spins
+//! (`commit_flag.rs`).
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use rustix_futex_sync::Mutex;
 use super::{Change, Commit};
 use crate::{Error, Result};
 
-/// The time that a thread spins for its turn before it sleeps. Waking a thread takes longer than a commit.
+/// The time that a waiting thread spins before it sleeps. Waking a thread takes longer than a commit.
 pub(super) const MAX_SPIN_TIME: Duration = Duration::from_micros(50);
 
 /// The threads of this process that commit: one leads, the others wait.
-pub(super) struct Turns {
+pub(super) struct CommitQueue {
     /// Held for a look at the queue or a change of it, never during a commit. No other lock is taken under it.
     queue: Mutex<Queue>,
     /// The most threads that spin: more would keep the leader from a core.
     watchers: usize,
 }
 
-impl Default for Turns {
-    fn default() -> Turns {
+impl Default for CommitQueue {
+    fn default() -> CommitQueue {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        Turns { queue: Mutex::default(), watchers: cores - 1 }
+        CommitQueue { queue: Mutex::default(), watchers: cores - 1 }
     }
 }
 
@@ -55,7 +55,7 @@ const STATE_SLEEPS: u8 = 1;
 const STATE_LEADS: u8 = 2;
 const STATE_DONE: u8 = 3;
 
-impl Turns {
+impl CommitQueue {
     /// Commits a change by `carry_out`, alone or together with the changes of other threads.
     pub fn commit(
         &self,

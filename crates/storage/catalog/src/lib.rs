@@ -5,6 +5,7 @@
 
 mod apply;
 mod children;
+mod commit_flag;
 mod count_changes;
 mod counts;
 mod dead;
@@ -29,7 +30,6 @@ mod retired;
 mod shared;
 mod shared_log;
 mod snapshot;
-mod turn;
 mod verdict;
 
 pub use apply::Live;
@@ -64,10 +64,10 @@ use terrace_system::reserve::Reserve;
 
 use crate::log::{Log, Tail};
 use apply::Applier;
+use commit_flag::CommitFlag;
 pub use environment::Moment;
 use environment::{Environment, Holder};
-use group::Turns;
-use turn::Turn;
+use group::CommitQueue;
 
 pub use terrace_format::{
     Attributes, Change, Edit, Expect, Extent, Kind, NewExtent, Object, Owed, Replica, Source, TargetId, Task, Voids,
@@ -95,15 +95,15 @@ pub struct Catalog {
     shared_log: OnceLock<Box<dyn SharedLog>>,
     /// Called before each change goes into the shared log.
     prepare: OnceLock<Box<Prepare>>,
-    turns: Turns,
-    turn: Turn,
+    commit_queue: CommitQueue,
+    commit_flag: CommitFlag,
     reserve: Reserve,
     /// The numbers that this process has claimed and not yet given out: the next one, and the end. Taken before LMDB's write
     /// lock, never under it, and held while a block is claimed: two threads would otherwise claim a block each.
     ids: Mutex<(u64, u64)>,
     oldest_segment: OnceLock<u64>,
     /// No change is committed before this time, in nanoseconds of the monotonic clock. 0 once it has passed. It is set before
-    /// the catalog is shared with other threads, so relaxed loads see it; clearing it only saves a look at the clock.
+    /// the catalog is shared with other threads, so relaxed loads see it; clearing it only saves reading the clock.
     not_before: AtomicU64,
 }
 
@@ -129,8 +129,8 @@ impl Catalog {
             log,
             shared_log: OnceLock::new(),
             prepare: OnceLock::new(),
-            turns: Turns::default(),
-            turn: Turn::open(&folder.join("turn")),
+            commit_queue: CommitQueue::default(),
+            commit_flag: CommitFlag::open(&folder.join("turn")),
             ids: Mutex::new((0, 0)),
             oldest_segment: OnceLock::new(),
             not_before: AtomicU64::new(0),
@@ -183,13 +183,13 @@ impl Catalog {
     /// [`Error::Conflict`] or [`Error::NotFound`] if an expectation does not hold. Nothing has changed then. With a shared log also
     /// those of [`SharedLog::carry_out`].
     pub fn commit(&self, change: Change) -> Result<Commit> {
-        // Before it waits for its turn: in a fork, the thread that commits may be one that only the parent has.
+        // Before it waits: in a fork, the thread that commits may be one that only the parent has.
         self.env()?;
         if let Some(log) = self.shared_log.get() {
             self.prepare(&[&change])?;
-            return self.turns.commit(change, |changes| self.commit_to_shared(&**log, changes));
+            return self.commit_queue.commit(change, |changes| self.commit_to_shared(&**log, changes));
         }
-        let commit = |change| self.turns.commit(change, |changes| self.commit_group(changes));
+        let commit = |change| self.commit_queue.commit(change, |changes| self.commit_group(changes));
         match change.brings_bytes() {
             true => self.reserve.without(|| commit(change)),
             false => self.reserve.with(|| commit(change.clone())),
@@ -228,12 +228,12 @@ impl Catalog {
             commits.clear();
             let time = unix_seconds();
             let env = self.env()?;
-            if self.turn.is_taken() {
-                look_at(&env, changes)?;
-                self.turn.watch();
+            if self.commit_flag.is_set() {
+                prefetch_records(&env, changes)?;
+                self.commit_flag.spin_while_set();
             }
             let mut txn = env.write_txn()?;
-            let _taken = self.turn.take();
+            let _running = self.commit_flag.set();
             let tail = self.tail_in(&env, &txn)?;
             let mut applier = Applier::new(env.records, &mut txn, tail.sequence, time);
             let mut results = Vec::with_capacity(changes.len());
@@ -416,7 +416,7 @@ impl terrace_format::Ids for Catalog {
 }
 
 /// Reads the records that the changes will read, so that they are in the processor's caches under the write lock.
-fn look_at(env: &Environment, changes: &[&Change]) -> Result<()> {
+fn prefetch_records(env: &Environment, changes: &[&Change]) -> Result<()> {
     let txn = env.read_txn()?;
     for expect in changes.iter().flat_map(|change| &change.expect) {
         if let Expect::Generation(key, _) | Expect::Length(key, _) | Expect::Free(key) = expect {

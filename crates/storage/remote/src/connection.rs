@@ -27,8 +27,8 @@ use crate::wire::{ERROR_HEADER, MAX_ANSWER_BYTES, NUMBER_NEEDED, OWNER_HEADER, e
 
 /// The most connections that wait for their next request.
 const MAX_IDLE_CONNECTIONS: usize = 16;
-/// The longest time of a look at a target's marker, which takes no time on a node that works.
-const MAX_LOOK_TIME: Duration = Duration::from_secs(2);
+/// The longest check of a target's marker, which takes no time on a node that works.
+const MAX_CHECK_TIME: Duration = Duration::from_secs(2);
 /// The most of an error's text.
 const MAX_ERROR_BYTES: usize = 4096;
 
@@ -84,7 +84,7 @@ impl Node {
     /// Asks for the target's marker. A node that hangs does not hold up a process that opens the store for as long as other requests may
     /// take.
     pub fn ask_for_marker(&self, answer: &mut Vec<u8>) -> Result<HeaderMap, Failure> {
-        let deadline = Instant::now() + self.options.timeout.min(MAX_LOOK_TIME);
+        let deadline = Instant::now() + self.options.timeout.min(MAX_CHECK_TIME);
         self.ask_until(deadline, Method::GET, "/marker", Bytes::new(), &mut Fill::Vec(answer))
     }
 

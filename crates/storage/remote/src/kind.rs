@@ -45,7 +45,7 @@ impl TargetKind for NodeKind {
     }
 
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
-        OpenedTarget::look(Arc::new(Remote::new(settings, owner)?), owner)
+        OpenedTarget::open(Arc::new(Remote::new(settings, owner)?), owner)
     }
 
     fn open_unseen(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {

@@ -255,7 +255,7 @@ impl Target for Remote {
         if self.known.load(Ordering::Acquire) { Ok(()) } else { self.check() }
     }
 
-    fn look(&self) -> io::Result<()> {
+    fn check_again(&self) -> io::Result<()> {
         self.check()
     }
 

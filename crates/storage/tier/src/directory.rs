@@ -61,7 +61,7 @@ pub struct DirectoryTarget {
     /// Whether the marker was ever seen. Set once, and never cleared.
     was_seen: AtomicBool,
     /// Whether the marker was seen, and nothing has since hinted that it is gone. A stale `true` does no harm: a file that is
-    /// then not found makes `look_for` check again.
+    /// then not found makes `retry_if_away` check again.
     known: AtomicBool,
     emptied: EmptiedNote,
     home: HomeLock,
@@ -223,19 +223,19 @@ impl DirectoryTarget {
 
     /// Makes a second attempt if a file was not found but the directory is there, because the directory may have been away at
     /// the first. So `NotFound` always means that the file is missing, and never that the directory is away.
-    fn look_for<T>(&self, attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    fn retry_if_away<T>(&self, attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match attempt() {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                self.look()?;
+                self.check_again()?;
                 attempt()
             }
             outcome => outcome,
         }
     }
 
-    /// Like [`DirectoryTarget::look_for`], but returns `None` for a missing file.
-    fn look_for_any<T>(&self, attempt: impl Fn() -> io::Result<T>) -> io::Result<Option<T>> {
-        match self.look_for(attempt) {
+    /// Like [`DirectoryTarget::retry_if_away`], but returns `None` for a missing file.
+    fn find_unless_away<T>(&self, attempt: impl Fn() -> io::Result<T>) -> io::Result<Option<T>> {
+        match self.retry_if_away(attempt) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             outcome => outcome.map(Some),
         }
@@ -263,7 +263,7 @@ impl DirectoryTarget {
     ) -> io::Result<()> {
         self.seen()?;
         for id in self.segments()?.into_iter().filter(|id| *id >= segment) {
-            let Some(file) = self.look_for_any(|| open_regular(&self.path(id)))? else { continue };
+            let Some(file) = self.find_unless_away(|| open_regular(&self.path(id)))? else { continue };
             let from = if id == segment { offset } else { 0 };
             if self.scan_segment(id, &file, from, found)?.is_break() {
                 break;
@@ -278,7 +278,7 @@ impl DirectoryTarget {
 
     fn segments(&self) -> io::Result<Vec<u64>> {
         let mut ids = Vec::new();
-        for entry in self.look_for(|| fs::read_dir(self.root.join(SEGMENTS_FOLDER)))? {
+        for entry in self.retry_if_away(|| fs::read_dir(self.root.join(SEGMENTS_FOLDER)))? {
             if let Some(id) = entry?.file_name().to_str().and_then(|name| u64::from_str_radix(name, 16).ok()) {
                 ids.push(id);
             }
@@ -312,7 +312,7 @@ impl DirectoryTarget {
         }
         loop {
             let id = self.ids.next()?;
-            match self.look_for(|| Segment::create(&self.path(id), id)) {
+            match self.retry_if_away(|| Segment::create(&self.path(id), id)) {
                 // Another writer has found and claimed the new file before this one locked it.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 made => return made,
@@ -347,7 +347,7 @@ impl DirectoryTarget {
         if let Some(file) = self.readers.lock().get(&segment) {
             return Ok(file.clone());
         }
-        let file = Arc::new(self.look_for(|| open_regular(&self.path(segment)))?);
+        let file = Arc::new(self.retry_if_away(|| open_regular(&self.path(segment)))?);
         let mut readers = self.readers.lock();
         if readers.len() >= MAX_OPEN_FILES {
             readers.clear();
@@ -501,8 +501,8 @@ impl Target for DirectoryTarget {
         if place.is_plain() {
             return match self.plain.read(place, skip, out) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                    // As `look_for` does.
-                    self.look()?;
+                    // As `retry_if_away` does.
+                    self.check_again()?;
                     self.plain.read(place, skip, out)
                 }
                 outcome => outcome,
@@ -517,14 +517,14 @@ impl Target for DirectoryTarget {
         let (files, segments): (Vec<u64>, Vec<u64>) = segments.iter().partition(|id| *id & PLAIN_SEGMENT_BIT != 0);
         self.plain.sync(&files)?;
         for id in segments {
-            if let Some(file) = self.look_for_any(|| open_regular(&self.path(id)))? {
+            if let Some(file) = self.find_unless_away(|| open_regular(&self.path(id)))? {
                 let file = if failed_sync::has_failed(&file)? { self.write_again(id)? } else { file };
                 // The length of a file is synced with its data, so a frame at its end is covered.
                 failed_sync::sync_data(&file)?;
             }
         }
         // The names of new segments.
-        self.look_for(|| File::open(self.root.join(SEGMENTS_FOLDER)))?.sync_all()
+        self.retry_if_away(|| File::open(self.root.join(SEGMENTS_FOLDER)))?.sync_all()
     }
 
     fn free(&self, places: &[Place]) -> io::Result<()> {
@@ -536,7 +536,7 @@ impl Target for DirectoryTarget {
         for group in sorted.chunk_by(|a, b| a.segment == b.segment) {
             let Some(first) = group.first() else { continue };
             let open = || File::options().read(true).write(true).open(self.path(first.segment));
-            let Some(file) = self.look_for_any(open)? else { continue };
+            let Some(file) = self.find_unless_away(open)? else { continue };
             let before = file.metadata()?.blocks();
             // Adjacent places are freed together, which also frees the page that they share.
             for run in group.chunk_by(|a, b| a.end().next_multiple_of(FRAME_ALIGNMENT) == b.offset) {
@@ -561,7 +561,7 @@ impl Target for DirectoryTarget {
         }
         let path = self.path(segment);
         // The lock is held until the file is gone, so that no writer claims the segment in between.
-        let held = match self.look_for_any(|| segment::hold(&path))? {
+        let held = match self.find_unless_away(|| segment::hold(&path))? {
             None => return Ok(true),
             Some(None) => return Ok(false),
             Some(Some(held)) => held,
@@ -589,7 +589,7 @@ impl Target for DirectoryTarget {
     fn space(&self) -> io::Result<Space> {
         self.seen()?;
         let used = self.used.get(MAX_MEASUREMENT_AGE, || self.measure())?;
-        let system = self.look_for(|| Ok(rustix::fs::statvfs(&self.root)?))?;
+        let system = self.retry_if_away(|| Ok(rustix::fs::statvfs(&self.root)?))?;
         // Without free inodes no segment can be made. A file system that does not count inodes reports 0 of 0.
         let has_inodes = system.f_files == 0 || system.f_favail > 0;
         let left = if has_inodes { system.f_bavail.saturating_mul(system.f_frsize) } else { 0 };
@@ -610,14 +610,14 @@ impl Target for DirectoryTarget {
             ControlFlow::Continue(())
         })?;
         self.plain.scan(found)?;
-        self.look()
+        self.check_again()
     }
 
     fn files(&self) -> Option<&dyn FileStore> {
         Some(self)
     }
 
-    fn look(&self) -> io::Result<()> {
+    fn check_again(&self) -> io::Result<()> {
         self.known.store(false, Ordering::Release);
         // They may be files of another target that was in its place for a while.
         self.readers.lock().clear();
@@ -688,13 +688,13 @@ impl FileStore for DirectoryTarget {
         self.seen()?;
         let names = self.plain.names()?;
         // A missing folder means no names, provided that the target is there.
-        self.look().map(|()| names)
+        self.check_again().map(|()| names)
     }
 
     fn numbers(&self) -> io::Result<Vec<u64>> {
         self.seen()?;
         let numbers = self.plain.all()?;
         // As for names.
-        self.look().map(|()| numbers)
+        self.check_again().map(|()| numbers)
     }
 }

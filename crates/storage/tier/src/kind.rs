@@ -133,7 +133,7 @@ impl OpenedTarget {
     /// # Errors
     /// `InvalidInput` if the configuration cannot be right, and `AlreadyExists` if the target was never made and its place belongs to
     /// another store or target. Any other error may be temporary, and becomes [`OpenedTarget::trouble`].
-    pub fn look(target: Arc<dyn Target>, owner: &TargetOwner) -> io::Result<OpenedTarget> {
+    pub fn open(target: Arc<dyn Target>, owner: &TargetOwner) -> io::Result<OpenedTarget> {
         match target.ready() {
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => Err(e),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !owner.was_made() => Err(e),
@@ -156,7 +156,14 @@ pub enum TargetFound {
     Another(String),
 }
 
-/// A kind of target, which `kind = "NAME"` in `terrace.toml` selects once it is registered.
+/// A kind of target, which `kind = "NAME"` in `terrace.toml` selects once it is registered. [`MapKind`](crate::MapKind) is one with little code.
+///
+/// **Each target has a marker**: the text [`TargetOwner::mark`], by which it is recognized. [`Target::ready`] compares it before anything
+/// else is done, and calls [`TargetOwner::note_made`] if it is the right one.
+///
+/// **To make a target**, call [`EmptiedNote::write`], then store the marker durably, then call [`TargetOwner::note_made`]. In another order, a
+/// crash would leave a target that nobody knows to be empty, or one that counts as unavailable. A target may be made if it is not persistent,
+/// or if [`TargetOwner::was_made`] is false. Of two processes that make it at the same time, one must succeed.
 pub trait TargetKind: Send + Sync {
     /// The abilities of its targets.
     fn capabilities(&self) -> Capabilities;
@@ -190,7 +197,7 @@ pub trait TargetKind: Send + Sync {
     /// Opens a target. If its place is empty, a target that was never made, or is not persistent, is made.
     ///
     /// # Errors
-    /// As [`OpenedTarget::look`]. `ResourceBusy` if another copy of the store's directory has the target in use.
+    /// As [`OpenedTarget::open`]. `ResourceBusy` if another copy of the store's directory has the target in use.
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget>;
 
     /// Opens a target whose node is known to be away. A kind that would wait for the node does not look at the place, before the target is

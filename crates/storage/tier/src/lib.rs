@@ -1,7 +1,7 @@
 //! Targets, which store frames.
 //!
 //! A [`Target`] is one device, directory or bucket. A [`TargetKind`] opens it by its configuration. Another crate adds a kind of
-//! its own by [`register_kind`]. Throttle, deadline and faults are decorators around any target.
+//! its own by [`register_kind`], with the least code as a [`FrameMap`]. Throttle, deadline and faults are decorators around any target.
 
 mod again;
 #[cfg(feature = "object")]
@@ -16,6 +16,7 @@ mod directory;
 mod emptied;
 mod file_calls;
 mod files;
+mod frame_map;
 mod home_lock;
 mod kind;
 mod kinds;
@@ -45,6 +46,7 @@ pub use capabilities::Capabilities;
 pub use directory::{DirectoryTarget, MARKER_FILE, Making, read_marker};
 pub use emptied::EmptiedNote;
 pub use files::{Adoption, FileStore, Whole};
+pub use frame_map::{FrameMap, MapKind};
 pub use kind::{
     OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings, made_note, marker_text, read_marker_text,
 };
@@ -95,10 +97,17 @@ impl Space {
 
 /// One device, directory, node or bucket of a tier.
 ///
-/// Errors are the system's. `StorageFull`, `ReadOnlyFilesystem`, `NotFound`, `TimedOut` and `InvalidData` (damage) have their
-/// usual meaning. For any other error the store sets the target aside.
+/// Frames are stored at places that the target chooses, and no place is used twice. Several processes use a target at the same time, each by
+/// an object of its own. [`FrameMap`] is a simpler interface.
+///
+/// Errors are the system's. `NotFound`, `UnexpectedEof` and `InvalidData` (damage) are about one frame, and `StorageFull` and
+/// `ReadOnlyFilesystem` about space. For any other error the store sets the target aside for a while. A target that is not there returns
+/// `NotConnected`, and never seems to be empty instead.
 pub trait Target: Send + Sync {
-    /// Writes a frame at a new place, and returns the place. When it returns, the bytes are in the file, but not synced.
+    /// Writes a frame at a new place, and returns the place. When it returns, all processes can read the frame. It need not be durable.
+    ///
+    /// [`Header::write`](terrace_format::frame::Header::write) writes the header for a place, and the payload follows. [`Used::take`] counts
+    /// the bytes; its result must live until they are stored. If that fails, call [`Used::make_stale`].
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place>;
 
     /// Fills `out` with the frame's bytes from `skip` on, where the header counts, too. `NotFound` if they do not exist.
@@ -113,7 +122,7 @@ pub trait Target: Send + Sync {
         Ok(false)
     }
 
-    /// Makes all bytes in these segments durable, and the names of the segments.
+    /// Makes all bytes in these segments durable, and the names of the segments. A segment that is gone is no error.
     fn sync(&self, segments: &[u64]) -> io::Result<()>;
 
     /// Frees the space of frames. Freeing a place twice does no harm.
@@ -140,7 +149,8 @@ pub trait Target: Send + Sync {
     /// The allocated bytes, as all processes have counted them. Does no I/O.
     fn used(&self) -> u64;
 
-    /// Calls `found` with each whole frame header on the target. Does not read payloads.
+    /// Calls `found` with each whole frame header on the target, and holds no lock meanwhile, because `found` may read. Does not read
+    /// payloads: the first `MAX_HEADER` bytes of a frame are enough for [`Header::read`].
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()>;
 
     /// Checks that the target is reachable and belongs to the store. Makes it, if it is empty and may be made.
@@ -156,12 +166,12 @@ pub trait Target: Send + Sync {
     ///
     /// # Errors
     /// As [`Target::ready`].
-    fn look(&self) -> io::Result<()> {
+    fn check_again(&self) -> io::Result<()> {
         self.ready()
     }
 
     /// Notes on the target that it holds the frames of all commits up to `sequence`, after some were added. A target that lacks the last such
-    /// note is an older copy of itself, and [`Target::is_new`] once [`Target::ready`] has looked. Targets whose copies the store recognizes
+    /// note is an older copy of itself, and [`Target::is_new`] once [`Target::ready`] has checked it. Targets whose copies the store recognizes
     /// by other notes do nothing.
     fn note_synced(&self, _sequence: u64) -> io::Result<()> {
         Ok(())

@@ -151,7 +151,7 @@ impl ObjectTarget {
     }
 
     /// Handles a blob that was not found: returns the same error if the target is there, or else that the whole target is away.
-    fn look_again(&self, error: io::Error) -> io::Error {
+    fn check_not_away(&self, error: io::Error) -> io::Error {
         if error.kind() != io::ErrorKind::NotFound {
             return error;
         }
@@ -379,7 +379,7 @@ impl Target for ObjectTarget {
         found
     }
 
-    fn look(&self) -> io::Result<()> {
+    fn check_again(&self) -> io::Result<()> {
         self.checked.lock().known = false;
         self.ready()
     }
@@ -438,7 +438,8 @@ impl Target for ObjectTarget {
         let start = u64::from(skip);
         let range = start..start + out.len() as u64;
         let (operator, path) = (self.operator.clone(), name(place.segment, slot));
-        let bytes = run(async move { fetch_range(&operator, &path, range).await }).map_err(|e| self.look_again(e))?;
+        let bytes =
+            run(async move { fetch_range(&operator, &path, range).await }).map_err(|e| self.check_not_away(e))?;
         out.copy_from_slice(&bytes);
         Ok(())
     }
@@ -554,7 +555,7 @@ impl NamedBlobs for ObjectTarget {
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        fetch(&self.operator, name.to_owned()).map_err(|e| self.look_again(e))
+        fetch(&self.operator, name.to_owned()).map_err(|e| self.check_not_away(e))
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {

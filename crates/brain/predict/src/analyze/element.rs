@@ -60,7 +60,7 @@ impl Elements {
     }
 }
 
-/// Returns whether these are look_like_floats floats, rather than integers or bytes interpreted as floats.
+/// Returns whether these look like floats, rather than integers or bytes interpreted as floats.
 fn look_like_floats(numbers: impl ExactSizeIterator<Item = f64>) -> bool {
     let (all, mut zeros) = (numbers.len(), 0);
     let odd = numbers

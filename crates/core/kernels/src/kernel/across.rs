@@ -3,7 +3,7 @@
 //! Squares with the side of a cache line are transposed in registers, so that each line is read once and written whole.
 //! If the destination is larger than the caches, it is written past them with streaming stores.
 
-use super::turn::{CACHE_LINE_BYTES, Turn, fence_streamed_stores};
+use super::transposition::{CACHE_LINE_BYTES, Transposition, fence_streamed_stores};
 use super::{Area, Level, MIN_STREAMED_BYTES, avx2, avx512, scalar};
 use crate::moves::Move;
 
@@ -30,8 +30,8 @@ impl Across<'_> {
     pub fn new(list: &[Move]) -> Option<Across<'_>> {
         let [one] = list else { return None };
         let size = one.size as i64;
-        let turned = one.steps.first()?.1 == size && one.steps.last()?.0 == size;
-        (matches!(size, 4 | 8) && turned).then_some(Across(one))
+        let transposed = one.steps.first()?.1 == size && one.steps.last()?.0 == size;
+        (matches!(size, 4 | 8) && transposed).then_some(Across(one))
     }
 
     /// Executes the move for an area that lies completely within the buffers, with registers of the level, which the
@@ -50,7 +50,8 @@ impl Across<'_> {
         let stream = stream && (first + before as i64 * element.0 + to.as_ptr() as i64) % CACHE_LINE_BYTES as i64 == 0;
         let (rows, elements) = (area.rows / side * side, (area.elements - before) / side * side);
         let after = before + elements;
-        let turn = Turn { size, unit: one.unit as usize, steps: (row.0 as isize, element.1 as isize), stream };
+        let transposition =
+            Transposition { size, unit: one.unit as usize, steps: (row.0 as isize, element.1 as isize), stream };
         let order = if stream { STREAMED_ORDER } else { CACHED_ORDER };
         order.squares((rows, elements), side, &mut |r, e| {
             let at = |to: i64, row: i64, element: i64| (to + row * r as i64 + element * (before + e) as i64) as isize;
@@ -59,8 +60,8 @@ impl Across<'_> {
             // SAFETY: the square is a part of the area, and lines are aligned where they are streamed.
             unsafe {
                 match level {
-                    Level::Avx512 => avx512::across::turn(&turn, written, source),
-                    _ => avx2::across::turn(&turn, written, source),
+                    Level::Avx512 => avx512::across::transpose(&transposition, written, source),
+                    _ => avx2::across::transpose(&transposition, written, source),
                 }
             }
         });

@@ -11,14 +11,14 @@ mod record;
 mod scalar;
 mod stage;
 #[cfg(target_arch = "x86_64")]
-mod turn;
+mod transposition;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_vectors.rs")]
 mod vectors;
 
 pub use level::Level;
 pub(crate) use scalar::copy;
 pub(crate) use stage::Stage;
-pub(crate) use vectors::turn_over;
+pub(crate) use vectors::transpose_across;
 
 use crate::moves::Move;
 use vectors::Vectors;

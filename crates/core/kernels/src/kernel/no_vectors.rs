@@ -30,7 +30,7 @@ pub(super) fn parts(list: &[Move], _: Level, _: bool) -> Vec<Part> {
 }
 
 /// Does nothing, and returns false.
-pub(crate) fn turn_over(_: &[Move], _: Area, _: Level, _: &mut [u8], _: &[u8]) -> bool {
+pub(crate) fn transpose_across(_: &[Move], _: Area, _: Level, _: &mut [u8], _: &[u8]) -> bool {
     false
 }
 

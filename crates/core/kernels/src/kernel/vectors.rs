@@ -4,7 +4,7 @@ use std::arch::x86_64::{__m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm
 
 use super::across::Across;
 use super::avx2::square::{self, Square};
-pub(super) use super::turn::fence_streamed_stores;
+pub(super) use super::transposition::fence_streamed_stores;
 use super::{Area, Level, Part, Span, avx2, avx512};
 use crate::moves::Move;
 
@@ -104,7 +104,9 @@ impl Vectors {
                 Vectors::Program(program) => {
                     avx2::run::run(program, area, area.elements / (2 * program.records), to, from);
                 }
-                Vectors::Square(square) => avx2::turn::run(square, area, area.elements / square.records(), to, from),
+                Vectors::Square(square) => {
+                    avx2::transpose::run(square, area, area.elements / square.records(), to, from)
+                }
             }
         }
     }
@@ -112,7 +114,7 @@ impl Vectors {
 
 /// Transposes a matrix, if that is all that the move does; otherwise does nothing and returns false. All of the area
 /// must lie within the buffers.
-pub(crate) fn turn_over(list: &[Move], area: Area, level: Level, to: &mut [u8], from: &[u8]) -> bool {
+pub(crate) fn transpose_across(list: &[Move], area: Area, level: Level, to: &mut [u8], from: &[u8]) -> bool {
     let across = Across::new(list).filter(|_| level >= Level::Avx2);
     across.map(|across| across.run(area, level, to, from)).is_some()
 }

@@ -9,7 +9,7 @@ use terrace::report::Scrubbed;
 use terrace::{Store, key};
 use terrace_datasets::Datasets;
 
-use crate::look::there;
+use crate::inspect::there;
 use crate::output::{Show, complain, count, name};
 
 pub fn scrub(

@@ -21,8 +21,8 @@ use super::special::{write_directory, write_link};
 use super::{replaced_words, tell_repaired};
 use crate::arguments::Get;
 use crate::errors::{describe, io_kind};
+use crate::inspect::each;
 use crate::interrupt::TemporaryFile;
-use crate::look::each;
 use crate::output::{Show, complain, count, name, path_name, size};
 use crate::range::Range;
 

@@ -447,7 +447,7 @@ fn unchanged(store: &Store, item: &Item, put: &Put) -> Result<bool> {
         return Ok(false);
     }
     let asked = options(put, &item.key, None).lasting();
-    if asked != PutOptions::default() && asked != PutOptions::kept_with(&object).lasting() {
+    if asked != PutOptions::default() && asked != PutOptions::kept_with(&item.key, &object)?.lasting() {
         return Ok(false);
     }
     if store.has_lost(&item.key, &object) {

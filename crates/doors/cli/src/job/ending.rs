@@ -89,7 +89,7 @@ impl Ending<'_> {
         self.save_before_copies(&store)?;
         self.copy(&store, Some(self.host), until)?;
         note_copied(&store, self.plan.id, self.host)?;
-        let is_last = self.wait_for_turn(&store)?;
+        let is_last = self.wait_to_leave(&store)?;
         if is_last {
             self.wait_for_copies(&store, until)?;
             // What a host has left because its time was over, or because it has died.
@@ -173,7 +173,7 @@ impl Ending<'_> {
     }
 
     /// Waits until this host leaves the store. Returns true if it is the last one, because those before it have died.
-    fn wait_for_turn(&mut self, store: &Store) -> Result<bool> {
+    fn wait_to_leave(&mut self, store: &Store) -> Result<bool> {
         loop {
             if JobRecord::read(store)?.is_some_and(|record| record.phase == Phase::Leaves) {
                 return Ok(false);

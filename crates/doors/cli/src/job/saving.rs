@@ -18,8 +18,8 @@ use crate::output::{complain, path_name};
 pub const SAVED_FILE: &str = "saved.json";
 /// The folder of saved catalogs.
 pub const SAVED_FOLDER: &str = "saved";
-/// The time between two looks at what another host has saved.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval at which a host reads how far another one has saved the catalog.
+const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// The time to save takes at most this part of all time.
 const MAX_SAVING_SHARE: u32 = 10;
 
@@ -29,7 +29,7 @@ pub struct Saver {
     /// The last commit that may give back places: later ones free what the saved catalog names.
     limit: Arc<AtomicU64>,
     saved: u64,
-    looked: Instant,
+    read_at: Instant,
     next: Instant,
     /// How the last try has failed.
     failure: Option<String>,
@@ -39,23 +39,23 @@ impl Saver {
     /// Begins with the catalog that is saved. Call it before the node begins.
     pub fn begin(folder: &SharedFolder, interval: Duration, limit: Arc<AtomicU64>) -> Result<Saver> {
         let now = Instant::now();
-        let mut saver = Saver { interval, limit, saved: 0, looked: now, next: now + interval, failure: None };
-        saver.look(folder)?;
+        let mut saver = Saver { interval, limit, saved: 0, read_at: now, next: now + interval, failure: None };
+        saver.read_progress(folder)?;
         Ok(saver)
     }
 
     /// Does what is due. An error does not end the job.
     pub fn work(&mut self, store: &Store, folder: &SharedFolder, plan: &Plan, host: &str) {
-        if self.looked.elapsed() < LOOK_INTERVAL {
+        if self.read_at.elapsed() < READ_INTERVAL {
             return;
         }
-        let done = self.look(folder).and_then(|()| self.save_if_due(store, folder, plan, host));
+        let done = self.read_progress(folder).and_then(|()| self.save_if_due(store, folder, plan, host));
         self.complain_once(done);
     }
 
     /// Saves the catalog now.
     pub fn save_now(&mut self, store: &Store, folder: &SharedFolder) {
-        let done = save(store, folder).and(keep_room(store, folder)).and_then(|()| self.look(folder));
+        let done = save(store, folder).and(keep_room(store, folder)).and_then(|()| self.read_progress(folder));
         self.complain_once(done);
     }
 
@@ -69,8 +69,8 @@ impl Saver {
         self.failure = failure;
     }
 
-    fn look(&mut self, folder: &SharedFolder) -> Result<()> {
-        self.looked = Instant::now();
+    fn read_progress(&mut self, folder: &SharedFolder) -> Result<()> {
+        self.read_at = Instant::now();
         let saved = read_saved(folder)?;
         self.saved = saved.sequence;
         // Relaxed: the file was durable before.
@@ -85,7 +85,7 @@ impl Saver {
         }
         let saved = save(store, folder).and(keep_room(store, folder));
         self.next = Instant::now() + self.interval.max(begun.elapsed() * MAX_SAVING_SHARE);
-        saved.and_then(|()| self.look(folder))
+        saved.and_then(|()| self.read_progress(folder))
     }
 }
 

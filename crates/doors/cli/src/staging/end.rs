@@ -19,8 +19,8 @@ use super::report::{EndReport, SavedAs};
 use super::report_file::ReportFile;
 use super::results::{Wanted, file_of, open_results};
 use crate::errors::{describe, io_kind};
+use crate::inspect::each;
 use crate::job_arguments::JobEnd;
-use crate::look::each;
 use crate::output::{Show, complain, name};
 
 const MAX_SHOWN_OBJECTS: usize = 20;

@@ -20,7 +20,7 @@ const MAX_PARTS: c_int = 1024;
 pub fn read_on(open: &OpenDescription, out: &mut [u8]) -> CallResult<usize> {
     let file = open.readable()?;
     // The other threads read what follows.
-    let _turn = open.take_turn();
+    let _lock = open.lock_offset();
     let length = file.read_at(open.offset() as u64, out)?;
     open.advance(length as i64);
     Ok(length)
@@ -29,7 +29,7 @@ pub fn read_on(open: &OpenDescription, out: &mut [u8]) -> CallResult<usize> {
 /// Writes at the description's offset, or at the end, and moves it on.
 pub fn write_on(open: &OpenDescription, bytes: &[u8]) -> CallResult<usize> {
     let file = open.writable()?;
-    let _turn = open.take_turn();
+    let _lock = open.lock_offset();
     if open.flags() & libc::O_APPEND != 0 {
         append(file, bytes)?;
         open.set_offset(i64::try_from(file.stat()?.length).unwrap_or(i64::MAX));
@@ -286,7 +286,7 @@ pub unsafe extern "C-unwind" fn lseek(fd: c_int, offset: off_t, whence: c_int) -
 }
 
 fn seek(open: &OpenDescription, offset: off_t, whence: c_int) -> CallResult<off_t> {
-    let _turn = open.take_turn();
+    let _lock = open.lock_offset();
     let from = |start: i64| start.checked_add(offset).filter(|at| *at >= 0);
     let found = |at: Option<u64>| at.and_then(|at| i64::try_from(at).ok());
     let at = match whence {

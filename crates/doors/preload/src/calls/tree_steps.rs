@@ -53,7 +53,7 @@ pub enum Depth {
 ///
 /// # Safety
 /// The entry and those above it are valid.
-pub unsafe fn look(options: c_int, entry: *mut TreeEntry, follows: bool) -> u16 {
+pub unsafe fn find_kind(options: c_int, entry: *mut TreeEntry, follows: bool) -> u16 {
     // SAFETY: as the caller says. Its path is a text, and there is room for attributes.
     unsafe {
         let (one, path) = (&mut *entry, (*entry).path().as_ptr());
@@ -138,7 +138,7 @@ pub unsafe fn list(walk: &mut TreeStream, depth: Depth) -> *mut TreeEntry {
             let entry = TreeEntry::new(above, (*above).level + 1, &name, path);
             let has_kind = only_directories && !matches!(kind, DT_DIR | DT_UNKNOWN);
             let is_asked = depth != Depth::Names && !has_kind;
-            (*entry).kind = if is_asked { look(walk.options, entry, false) } else { NOT_ASKED_KIND };
+            (*entry).kind = if is_asked { find_kind(walk.options, entry, false) } else { NOT_ASKED_KIND };
             entries.push(entry);
         }
         if entries.is_empty() && depth == Depth::Walk {
@@ -162,8 +162,8 @@ pub unsafe fn step(walk: &mut TreeStream) -> *mut TreeEntry {
         let wish = std::mem::replace(&mut (*entry).wish, NO_WISH);
         let is_link = matches!((*entry).kind, LINK_KIND | BROKEN_LINK_KIND);
         match wish {
-            AGAIN_WISH => (*entry).kind = look(walk.options, entry, false),
-            FOLLOW_WISH if is_link => (*entry).kind = look(walk.options, entry, true),
+            AGAIN_WISH => (*entry).kind = find_kind(walk.options, entry, false),
+            FOLLOW_WISH if is_link => (*entry).kind = find_kind(walk.options, entry, true),
             _ if (*entry).kind == DIRECTORY_KIND => return enter(walk, wish == SKIP_WISH),
             _ => return leave(walk),
         }
@@ -219,7 +219,7 @@ unsafe fn leave(walk: &mut TreeStream) -> *mut TreeEntry {
             } else if here.wish == SKIP_WISH {
                 continue;
             } else if here.wish == FOLLOW_WISH {
-                here.kind = look(walk.options, next, true);
+                here.kind = find_kind(walk.options, next, true);
                 here.wish = NO_WISH;
             }
             return walk.current;

@@ -8,8 +8,8 @@ use std::ptr::null_mut;
 
 use crate::answer::give;
 use crate::calls::tree_steps::{
-    ABOVE_ROOTS_LEVEL, ALL_FLAGS, DIRECTORY_KIND, Depth, FOLLOW_ROOTS_FLAG, NAMES_ONLY_FLAG, START_KIND,
-    forget_children, link, list, look, step,
+    ABOVE_ROOTS_LEVEL, ALL_FLAGS, DIRECTORY_KIND, Depth, FOLLOW_ROOTS_FLAG, NAMES_ONLY_FLAG, START_KIND, find_kind,
+    forget_children, link, list, step,
 };
 use crate::calls::twins;
 use crate::calls::walk::leads_below;
@@ -28,7 +28,7 @@ unsafe fn roots(mut paths: *const *const c_char, options: c_int, order: Option<E
         while !(*paths).is_null() {
             let path = CStr::from_ptr(*paths);
             let entry = TreeEntry::new(above, 0, path, path.to_owned());
-            (*entry).kind = look(options, entry, options & FOLLOW_ROOTS_FLAG != 0);
+            (*entry).kind = find_kind(options, entry, options & FOLLOW_ROOTS_FLAG != 0);
             entries.push(entry);
             paths = paths.add(1);
         }

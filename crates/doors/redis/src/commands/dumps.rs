@@ -56,7 +56,7 @@ fn restore(call: &mut Call<'_, '_>) -> Done {
         },
         _ => Err(SYNTAX_ERROR),
     })?;
-    if !replaces && call.pass.look(call.db, call.key())?.is_some() {
+    if !replaces && call.pass.peek(call.db, call.key())?.is_some() {
         return Err(said("BUSYKEY Target key name already exists."));
     }
     let time = call.integer(2)?;

@@ -81,7 +81,7 @@ fn expire(call: &mut Call<'_, '_>, unit: ExpiryUnit) -> Done {
     let name = call.name();
     let new = resolve_expiry(time, unit, call.pass.now);
     let new = new.ok_or_else(|| Problem::from(format!("ERR invalid expire time in '{name}' command")))?;
-    let Some(held) = call.pass.look(call.db, key)? else { return Ok(Resp::Number(0)) };
+    let Some(held) = call.pass.peek(call.db, key)? else { return Ok(Resp::Number(0)) };
     let is_refused = match held.expiry {
         Some(old) => only_without || (only_later && new <= old) || (only_earlier && new >= old),
         // Without an expiry, a key lives for ever.
@@ -99,7 +99,7 @@ fn expire(call: &mut Call<'_, '_>, unit: ExpiryUnit) -> Done {
 
 fn left(call: &mut Call<'_, '_>, unit: impl Fn(i64) -> i64) -> Done {
     let now = call.pass.now.millis();
-    Ok(Resp::Number(match call.pass.look(call.db, call.key())?.map(|held| held.expiry) {
+    Ok(Resp::Number(match call.pass.peek(call.db, call.key())?.map(|held| held.expiry) {
         None => -2,
         Some(None) => -1,
         Some(Some(expiry)) => unit((expiry.millis() - now).max(0)),
@@ -107,7 +107,7 @@ fn left(call: &mut Call<'_, '_>, unit: impl Fn(i64) -> i64) -> Done {
 }
 
 fn expires(call: &mut Call<'_, '_>, millis: i64) -> Done {
-    Ok(Resp::Number(match call.pass.look(call.db, call.key())?.map(|held| held.expiry) {
+    Ok(Resp::Number(match call.pass.peek(call.db, call.key())?.map(|held| held.expiry) {
         None => -2,
         Some(None) => -1,
         Some(Some(expiry)) => expiry.millis() / millis,
@@ -115,7 +115,7 @@ fn expires(call: &mut Call<'_, '_>, millis: i64) -> Done {
 }
 
 fn persist(call: &mut Call<'_, '_>) -> Done {
-    match call.pass.look(call.db, call.key())?.and_then(|held| held.expiry) {
+    match call.pass.peek(call.db, call.key())?.and_then(|held| held.expiry) {
         Some(_) => call.pass.set_expiry(call.db, call.key(), None)?,
         None => return Ok(Resp::Number(0)),
     }

@@ -39,13 +39,13 @@ fn del(call: &mut Call<'_, '_>) -> Done {
 fn exists(call: &mut Call<'_, '_>) -> Done {
     let mut count = 0;
     for key in call.words_from(1) {
-        count += usize::from(call.pass.look(call.db, key)?.is_some());
+        count += usize::from(call.pass.peek(call.db, key)?.is_some());
     }
     Ok(Resp::count(count))
 }
 
 fn kind(call: &mut Call<'_, '_>) -> Done {
-    Ok(Resp::Status(call.pass.look(call.db, call.key())?.map_or("none", |held| held.kind.name())))
+    Ok(Resp::Status(call.pass.peek(call.db, call.key())?.map_or("none", |held| held.kind.name())))
 }
 
 fn keys(call: &mut Call<'_, '_>) -> Done {
@@ -83,8 +83,8 @@ fn rename(call: &mut Call<'_, '_>) -> Done {
 }
 
 fn renamenx(call: &mut Call<'_, '_>) -> Done {
-    call.pass.look(call.db, call.word(1))?.ok_or(NO_SUCH_KEY)?;
-    if call.pass.look(call.db, call.word(2))?.is_some() {
+    call.pass.peek(call.db, call.word(1))?.ok_or(NO_SUCH_KEY)?;
+    if call.pass.peek(call.db, call.word(2))?.is_some() {
         return Ok(Resp::Number(0));
     }
     rename(call)?;
@@ -94,7 +94,7 @@ fn renamenx(call: &mut Call<'_, '_>) -> Done {
 /// The value of a key, in memory of its own.
 fn duplicate(call: &mut Call<'_, '_>, key: &[u8]) -> Result<Option<Held>, Problem> {
     call.pass.datum(call.db, key)?;
-    Ok(call.pass.look(call.db, key)?.cloned())
+    Ok(call.pass.peek(call.db, key)?.cloned())
 }
 
 fn copy(call: &mut Call<'_, '_>) -> Done {
@@ -115,7 +115,7 @@ fn copy(call: &mut Call<'_, '_>) -> Done {
         return Err(said("ERR source and destination objects are the same"));
     }
     let Some(held) = duplicate(call, from)? else { return Ok(Resp::Number(0)) };
-    if !replaces && call.pass.look(db, to)?.is_some() {
+    if !replaces && call.pass.peek(db, to)?.is_some() {
         return Ok(Resp::Number(0));
     }
     call.pass.put(db, to, held)?;
@@ -127,7 +127,7 @@ fn shift(call: &mut Call<'_, '_>) -> Done {
     if db == call.db {
         return Err(said("ERR source and destination objects are the same"));
     }
-    if call.pass.look(call.db, key)?.is_none() || call.pass.look(db, key)?.is_some() {
+    if call.pass.peek(call.db, key)?.is_none() || call.pass.peek(db, key)?.is_some() {
         return Ok(Resp::Number(0));
     }
     if let Some(held) = call.pass.take(call.db, key)? {
@@ -181,7 +181,7 @@ fn object(call: &mut Call<'_, '_>) -> Done {
         return Ok(datum.map_or(Resp::Nil, |datum| Resp::text(encoding_name(datum, &limits))));
     }
     if call.says(1, "refcount") {
-        return Ok(call.pass.look(call.db, key)?.map_or(Resp::Nil, |_| Resp::Number(1)));
+        return Ok(call.pass.peek(call.db, key)?.map_or(Resp::Nil, |_| Resp::Number(1)));
     }
     if call.says(1, "idletime") || call.says(1, "freq") {
         return Err(said("ERR the store counts how often ranges are read, not when keys were used; see `terrace hot`"));

@@ -75,7 +75,7 @@ fn scan(call: &mut Call<'_, '_>) -> Done {
             None => true,
             Some(kind) => call
                 .pass
-                .look(call.db, &name)?
+                .peek(call.db, &name)?
                 .is_some_and(|held| kind.eq_ignore_ascii_case(held.kind.name().as_bytes())),
         };
         if is_kind {

@@ -65,7 +65,7 @@ fn sort(call: &mut Call<'_, '_>, may_store: bool) -> Done {
             continue;
         }
         for pattern in &gets {
-            found.push(look_up(call, pattern, &element)?);
+            found.push(find_value(call, pattern, &element)?);
         }
     }
     match store {
@@ -87,7 +87,7 @@ fn sorted(
     let mut weighed = Vec::new();
     for element in elements {
         let value = match by {
-            Some(pattern) => look_up(call, pattern, &element)?,
+            Some(pattern) => find_value(call, pattern, &element)?,
             None => Some(element.clone()),
         };
         let weight = match (is_text, value) {
@@ -112,7 +112,7 @@ fn sorted(
 }
 
 /// The value that a pattern means for an element: `#` is the element itself, `weight_*` a string, `object_*->name` a field.
-fn look_up(call: &mut Call<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<Vec<u8>>, Problem> {
+fn find_value(call: &mut Call<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<Vec<u8>>, Problem> {
     if pattern == b"#" {
         return Ok(Some(element.to_vec()));
     }

@@ -93,7 +93,7 @@ fn set(call: &mut Call<'_, '_>) -> Done {
     let looks = only_new || only_old || keeps_expiry || returns_old;
     let old = if returns_old { Some(string(call, key)?) } else { None };
     let (exists, kept) = match looks {
-        true => call.pass.look(call.db, key)?.map_or((false, None), |held| (true, held.expiry)),
+        true => call.pass.peek(call.db, key)?.map_or((false, None), |held| (true, held.expiry)),
         false => (false, None),
     };
     let is_refused = (only_new && exists) || (only_old && !exists);
@@ -119,7 +119,7 @@ fn positive_expiry(call: &Call<'_, '_>, unit: ExpiryUnit, at: usize) -> Result<M
 }
 
 fn setnx(call: &mut Call<'_, '_>) -> Done {
-    if call.pass.look(call.db, call.key())?.is_some() {
+    if call.pass.peek(call.db, call.key())?.is_some() {
         return Ok(Resp::Number(0));
     }
     call.pass.put(call.db, call.key(), new_string(call.word(2), None))?;
@@ -220,7 +220,7 @@ fn mset(call: &mut Call<'_, '_>) -> Done {
 fn msetnx(call: &mut Call<'_, '_>) -> Done {
     check_pairs(call)?;
     for pair in call.words_from(1).chunks_exact(2) {
-        if call.pass.look(call.db, &pair[0])?.is_some() {
+        if call.pass.peek(call.db, &pair[0])?.is_some() {
             return Ok(Resp::Number(0));
         }
     }
@@ -240,7 +240,7 @@ fn append(call: &mut Call<'_, '_>) -> Done {
 }
 
 fn strlen(call: &mut Call<'_, '_>) -> Done {
-    match call.pass.look(call.db, call.key())? {
+    match call.pass.peek(call.db, call.key())? {
         None => Ok(Resp::Number(0)),
         Some(held) if held.kind == DatumKind::String => Ok(Resp::Number(held.string_length() as i64)),
         Some(_) => Err(WRONG_TYPE),
@@ -249,7 +249,7 @@ fn strlen(call: &mut Call<'_, '_>) -> Done {
 
 fn getrange(call: &mut Call<'_, '_>) -> Done {
     let (start, stop) = (call.integer(2)?, call.integer(3)?);
-    let length = match call.pass.look(call.db, call.key())? {
+    let length = match call.pass.peek(call.db, call.key())? {
         None => 0,
         Some(held) if held.kind == DatumKind::String => held.string_length(),
         Some(_) => return Err(WRONG_TYPE),

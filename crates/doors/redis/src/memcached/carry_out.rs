@@ -97,7 +97,7 @@ fn get(pass: &mut Pass<'_>, keys: &[Vec<u8>], with_unique: bool, expiry: Option<
 }
 
 fn store(pass: &mut Pass<'_>, way: StoreWay, key: &[u8], held: Held, facts: &ServerFacts) -> Done {
-    let old = if way == StoreWay::Set { None } else { pass.look(ITEM_DATABASE, key)? };
+    let old = if way == StoreWay::Set { None } else { pass.peek(ITEM_DATABASE, key)? };
     match (way, old) {
         (StoreWay::Add, Some(_)) | (StoreWay::Replace | StoreWay::Append | StoreWay::Prepend, None) => {
             return Ok(NOT_STORED_REPLY);
@@ -142,7 +142,7 @@ fn count(pass: &mut Pass<'_>, key: &[u8], delta: u64, is_decrement: bool) -> Don
 
 /// Gives an item another time to live. Returns whether there is one.
 fn touch(pass: &mut Pass<'_>, key: &[u8], expiry: i64) -> Result<bool, Problem> {
-    if pass.look(ITEM_DATABASE, key)?.is_none() {
+    if pass.peek(ITEM_DATABASE, key)?.is_none() {
         return Ok(false);
     }
     match item_expiry(expiry, pass.now) {

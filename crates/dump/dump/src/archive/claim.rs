@@ -25,8 +25,8 @@ const RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_RENEWAL_AGE_MS: u64 = 20_000;
 /// The file of a job that has ended is watched for this long.
 const WATCH_MS: u64 = 30_000;
-/// The time between two looks at the files of others.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// The interval at which the files of others are read.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Held by a job that changes a dump in an archive, until it is dropped.
 pub struct Claim {
@@ -101,7 +101,7 @@ impl Claim {
                     None => drop(seen.insert(other, (says, Instant::now()))),
                 }
             }
-            thread::sleep(LOOK_INTERVAL.min(watch / 4));
+            thread::sleep(POLL_INTERVAL.min(watch / 4));
         }
     }
 

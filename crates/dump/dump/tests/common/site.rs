@@ -40,11 +40,11 @@ impl Site {
         self.stores = self.place.stores(4);
     }
 
-    /// Looks at the site as it is without the nodes' stores.
-    pub fn without_stores(&mut self, look: impl FnOnce(&Site)) {
+    /// Calls `check` with the site as it is without the nodes' stores.
+    pub fn without_stores(&mut self, check: impl FnOnce(&Site)) {
         let empty = self.place.stores(4);
         let kept = std::mem::replace(&mut self.stores, empty);
-        look(self);
+        check(self);
         self.stores = kept;
     }
 

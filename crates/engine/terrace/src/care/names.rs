@@ -37,7 +37,7 @@ impl Care {
     fn name_again_on(&self, device: &Device) -> Result<bool> {
         // Each process that names a file reads the catalog and the target under this lock. So this cannot undo a name that
         // was given a moment ago.
-        let _lock = self.mover.wait_for_names_lock(device)?;
+        let _lock = self.mover.names.wait_for_lock(device)?;
         let Some(files) = device.target.files() else { return Ok(true) };
         let names = match files.names() {
             Ok(names) => names,
@@ -52,18 +52,18 @@ impl Care {
             return Ok(false);
         };
         let mut known = names.iter().filter(|(_, file)| !left.contains(file));
-        known.try_for_each(|(key, file)| self.mover.update_name(device, key, &[*file]).map(drop))?;
+        known.try_for_each(|(key, file)| self.mover.names.update(device, key, &[*file]).map(drop))?;
         if !self.catalog.segments(device.id)?.iter().any(|(file, _)| file & PLAIN_SEGMENT_BIT != 0) {
             return Ok(true);
         }
         let mut misnamed = Vec::new();
         self.catalog.each_object(b"", |key, object, extents| {
-            if self.mover.misnamed(device, key, object, extents)?.is_some() {
+            if self.mover.names.find_misnamed(device, key, object, extents)?.is_some() {
                 misnamed.push(key.to_vec());
             }
             Ok::<_, Error>(true)
         })?;
-        misnamed.iter().try_for_each(|key| self.mover.update_name(device, key, &[]).map(drop))?;
+        misnamed.iter().try_for_each(|key| self.mover.names.update(device, key, &[]).map(drop))?;
         Ok(device.state() == TierState::Ok)
     }
 }

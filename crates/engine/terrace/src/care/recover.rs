@@ -32,7 +32,7 @@ struct Emptied<'a> {
 
 impl Emptied<'_> {
     /// Lists the frames of a service. None if the listing fails: the target then stays noted as empty.
-    fn look(device: &Device, listed_at: u64) -> Option<Emptied<'_>> {
+    fn list(device: &Device, listed_at: u64) -> Option<Emptied<'_>> {
         if !device.capabilities.remote {
             return Some(Emptied { device, left: None, listed_at });
         }
@@ -104,10 +104,10 @@ impl Care {
 
     /// Checks all targets, even those that are known to be away, and marks the replicas on emptied ones as pending. Returns
     /// an error if a persistent target was emptied or replaced.
-    pub fn look_at_targets(&self) -> Result<Option<Error>> {
+    pub fn check_targets(&self) -> Result<Option<Error>> {
         let mut missing = None;
         for device in &self.tiers.devices {
-            let Err(error) = device.target.look() else { continue };
+            let Err(error) = device.target.check_again() else { continue };
             device.failed(&error);
             // These errors mean that the target was replaced. With any other error it may still have all its data.
             let is_another = matches!(
@@ -131,7 +131,7 @@ impl Care {
     /// machine it also checks the replicas on volatile directories, whose files may exist and be empty.
     fn owe_what_is_gone(&self, doubts: &HashSet<FrameId>, is_restarted: bool) -> Result<()> {
         let last = self.catalog.tail()?.sequence;
-        let emptied: Vec<Emptied<'_>> = self.emptied().filter_map(|device| Emptied::look(device, last)).collect();
+        let emptied: Vec<Emptied<'_>> = self.emptied().filter_map(|device| Emptied::list(device, last)).collect();
         let is_volatile =
             |device: &&Device| is_restarted && !device.capabilities.remote && !self.tiers.tier(device).persistent;
         let volatile: Vec<&Device> = self.tiers.devices.iter().filter(is_volatile).collect();

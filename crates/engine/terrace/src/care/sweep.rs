@@ -1,4 +1,4 @@
-//! Sweeping: frees the frames and files that killed writers left and no commit names.
+//! Frees frames and plain files that no commit names. Writers leave them when they are killed.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -13,18 +13,18 @@ use crate::mover::Naming;
 use crate::report::TierState;
 use crate::{Error, Result};
 
-/// A target is searched for frames if it uses more bytes than the catalog knows of, by more than this ...
+/// The number of bytes beyond those that the catalog knows from which a target is searched for frames. A part of the known bytes is added.
 const MIN_SWEPT_BYTES: u64 = 4 << 20;
-/// ... and the n-th part of what the catalog knows of.
+/// This part of the known bytes is added: a sixteenth.
 const MIN_SWEPT_PART: u64 = 16;
 
 impl Care {
-    /// Frees frames and plain files that no commit names, and returns their size in bytes. No other process may have the
-    /// store open: then the writers of such frames are dead. The log must be known to be whole.
+    /// Frees frames and plain files that no commit names, and returns their size in bytes. The caller guarantees that no other process
+    /// has the store open, so that the writers of these frames are dead, and that the log is complete.
     ///
     /// # Errors
-    /// [`crate::Error::TooMuch`] for a target with too much of it, and [`crate::Error::Store`] for one that was used with a newer copy of
-    /// the store's directory, unless `force`; the other targets are still swept.
+    /// Without `force`, [`crate::Error::TooMuch`] if a target has too many such bytes, and [`crate::Error::Store`] if a target was used with
+    /// a newer copy of the store's directory. The other targets are swept before the error is returned.
     pub fn sweep(&self, force: bool) -> Result<u64> {
         let (mut freed, mut refused) = (0, None);
         for device in self.tiers.devices.iter().filter(|device| device.state() == TierState::Ok) {
@@ -51,8 +51,9 @@ impl Care {
         refused.map_or(Ok(freed), Err)
     }
 
-    /// Notes how a target that was compared with the catalog is to be swept. An older copy of itself may hold much that was given back
-    /// since. One that is newer than the catalog holds what that does not know.
+    /// Notes how to sweep a target that was compared with the catalog. If the target is an older copy of itself, it may hold many frames
+    /// that were freed since, and must be searched. If it is newer than the catalog, it holds frames that the catalog does not know, and
+    /// must not be swept.
     pub(super) fn note_sweep(&self, device: &Device) -> Result<()> {
         let last = self.catalog.tail()?.sequence;
         if last == 0 || self.catalog.is_shared() {
@@ -78,7 +79,7 @@ impl Care {
         refuse(&self.journal.dir, &reason)
     }
 
-    /// Returns the numbers of the plain files on a target that no commit names. None if the target fails.
+    /// Returns the numbers of the plain files on a target that no commit names. Returns none if the target fails.
     pub(super) fn find_unknown_files(&self, device: &Device) -> Result<Option<HashSet<u64>>> {
         let Some(files) = device.target.files() else { return Ok(Some(HashSet::new())) };
         let mut unknown = match files.numbers() {
@@ -95,7 +96,7 @@ impl Care {
         Ok(Some(unknown.into_iter().collect()))
     }
 
-    /// Discards the plain files that no commit names, and returns their size in bytes. None if the target fails.
+    /// Discards the plain files that no commit names, and returns their size in bytes. Returns none if the target fails.
     fn sweep_files(&self, device: &Device, force: bool) -> Result<Option<u64>> {
         let Some(unknown) = self.find_unknown_files(device)? else { return Ok(None) };
         if unknown.is_empty() {
@@ -111,12 +112,12 @@ impl Care {
         Ok(Some(bytes))
     }
 
-    /// Removes the names of these plain files, and returns those that keep one until the object at their key has a new file. None if the
-    /// target fails. Without its number, a named file could not be told from one of another program.
+    /// Removes the names of these plain files. Some keep their name until the object at their key has a new file: returns these. They must
+    /// not be discarded, because a name without a numbered file looks like a file of another program. Returns none if the target fails.
     fn unname(&self, device: &Device, unknown: &HashSet<u64>) -> Result<Option<HashSet<u64>>> {
         let Some(files) = device.target.files() else { return Ok(None) };
         // Each process that names a file reads the catalog and the target under this lock.
-        let _lock = self.mover.wait_for_names_lock(device)?;
+        let _lock = self.mover.names.wait_for_lock(device)?;
         let names = match files.names() {
             Ok(names) => names,
             Err(error) => {
@@ -126,21 +127,21 @@ impl Care {
         };
         let mut named = HashSet::new();
         for (key, file) in names.iter().filter(|(_, file)| unknown.contains(file)) {
-            if !matches!(self.mover.update_name(device, key, &[*file])?, Naming::Settled) {
+            if !matches!(self.mover.names.update(device, key, &[*file])?, Naming::Settled) {
                 named.insert(*file);
             }
         }
         Ok(Some(named))
     }
 
-    /// Frees the frames that no commit names, and returns their size in bytes. None if the target fails. Without `force`, and unless this
-    /// `is_due`, the target is only searched if it seems worth it.
+    /// Frees the frames that no commit names, and returns their size in bytes. Returns none if the target fails. The target is searched if
+    /// `force` or `is_due` is true, or if it uses many more bytes than the catalog knows.
     fn sweep_frames(&self, device: &Device, force: bool, is_due: bool) -> Result<Option<u64>> {
         let dying = self.catalog.dead_places(device.id)?;
         let segments = self.catalog.segments(device.id)?;
         let bytes = segments.iter().map(|(_, live)| live.bytes).sum::<u64>() + dying.bytes();
         let is_little = |used: u64| used <= bytes + bytes / MIN_SWEPT_PART + MIN_SWEPT_BYTES;
-        // A frame whose bytes the device refused would let each sync of its segment fail.
+        // If the device refused the bytes of a frame, each sync of its segment fails until the frame is gone.
         let may_be_lost = || segments.iter().any(|(id, _)| device.target.sync_failed(*id));
         let is_searched = force || is_due;
         if !is_searched && device.space().is_ok_and(|space| is_little(space.used)) && !may_be_lost() {
@@ -167,8 +168,8 @@ impl Care {
         }
     }
 
-    /// Returns the places on a target that the catalog knows: those of frames that objects name, and the dead ones, which a power cut
-    /// may bring back.
+    /// Returns the places on a target that the catalog knows: those of frames that objects name, and the places in `dying`, which a power
+    /// cut may bring back.
     fn find_known(&self, device: &Device, dying: Vec<Place>) -> Result<KnownPlaces> {
         let mut known = dying;
         self.catalog.each_object(b"", |_, _, extents| {
@@ -192,21 +193,21 @@ impl Care {
     }
 }
 
-/// Frees frames, and discards their segments, but for those that are `recorded` in the catalog.
+/// Frees frames, and discards those of their segments that are not `recorded` in the catalog.
 fn give_back(device: &Device, mut places: Vec<Place>, recorded: &HashSet<u64>) -> io::Result<()> {
     device.target.free(&places)?;
     places.retain(|place| !recorded.contains(&place.segment));
     let segments: BTreeSet<u64> = places.iter().map(|place| place.segment).collect();
-    // One that a writer has open stays.
+    // A segment that a writer has open stays.
     segments.into_iter().try_for_each(|segment| device.target.discard(segment).map(drop))
 }
 
-/// The places on a target that the catalog knows, in order.
+/// The places on a target that the catalog knows, sorted.
 struct KnownPlaces(Vec<Place>);
 
 impl KnownPlaces {
-    /// Returns the part of a frame's place before the first known one, if any is left. The header of an incomplete frame, whose writer
-    /// died, claims more bytes than were written, and version 0.1 placed other frames there.
+    /// Returns the part of a frame's place that no known place overlaps: it ends where the next known place begins. If a writer died, the
+    /// header of its frame may claim more bytes than were written, and version 0.1 placed other frames there.
     fn cut_off(&self, place: Place) -> Option<Place> {
         let next = self.0.partition_point(|known| (known.segment, known.offset) <= (place.segment, place.offset));
         let is_within = |known: &&Place| known.segment == place.segment;

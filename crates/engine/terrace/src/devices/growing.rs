@@ -106,7 +106,7 @@ impl Tiers {
         if known.is_err()
             && let Some(catalog) = self.catalog.upgrade().filter(|catalog| catalog.is_shared())
         {
-            self.look_at_nodes(&catalog, self.heeded.lock())?;
+            self.update_from(&catalog, self.heeded.lock())?;
             return find(&self.newest().list);
         }
         known
@@ -125,12 +125,12 @@ impl Tiers {
             return Ok(());
         }
         match self.catalog.upgrade() {
-            Some(catalog) => self.look_at_nodes(&catalog, heeded),
+            Some(catalog) => self.update_from(&catalog, heeded),
             None => Ok(()),
         }
     }
 
-    fn look_at_nodes(&self, catalog: &Arc<Catalog>, mut heeded: MutexGuard<'_, Heeded>) -> Result<()> {
+    fn update_from(&self, catalog: &Arc<Catalog>, mut heeded: MutexGuard<'_, Heeded>) -> Result<()> {
         let there: HashSet<String> = catalog.members()?.into_iter().map(|(_, member)| member.node).collect();
         if let Some(shared) = SharedConfig::read(catalog)?.filter(|shared| shared.generation != heeded.generation) {
             let nodes = KnownNodes { own: self.own.clone(), there: Some(there.clone()) };

@@ -151,7 +151,7 @@ impl TierList {
     }
 
     /// Reads the current state of a target. A target that is filled to its tier's watermark counts as full.
-    pub fn look(&self, device: &Device) -> TierState {
+    pub fn read_state(&self, device: &Device) -> TierState {
         match device.space() {
             Ok(space) if space.used as f64 >= space.capacity as f64 * self.tier(device).high_watermark => {
                 device.state().max(TierState::Full)
@@ -171,7 +171,7 @@ impl TierList {
             .iter()
             .map(|d| {
                 let space = d.space().unwrap_or_default();
-                let state = format!("{:?}", self.look(d)).to_lowercase();
+                let state = format!("{:?}", self.read_state(d)).to_lowercase();
                 format!(
                     "{} ({}): {} of {} bytes used, {state}",
                     self.tier(d).name,

@@ -158,7 +158,7 @@ impl Job {
         let Some(mut bytes) = engine.reader.fetched.begin(extent) else { return };
         let mut fetching = Fetching { job: self, bytes: None };
         let (key, object) = &*self.object;
-        let read = engine.reader.fetch_extent(key, object, extent, extent.skip, &mut bytes);
+        let read = engine.reader.read_from_replicas(key, object, extent, extent.skip, &mut bytes);
         // If the read fails, the reader reads the extent itself and reports the error.
         fetching.bytes = read.ok().map(|()| bytes);
     }

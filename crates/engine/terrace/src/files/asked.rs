@@ -46,9 +46,8 @@ impl AskingAttribute {
         AskingAttribute::ATTRIBUTE_NAMES.into_iter().find(|(known, _)| *known == name).map(|(_, attribute)| attribute)
     }
 
-    /// Returns the names and values of those attributes that an object has.
-    pub fn pairs(user: &BTreeMap<String, String>) -> impl Iterator<Item = (String, String)> {
-        let options = PutOptions::kept_in(user);
+    /// Returns the names and values of those attributes by which these options are shown.
+    pub fn pairs(options: &PutOptions) -> impl Iterator<Item = (String, String)> {
         let value = move |attribute: AskingAttribute| options.levels().find_map(|level| attribute.value(level));
         AskingAttribute::ATTRIBUTE_NAMES
             .into_iter()
@@ -65,13 +64,13 @@ impl AskingAttribute {
         value: Option<&str>,
         range: Replicas,
     ) -> Result<Option<String>, String> {
-        let mut options = PutOptions::kept_in(user);
+        let mut options = PutOptions::kept_in(user)?;
         let was = options.levels().find_map(|level| self.value(level));
         match value {
             Some(value) => self.set(&mut options, value, range)?,
             None => self.clear(&mut options),
         }
-        options.keep_for_writes(user);
+        options.to_kept().map_err(|error| error.to_string())?.store_in(user);
         Ok(was)
     }
 
@@ -137,16 +136,14 @@ impl Shared {
 
     /// Records in a new entry's attributes what its directory asks for, and below that what these files were opened with. Returns both.
     pub(super) fn ask_as_directory(&self, path: &[u8], attributes: &mut Attributes) -> FileResult<PutOptions> {
-        let directory = match parent(path) {
-            b"" => None,
-            folder => self.object(folder)?,
-        };
-        let own = directory.as_ref().map(PutOptions::kept_with).unwrap_or_default();
-        let with = |application: PutOptions| match own == PutOptions::default() {
+        let folder = parent(path);
+        let directory = if folder.is_empty() { None } else { self.object(folder)? };
+        let own = self.store.engine.planning.kept.of(folder, directory.as_ref())?;
+        let with = |application: PutOptions| match *own == PutOptions::default() {
             true => application,
-            false => own.clone().over(&application),
+            false => PutOptions::clone(&own).over(&application),
         };
-        with(self.options.lasting()).keep_for_writes(&mut attributes.user);
+        with(self.options.lasting()).to_kept()?.store_in(&mut attributes.user);
         Ok(with(self.options.clone()))
     }
 }
@@ -228,12 +225,14 @@ mod tests {
         let range = Replicas::default();
         let below = PutOptions { replicas: Some(2), ..PutOptions::default() };
         let mut user = BTreeMap::new();
-        PutOptions { replicas: Some(4), ..PutOptions::default() }.over(&below).keep_for_writes(&mut user);
+        let shown =
+            |user: &BTreeMap<_, _>| AskingAttribute::pairs(&PutOptions::kept_in(user).unwrap()).collect::<Vec<_>>();
+        PutOptions { replicas: Some(4), ..PutOptions::default() }.over(&below).to_kept().unwrap().store_in(&mut user);
         let attribute = AskingAttribute::Replicas;
         assert_eq!(attribute.change(&mut user, Some("3"), range), Ok(Some("4".to_owned())));
-        assert_eq!(AskingAttribute::pairs(&user).collect::<Vec<_>>(), [("terrace.replicas".into(), "3".into())]);
+        assert_eq!(shown(&user), [("terrace.replicas".into(), "3".into())]);
         assert_eq!(attribute.change(&mut user, None, range), Ok(Some("3".to_owned())));
-        assert_eq!(AskingAttribute::pairs(&user).count(), 0);
+        assert!(shown(&user).is_empty());
         for (attribute, wrong) in [
             (AskingAttribute::Replicas, "0"),
             (AskingAttribute::Replicas, "many"),

@@ -82,7 +82,7 @@ impl Shared {
         let pieces: Vec<&[u8]> = runs.iter().map(|(_, run)| run.as_ref()).collect();
         let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let element = self.element_of(&state.key);
-        let asked = |kept: crate::PutOptions| kept.over(&self.options);
+        let asked = |kept: &crate::PutOptions| kept.clone().over(&self.options);
         let appended = self.store.append_pieces(&state.key, Some(open.id), &pieces, mtime, asked, element);
         let appended = self.of_open(state, appended.map_err(FileError::from));
         if matches!(appended, Ok(_) | Err(FileError::Stale(_))) {

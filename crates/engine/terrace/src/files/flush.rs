@@ -115,8 +115,8 @@ impl Shared {
     fn write(&self, open: &Open, state: &State, ranges: &[(u64, &[u8])], mtime: i64) -> FileResult<()> {
         let engine = &self.store.engine;
         let object = engine.catalog.object(&state.key)?.filter(|object| object.id == open.id);
-        let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
-        let policy = engine.planning.policy(&state.key, &kept.over(&self.options));
+        let kept = engine.planning.kept.of(&state.key, object.as_ref())?;
+        let policy = engine.planning.policy(&state.key, &PutOptions::clone(&kept).over(&self.options));
         let element = self.element_of(&state.key);
         let written = self.store.write_ranges(&state.key, Some(open.id), ranges, mtime, &policy, element);
         self.of_open(state, written.map(drop).map_err(FileError::from))

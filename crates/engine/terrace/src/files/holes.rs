@@ -9,7 +9,7 @@ use super::{File, FileError, FileResult};
 use crate::origins::is_at_origin;
 
 /// The length of the range that is searched first. It doubles after each range without a result.
-const LOOKED_AT_BYTES: u64 = 64 << 20;
+const FIRST_SEARCHED_BYTES: u64 = 64 << 20;
 
 impl File {
     /// Makes a hole of the file's bytes in the `length` bytes from `offset` on: they read as zeros, and their space is
@@ -32,7 +32,7 @@ impl File {
         if self.is_at_origin()? {
             return Ok((offset < self.stat()?.length).then_some(offset));
         }
-        self.look(offset, |at, _, extents| extents.first().map(|first| first.offset.max(at)))
+        self.search_extents(offset, |at, _, extents| extents.first().map(|first| first.offset.max(at)))
     }
 
     /// Returns the offset of the first byte from `offset` on that is in a hole. The end of the file counts as one. None if
@@ -42,7 +42,7 @@ impl File {
             let length = self.stat()?.length;
             return Ok((offset < length).then_some(length));
         }
-        let hole = self.look(offset, |mut at, end, extents| {
+        let hole = self.search_extents(offset, |mut at, end, extents| {
             for extent in extents {
                 if extent.offset > at {
                     return Some(at);
@@ -62,11 +62,15 @@ impl File {
     }
 
     /// Passes ranges from `offset` to the end, with their extents, to `found` until it returns an offset.
-    fn look(&self, offset: u64, found: impl Fn(u64, u64, &[Extent]) -> Option<u64>) -> FileResult<Option<u64>> {
+    fn search_extents(
+        &self,
+        offset: u64,
+        found: impl Fn(u64, u64, &[Extent]) -> Option<u64>,
+    ) -> FileResult<Option<u64>> {
         let mut state = self.open.state.write();
         self.shared.flush(&self.open, &mut state)?;
         let length = self.committed(&state)?.length;
-        let (mut at, mut step) = (offset, LOOKED_AT_BYTES);
+        let (mut at, mut step) = (offset, FIRST_SEARCHED_BYTES);
         while at < length {
             let end = at.saturating_add(step).min(length);
             let extents = self.extents(&state, at, end)?;

@@ -151,7 +151,7 @@ impl Files {
     /// Returns the attributes of a file, a directory or a symbolic link. The empty path is the root.
     pub fn stat(&self, path: &[u8]) -> FileResult<Stat> {
         path::check(path)?;
-        self.shared.look(path)?;
+        self.shared.refresh(path)?;
         let found = self.shared.find(path)?.ok_or_else(|| self.shared.missing(path))?;
         self.shared.with_kept(found)
     }
@@ -159,11 +159,11 @@ impl Files {
     /// Returns up to `limit` names in a directory, from position `from` on (empty for the beginning), and the position of
     /// the next name, or none at the end. A directory that exists only as a prefix of keys may be out of order.
     pub fn list(&self, path: &[u8], from: &[u8], limit: usize) -> FileResult<(Vec<Entry>, Option<Vec<u8>>)> {
-        self.shared.look(path)?;
+        self.shared.refresh(path)?;
         self.shared.directory(path)?;
         // Only once for all pages.
         if from.is_empty() {
-            self.shared.store.engine.origins.look_into(path)?;
+            self.shared.store.engine.origins.refresh_folder(path)?;
         }
         let (children, next) = self.shared.store.engine.catalog.children(path, from, limit)?;
         let entry = |child: Child| Entry {
@@ -224,11 +224,11 @@ impl Files {
 
 impl Shared {
     /// Catches up, and asks the origin of a path for it, if it has one. Called without any lock, because it may take long.
-    fn look(&self, path: &[u8]) -> FileResult<()> {
+    fn refresh(&self, path: &[u8]) -> FileResult<()> {
         self.store.catch_up()?;
         let origins = &self.store.engine.origins;
         if origins.heed() {
-            origins.look(path)?;
+            origins.refresh(path)?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ impl Files {
     /// Creates a file and opens it. Opens an existing file instead, unless `exclusive`.
     pub fn create(&self, path: &[u8], mode: u32, owner: Owner, exclusive: bool) -> FileResult<File> {
         if check_new(path).is_ok() {
-            self.shared.look(path)?;
+            self.shared.refresh(path)?;
         }
         let made = {
             let _names = self.shared.names.lock();

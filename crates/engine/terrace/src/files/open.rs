@@ -83,7 +83,7 @@ impl Files {
     /// Opens a file.
     pub fn open(&self, path: &[u8]) -> FileResult<File> {
         path::check(path)?;
-        self.shared.look(path)?;
+        self.shared.refresh(path)?;
         let _names = self.shared.names.lock();
         path::check(path)?;
         let stat = self.shared.find(path)?.ok_or_else(|| self.shared.missing(path))?;

@@ -34,9 +34,10 @@ impl Files {
     /// `terrace.require`, `terrace.replicas`, `terrace.ack` and `terrace.budget`.
     pub fn pairs(&self, path: &[u8]) -> FileResult<BTreeMap<String, String>> {
         self.stat(path)?;
-        let user = self.shared.object(path)?.map(|object| object.attributes.user).unwrap_or_default();
-        let asked: Vec<(String, String)> = AskingAttribute::pairs(&user).collect();
-        Ok(user.into_iter().filter(|(name, _)| !is_own(name)).chain(asked).collect())
+        let object = self.shared.object(path)?;
+        let kept = self.shared.store.engine.planning.kept.of(path, object.as_ref())?;
+        let user = object.map(|object| object.attributes.user).unwrap_or_default();
+        Ok(user.into_iter().filter(|(name, _)| !is_own(name)).chain(AskingAttribute::pairs(&kept)).collect())
     }
 
     /// Returns the value of a user attribute: one of [`pairs`](Self::pairs), or `terrace.location`, which says where a file's bytes are.

@@ -153,16 +153,16 @@ pub fn may_be_shared(mount: &Mount) -> bool {
 pub fn judge_directory(directory: &File, mounts: &Mounts) -> io::Result<Suitability> {
     // The number has 32 bits, in a field that is wider on some machines.
     let number = rustix::fs::fstatfs(directory)?.f_type as u32;
-    let look = |path: &Path| File::open(path).and_then(|file| Ok(rustix::fs::fstatfs(&file)?.f_type as u32)).ok();
-    Ok(judge(number, mounts.find(directory), mounts, &look, 0))
+    let type_of = |path: &Path| File::open(path).and_then(|file| Ok(rustix::fs::fstatfs(&file)?.f_type as u32)).ok();
+    Ok(judge(number, mounts.find(directory), mounts, &type_of, 0))
 }
 
-/// Judges a file system by its type's number and its mount. `look` returns the number for a path, if it can be read.
+/// Judges a file system by its type's number and its mount. `type_of` returns the number for a path, if it can be read.
 fn judge(
     number: u32,
     mount: Option<&Mount>,
     mounts: &Mounts,
-    look: &dyn Fn(&Path) -> Option<u32>,
+    type_of: &dyn Fn(&Path) -> Option<u32>,
     depth: u32,
 ) -> Suitability {
     let by_number =
@@ -186,7 +186,7 @@ fn judge(
         }
     }
     if number == OVERLAY_NUMBER || kind == Some("overlay") {
-        return judge_overlay(mount, mounts, look, depth);
+        return judge_overlay(mount, mounts, type_of, depth);
     }
     let fallback = || if number == FUSE_NUMBER { "FUSE".into() } else { format!("type {number:#x}") };
     match by_number(&LOCAL_NUMBERS) {
@@ -199,20 +199,20 @@ fn judge(
 fn judge_overlay(
     overlay: Option<&Mount>,
     mounts: &Mounts,
-    look: &dyn Fn(&Path) -> Option<u32>,
+    type_of: &dyn Fn(&Path) -> Option<u32>,
     depth: u32,
 ) -> Suitability {
     let local = Suitability::Local("overlay".into());
     let Some(upper) = overlay.and_then(|mount| mount.option("upperdir")) else { return local };
     // A container cannot see the machine's paths. The kernel accepts no network file system as an upper directory (they lack
     // whiteouts), so an upper directory that cannot be seen counts as local.
-    let Some(number) = look(&upper) else { return local };
+    let Some(number) = type_of(&upper) else { return local };
     let below = mounts.find_by_path(&upper);
     if below == overlay || depth >= MAX_OVERLAY_DEPTH {
         return local;
     }
     let named = |name: String| format!("overlay on {name}");
-    match judge(number, below, mounts, look, depth + 1) {
+    match judge(number, below, mounts, type_of, depth + 1) {
         Suitability::Local(name) => Suitability::Local(named(name)),
         Suitability::Shared(name) => Suitability::Shared(named(name)),
         Suitability::Unknown(name) => Suitability::Unknown(named(name)),
@@ -259,9 +259,9 @@ mod tests {
 1070 1061 259:2 /var/lib/docker/volumes/v/_data /data rw,relatime master:1 - ext4 /dev/nvme0n1p2 rw
 ";
 
-    fn judged(mounts: &str, path: &str, number: u32, look: &dyn Fn(&Path) -> Option<u32>) -> Suitability {
+    fn judged(mounts: &str, path: &str, number: u32, type_of: &dyn Fn(&Path) -> Option<u32>) -> Suitability {
         let mounts = Mounts::parse(mounts.as_bytes());
-        judge(number, mounts.find_by_path(Path::new(path)), &mounts, look, 0)
+        judge(number, mounts.find_by_path(Path::new(path)), &mounts, type_of, 0)
     }
 
     fn nothing_is_seen(_: &Path) -> Option<u32> {
@@ -327,17 +327,20 @@ mod tests {
 
     #[test]
     fn an_overlay_is_what_its_upper_directory_is() {
-        let look = |path: &Path| {
+        let type_of = |path: &Path| {
             let all = [("/merged/up,per", OVERLAY_NUMBER), ("/local", 0x5846_5342), ("/cephfuse", FUSE_NUMBER)];
             all.into_iter().find(|(above, _)| path.starts_with(above)).map(|(_, number)| number)
         };
-        let found = |path| judged(SAMPLE_MOUNTS, path, OVERLAY_NUMBER, &look);
+        let found = |path| judged(SAMPLE_MOUNTS, path, OVERLAY_NUMBER, &type_of);
         assert_eq!(found("/merged/a"), Suitability::Local("overlay on xfs".into()));
         assert_eq!(found("/onceph/a"), Suitability::Shared("overlay on fuse.ceph-fuse".into()));
         assert_eq!(found("/twice/a"), Suitability::Local("overlay on overlay on xfs".into()));
         // Inside a container the upper directory cannot be seen; or its path names the container's own root.
-        for look in [&nothing_is_seen as &dyn Fn(&Path) -> Option<u32>, &|_| Some(OVERLAY_NUMBER)] {
-            assert_eq!(judged(CONTAINER_MOUNTS, "/root/s", OVERLAY_NUMBER, look), Suitability::Local("overlay".into()));
+        for type_of in [&nothing_is_seen as &dyn Fn(&Path) -> Option<u32>, &|_| Some(OVERLAY_NUMBER)] {
+            assert_eq!(
+                judged(CONTAINER_MOUNTS, "/root/s", OVERLAY_NUMBER, type_of),
+                Suitability::Local("overlay".into())
+            );
         }
         assert_eq!(
             judged(CONTAINER_MOUNTS, "/data/s", EXT4_MAGIC, &nothing_is_seen),

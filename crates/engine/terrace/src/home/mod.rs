@@ -23,7 +23,7 @@ mod sole;
 mod target_note;
 mod trust;
 
-pub use appends::AppendTurns;
+pub use appends::AppendLocks;
 pub use cluster::{Access, Cluster, Consistency, refuse_if_shared};
 pub use id_check::check_id;
 pub use identity::{

@@ -32,7 +32,7 @@ enum Noted {
     Gone,
 }
 
-fn look_at_noted(dir: &Path, id: u64) -> Noted {
+fn find_noted(dir: &Path, id: u64) -> Noted {
     let Ok(noted) = read_regular(&dir.join(PLACE_FILE)) else { return Noted::Gone };
     let noted = PathBuf::from(OsStr::from_bytes(&noted));
     let is_gone = |e: &io::Error| matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
@@ -57,7 +57,7 @@ fn is_directory(dir: &Path, found: &Metadata) -> bool {
 
 /// Returns the directory that `dir` was copied from, if it still holds the store with this id.
 pub fn find_original(dir: &Path, id: u64) -> Option<PathBuf> {
-    match look_at_noted(dir, id) {
+    match find_noted(dir, id) {
         Noted::Original(original) => Some(original),
         _ => None,
     }
@@ -81,7 +81,7 @@ pub fn check_identity(dir: &Path) -> Result<u64> {
 
 /// Notes where the store is, unless the noted path already leads there. `dir` is absolute, without symbolic links.
 pub fn note_place(dir: &Path, id: u64) {
-    if matches!(look_at_noted(dir, id), Noted::Gone) {
+    if matches!(find_noted(dir, id), Noted::Gone) {
         // Without the note, a copy counts as a store of its own.
         if let Err(error) = replace(&dir.join(PLACE_FILE), dir.as_os_str().as_bytes()) {
             tracing::debug!(store = %dir.display(), %error, "the store's place was not noted");

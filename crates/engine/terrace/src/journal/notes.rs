@@ -156,7 +156,7 @@ impl Journal {
         let store = self.catalog.log().store();
         let Some(known) = log::read_target_reach(&self.dir, device.id, store) else { return false };
         let theirs = log::read_reach(&device.path, store);
-        theirs.is_none_or(|theirs| theirs.sequence < known.sequence) && device.target.look().is_ok()
+        theirs.is_none_or(|theirs| theirs.sequence < known.sequence) && device.target.check_again().is_ok()
     }
 
     /// Waits until no process writes these notes, and keeps others from it until the result is dropped. Without it, the notes of one process

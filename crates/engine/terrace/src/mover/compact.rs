@@ -113,8 +113,8 @@ impl Mover {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(true) };
         let mut raw = vec![0; (last.end() - first.offset) as usize];
         self.reader.read_extents(key, object, run, first.offset, &mut raw)?;
-        let policy =
-            self.planning.policy(key, &PutOptions { replicas: Some(object.want), ..PutOptions::kept_with(object) });
+        let kept = self.planning.kept.of_replicas(key, Some(object));
+        let policy = self.planning.policy(key, &PutOptions { replicas: Some(object.want), ..PutOptions::clone(&kept) });
         let mut draft = self.writer.draft(self, key, object.id, &policy, None);
         draft.offset = first.offset;
         draft.stays_plain(true)?;

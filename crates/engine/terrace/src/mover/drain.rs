@@ -49,8 +49,12 @@ impl Departing {
             return Err(Error::Config(format!("{name} is the only node with targets, so nothing can move off it")));
         }
         let targets: Vec<TargetId> = devices.iter().map(|device| device.id).collect();
-        let silent =
-            tiers.devices.iter().filter(|device| device.target.look().is_err()).map(|device| device.id).collect();
+        let silent = tiers
+            .devices
+            .iter()
+            .filter(|device| device.target.check_again().is_err())
+            .map(|device| device.id)
+            .collect();
         Ok(Departing { beside: targets.clone(), targets, to: TierSet::of(0..tiers.tiers.len()), silent, may_thin })
     }
 
@@ -162,7 +166,7 @@ impl Mover {
         let volatile = self.planning.rules.now().may_be_volatile(key);
         let placer = self.placer_for(object, key);
         let avoided: Vec<TargetId> = beside.iter().chain(&departing.beside).copied().collect();
-        let place = placer.place_moved(departing.to, left, &avoided, volatile);
+        let place = placer.choose_target_of_move(departing.to, left, &avoided, volatile);
         // A move must not make the extent volatile.
         if let Some(target) = place.filter(|target| volatile || outlives || persistent(*target)) {
             edits.push(owe(key, task_at(object, left, target), left, Some(replica.target)));
@@ -181,7 +185,7 @@ impl Mover {
         } else {
             moved.kept += 1;
             let is_in_memory = beside.iter().any(|target| !persistent(*target));
-            let may_be = || placer.place_on(departing.to, left, &avoided, true).is_some();
+            let may_be = || placer.choose_target(departing.to, left, &avoided, true).is_some();
             moved.kept_from_memory += u64::from(is_in_memory || may_be());
         }
         Ok(())
@@ -207,12 +211,12 @@ impl Mover {
         let outlives = volatile || !persistent(from) || beside.iter().any(|target| persistent(*target));
         let placer = self.placer_for(object, key);
         let avoided: Vec<TargetId> = beside.iter().chain(&departing.beside).copied().collect();
-        let place = placer.place_moved(departing.to, left, &avoided, volatile);
+        let place = placer.choose_target_of_move(departing.to, left, &avoided, volatile);
         let place = place.filter(|target| outlives || persistent(*target));
         if place.is_none() && !(outlives && departing.may_thin) {
             moved.kept += 1;
             let is_in_memory = beside.iter().any(|target| !persistent(*target));
-            let may_be = || placer.place_on(departing.to, left, &avoided, true).is_some();
+            let may_be = || placer.choose_target(departing.to, left, &avoided, true).is_some();
             moved.kept_from_memory += u64::from(is_in_memory || may_be());
             return;
         }

@@ -22,7 +22,7 @@ impl Mover {
     /// replicas are better than a full tier that takes no writes.
     pub fn evict(&self) -> Result<()> {
         let last = self.tiers.tiers.len() - 1;
-        for device in self.tiers.devices.iter().filter(|device| self.is_own(device)) {
+        for device in self.tiers.devices.iter().filter(|device| self.reaper.is_own(device)) {
             // Asked on the last tier, too: here a target's bytes are measured, now and then, and writes only count them.
             let Ok(space) = device.space() else { continue };
             // Only what can be fetched again leaves the last tier.
@@ -128,7 +128,7 @@ impl Mover {
         // If the extent has no copy on a lower tier, it may go to any of them, whatever its rule says. Additional replicas
         // follow the rule.
         let tiers = if self.has_copy_below(device, extent) { placer.allowed(lower) } else { TierSet::of(lower) };
-        let place = placer.place_moved(tiers, extent, &beside, volatile);
+        let place = placer.choose_target_of_move(tiers, extent, &beside, volatile);
         if let Some(target) = place {
             edits.push(owe(key, Task { target, ..task_of(object, extent, replica) }, extent, Some(replica.target)));
         }

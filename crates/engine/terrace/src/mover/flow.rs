@@ -15,7 +15,7 @@ use terrace_pipeline::{Ended, Failure, Figures, Move, Pulled, Settings, Sink, So
 use super::Mover;
 use super::claimed::Claimed;
 use super::make::Made;
-use super::{MARK_INTERVAL, OWED_PER_LOOK};
+use super::{MARK_INTERVAL, OWED_PER_READ};
 use crate::{Error, Result};
 
 /// The approximate number of bytes of replicas that one commit registers.
@@ -106,7 +106,7 @@ impl Source for Given {
         if left.is_empty() {
             return Ok(Pulled::End);
         }
-        let count = left.len().min(OWED_PER_LOOK);
+        let count = left.len().min(OWED_PER_READ);
         Ok(Pulled::Moves(left.drain(..count).map(|(task, owed)| ToMake(task, owed)).collect()))
     }
 
@@ -154,7 +154,7 @@ impl Mover {
     /// the number of tasks that are no longer pending.
     pub fn make_all(&self, object: Option<u64>, at_once: bool) -> Result<usize> {
         let first = self.owed_next(object, None)?;
-        if first.len() < OWED_PER_LOOK && !self.is_pipeline_worth_it(&first) {
+        if first.len() < OWED_PER_READ && !self.is_pipeline_worth_it(&first) {
             return self.make(&first, at_once);
         }
         let end = Instant::now() + MARK_INTERVAL;
@@ -178,7 +178,7 @@ impl Mover {
     }
 
     fn is_owed_here(&self, task: &Task) -> bool {
-        self.tiers.device(task.target).is_ok_and(|device| self.is_own(device))
+        self.tiers.device(task.target).is_ok_and(|device| self.reaper.is_own(device))
     }
 
     /// Makes these pending replicas, as far as the targets allow. Returns the number of tasks that are no longer pending.
@@ -206,7 +206,7 @@ impl Mover {
     /// Returns the next pending replicas of one object or of all.
     pub fn owed_next(&self, object: Option<u64>, after: Option<Task>) -> Result<Vec<(Task, Owed)>> {
         let before = object.map(|object| Task { object, frame_offset: 0, write: 0, target: 0 });
-        let mut tasks = self.catalog.owed(after.or(before).as_ref(), OWED_PER_LOOK)?;
+        let mut tasks = self.catalog.owed(after.or(before).as_ref(), OWED_PER_READ)?;
         tasks.retain(|(task, _)| object.is_none_or(|object| task.object == object));
         Ok(tasks)
     }

@@ -13,7 +13,7 @@ use super::claimed::Claimed;
 use super::edits::owe_instead;
 use crate::Result;
 use crate::devices::Device;
-use crate::place::{Placer, PutOptions, element_of};
+use crate::place::{Placer, element_of};
 use crate::report::TierState;
 
 /// Replicas that were made and are not yet registered. No other thread makes them meanwhile.
@@ -162,7 +162,7 @@ impl Mover {
             edits.extend(self.want_at_most(task, owed, extent.replicas.len())?);
             return Ok(Some(edits));
         }
-        match placer.append(device, identity, encoding, &raw) {
+        match placer.encode_and_append(device, identity, encoding, &raw) {
             Ok(replica) => {
                 self.writer.kept.made(task);
                 let mut edits = vec![Edit::Made { task: *task, replica }];
@@ -216,7 +216,7 @@ impl Mover {
     pub fn policy_of(&self, key: &[u8]) -> Policy {
         // If this read fails, the following ones fail, too, and report the error.
         let object = self.catalog.object(key).ok().flatten();
-        self.planning.policy(key, &object.as_ref().map(PutOptions::kept_with).unwrap_or_default()).wanted
+        self.planning.policy(key, &self.planning.kept.of_replicas(key, object.as_ref())).wanted
     }
 
     /// Returns whether a replica would be evicted as soon as it was made: a volatile tier is at its high watermark, and the
@@ -242,7 +242,7 @@ impl Mover {
             extent.replicas.iter().map(|r| r.target).chain(self.catalog.owed_to(task)?).collect();
         let placer = self.placer_for(task.object, &owed.key);
         let lower = device.tier + 1..self.tiers.tiers.len();
-        let target = placer.place_on(placer.allowed(lower.clone()), extent, &chosen, true);
+        let target = placer.choose_target(placer.allowed(lower.clone()), extent, &chosen, true);
         let Some(target) = target.or_else(|| placer.for_later(lower, 1, &chosen).first().copied()) else {
             return Ok(vec![forgive]);
         };
@@ -253,7 +253,7 @@ impl Mover {
     fn owe_elsewhere(&self, task: &Task, owed: &Owed, extent: &Extent) -> Result<Option<Vec<Edit>>> {
         let others = self.catalog.owed_to(task)?.into_iter().filter(|target| *target != task.target);
         let chosen: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(others).collect();
-        let places = self.placer_for(task.object, &owed.key).place_more(extent, 1, &chosen);
+        let places = self.placer_for(task.object, &owed.key).plan_more(extent, 1, &chosen);
         // Its own target may be usable again by now. Then the replica stays pending there.
         let Some(target) = places.first().map(|placed| placed.target).filter(|target| *target != task.target) else {
             return Ok(None);

@@ -29,8 +29,8 @@ mod save;
 mod uncache;
 mod wait;
 
-pub(crate) use plain::Naming;
-pub(crate) use reap::GRACE_PERIOD;
+pub(crate) use plain::{Naming, PlainNames};
+pub(crate) use reap::{GRACE_PERIOD, Reaper};
 pub(crate) use repair::Repair;
 
 use std::collections::{HashMap, HashSet};
@@ -45,15 +45,15 @@ use terrace_codec::Encoding;
 use terrace_plan::policy::Policy;
 
 use crate::Result;
-use crate::devices::{Device, Tiers};
-use crate::home::{Leases, Locks};
+use crate::devices::Tiers;
+use crate::home::Locks;
 use crate::journal::Journal;
 use crate::place::Planning;
 use crate::read::Reader;
 use crate::write::Writer;
 
 /// The number of pending replicas that are read at a time.
-const OWED_PER_LOOK: usize = 16;
+const OWED_PER_READ: usize = 16;
 /// The number of objects whose policies are remembered, and of replicas whose encodings are.
 const MAX_REMEMBERED_WISHES: usize = 4096;
 /// The pause of the background thread when there is nothing to do, or when an error occurred.
@@ -75,7 +75,8 @@ pub(crate) struct Mover {
     pub writer: Arc<Writer>,
     pub journal: Arc<Journal>,
     pub locks: Arc<Locks>,
-    pub leases: Arc<Leases>,
+    pub names: Arc<PlainNames>,
+    pub reaper: Arc<Reaper>,
     pub state: State,
 }
 
@@ -221,18 +222,11 @@ impl Mover {
         }
     }
 
-    /// Updates the names of plain files after a change. If that fails, the background thread does it later.
-    pub fn follow_now(&self) {
-        if let Err(error) = self.follow_all() {
-            tracing::debug!(%error, "the names of plain files could not be updated; this is tried again");
-        }
-    }
-
     /// Makes the plain files of truncated objects again, because a truncation writes no bytes.
     pub fn follow_cut(self: &Arc<Self>) {
-        if self.planning.rules.now().has_plain() {
+        if self.names.is_any() {
             self.start(true);
-            self.follow_now();
+            self.names.try_update_all();
         }
     }
 
@@ -250,7 +244,7 @@ impl Mover {
         let moved = self.move_alone();
         // Done even after an error, so that a power cut destroys only recent commits, and space is freed.
         self.mark_in_time()?;
-        self.reap(GRACE_PERIOD)?;
+        self.reaper.reap(GRACE_PERIOD)?;
         self.journal.snapshot_if_due()?;
         done += expired? + moved?;
         Ok(done)
@@ -263,18 +257,12 @@ impl Mover {
             return self.evict().map(|()| done);
         }
         let done = done + self.follow_rules()? + self.rebuild_away()?;
-        self.follow_all()?;
+        self.names.update_all()?;
         self.evict()?;
         self.uncache_for_unkept()?;
         self.promote_in_time()?;
         self.compact_in_time()?;
         Ok(done)
-    }
-
-    /// Returns whether this process moves replicas to and from a target: no other node does.
-    fn is_own(&self, device: &Device) -> bool {
-        let is_common = device.node.is_none() && self.locks.may_move_all();
-        !self.catalog.is_shared() || self.tiers.is_tended(device) || is_common
     }
 
     /// Makes a sync mark if the last one is old. This limits the commits that a power cut can destroy.

@@ -1,14 +1,17 @@
 //! Frees the space of dropped frames.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use terrace_catalog::Edit;
+use terrace_catalog::{Catalog, Edit};
 use terrace_tier::Place;
 
-use super::Mover;
+use super::plain::PlainNames;
 use crate::Result;
-use crate::devices::Device;
+use crate::devices::{Device, Tiers};
+use crate::home::{Leases, Locks};
+use crate::journal::Journal;
 use crate::report::TierState;
 
 /// The time for which a dropped frame's bytes stay, for readers that looked it up before.
@@ -18,7 +21,23 @@ const MEMORY_GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// The number of frames that one commit frees.
 const PLACES_FREED_PER_COMMIT: usize = 1024;
 
-impl Mover {
+/// Frees the space of dropped frames. Needs no other part of the mover, and no state of its own.
+pub(crate) struct Reaper {
+    pub catalog: Arc<Catalog>,
+    pub tiers: Arc<Tiers>,
+    pub journal: Arc<Journal>,
+    pub locks: Arc<Locks>,
+    pub leases: Arc<Leases>,
+    pub names: Arc<PlainNames>,
+}
+
+impl Reaper {
+    /// Returns whether this process moves and frees replicas on a target: no other node does.
+    pub fn is_own(&self, device: &Device) -> bool {
+        let is_common = device.node.is_none() && self.locks.may_move_all();
+        !self.catalog.is_shared() || self.tiers.is_tended(device) || is_common
+    }
+
     /// Frees dropped frames whose grace period has passed, if a power cut cannot undo the drop: a sync mark covers it, or it
     /// removes a whole object and is durable in the log. Without the latter, a full disk would stay full: the mark would
     /// wait for pending replicas, which wait for the space of the removed objects.
@@ -47,7 +66,7 @@ impl Mover {
         let freed_before = seconds_before_now(grace);
         loop {
             let dead = self.catalog.freeable(device.id, freed_before, PLACES_FREED_PER_COMMIT)?;
-            if dead.is_empty() || !self.free(device, dead, settled)? {
+            if dead.is_empty() || !self.free_dead(device, dead, settled)? {
                 return Ok(());
             }
         }
@@ -59,7 +78,7 @@ impl Mover {
         if !device.is_half_full() {
             return Ok(());
         }
-        let garbage = self.garbage(device)?;
+        let garbage = self.count_garbage(device)?;
         let mut excess = if garbage > device.max_garbage() { garbage - device.max_garbage() / 2 } else { 0 };
         while excess > 0 {
             let mut dead = self.catalog.freeable(device.id, u64::MAX, PLACES_FREED_PER_COMMIT)?;
@@ -71,7 +90,7 @@ impl Mover {
             dead.truncate(enough);
             let freed: u64 = dead.iter().map(|(_, place)| u64::from(place.length)).sum();
             // Leases pin the rest, or no mark covers it.
-            if dead.is_empty() || !self.free(device, dead, settled)? {
+            if dead.is_empty() || !self.free_dead(device, dead, settled)? {
                 break;
             }
             excess = excess.saturating_sub(freed);
@@ -84,9 +103,9 @@ impl Mover {
     }
 
     /// Returns whether any of these targets in memory has more garbage than may stay.
-    pub(super) fn any_has_much_garbage(&self, devices: &[&Device]) -> Result<bool> {
+    pub fn any_has_much_garbage(&self, devices: &[&Device]) -> Result<bool> {
         for device in devices {
-            if self.garbage(device)? > device.max_garbage() {
+            if self.count_garbage(device)? > device.max_garbage() {
                 return Ok(true);
             }
         }
@@ -94,12 +113,12 @@ impl Mover {
     }
 
     /// Returns the bytes of dropped frames on a target.
-    fn garbage(&self, device: &Device) -> Result<u64> {
+    fn count_garbage(&self, device: &Device) -> Result<u64> {
         Ok(self.catalog.dead_places(device.id)?.bytes())
     }
 
     /// Frees dead places of a target. Returns false if it does not work: they stay queued, and are freed when it works again.
-    fn free(&self, device: &Device, dead: Vec<(u64, Place)>, settled: u64) -> Result<bool> {
+    fn free_dead(&self, device: &Device, dead: Vec<(u64, Place)>, settled: u64) -> Result<bool> {
         self.make_drops_durable(&dead, settled)?;
         if !self.journal.copy_before_freeing(device) {
             return Ok(false);
@@ -131,8 +150,8 @@ impl Mover {
         // Readers may still read dropped frames of these segments.
         let mut dying = if segments.is_empty() { HashSet::new() } else { self.catalog.dying(device.id, 0)? };
         // A file at its key is still found by its number, so it must be unnamed before it is discarded.
-        if self.planning.rules.now().has_plain() {
-            self.follow(device)?;
+        if self.names.is_any() {
+            self.names.update_target(device)?;
             for (_, noted) in self.catalog.unfollowed(device.id, b"", usize::MAX)? {
                 dying.extend(noted.files);
             }
@@ -203,7 +222,7 @@ mod tests {
                 store.remove(b"old").expect("removes");
             }
             store.sync().expect("syncs");
-            store.engine.mover.reap(Duration::ZERO).expect("gives back");
+            store.engine.reaper.reap(Duration::ZERO).expect("gives back");
             assert!(store.get(b"new").is_ok_and(|bytes| bytes == noise(2)), "the old frame was dead: {is_dead}");
             assert_eq!(store.scrub(b"", false, None, |_| {}).expect("scrubs").bad, 0);
         }
@@ -232,7 +251,7 @@ mod tests {
         (4..100).for_each(|seed| {
             put(seed);
             store.engine.journal.mark_synced().expect("makes a mark");
-            store.engine.mover.reap(GRACE_PERIOD).expect("frees");
+            store.engine.reaper.reap(GRACE_PERIOD).expect("frees");
             let ram = &store.engine.tiers.devices[0];
             // Four objects, one that is read, and the garbage.
             assert!(ram.space().expect("its space").used <= 5 * 650_000 + (2 << 20), "after {seed} puts");
@@ -264,7 +283,7 @@ mod tests {
         }
         store.remove(b"source").expect("removes");
         store.remove(b"copy").expect("removes");
-        store.engine.mover.reap(Duration::ZERO).expect("frees");
+        store.engine.reaper.reap(Duration::ZERO).expect("frees");
         let end = store.catalog().tail().expect("an end");
         drop(store);
         let store = Store::rebuild(&home).expect("rebuilds");

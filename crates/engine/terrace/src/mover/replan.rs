@@ -13,7 +13,7 @@ use super::Mover;
 use super::edits::{drop_replica, owe, task_at};
 use crate::config::{Config, StoreConfig};
 use crate::home::read_config;
-use crate::place::{PutOptions, element_of};
+use crate::place::element_of;
 use crate::report::{Moved, Replanning, TierState};
 use crate::{Error, Result};
 
@@ -52,7 +52,7 @@ impl Mover {
             return;
         }
         let object = self.catalog.object(to).ok().flatten();
-        let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
+        let kept = self.planning.kept.of_replicas(to, object.as_ref());
         let then = self.planning.policy(from, &kept).wanted;
         if then != self.planning.policy(to, &kept).wanted {
             self.state.unplanned.lock().push((to.to_vec(), then)); // a leaf: see `State`
@@ -123,7 +123,8 @@ impl Mover {
         let Some(progress) = self.progress() else { return Ok(0) };
         let page = self.catalog.list(b"", progress.after.as_deref(), MAX_REPLANNED_PER_ROUND)?;
         for (key, object) in &page {
-            let then = self.planning.policy_under(&progress.before, key, &PutOptions::kept_with(object)).wanted;
+            let kept = self.planning.kept.of_replicas(key, Some(object));
+            let then = self.planning.policy_under(&progress.before, key, &kept).wanted;
             if !self.follow_policy(key, object, &then)? {
                 self.state.unplanned.lock().push((key.clone(), then)); // a leaf: see `State`
             }
@@ -163,7 +164,7 @@ impl Mover {
 
     /// Replans an object if its policy differs from `then`. Returns false if a part of it must be planned later.
     fn follow_policy(&self, key: &[u8], object: &Object, then: &Policy) -> Result<bool> {
-        let now = self.planning.policy(key, &PutOptions::kept_with(object)).wanted;
+        let now = self.planning.policy(key, &self.planning.kept.of_replicas(key, Some(object))).wanted;
         if *then == now {
             return Ok(true);
         }

@@ -32,7 +32,7 @@ impl Mover {
             }
             let beside: Vec<TargetId> = all().collect();
             let tiers = TierSet::of([level]);
-            match self.placer_for(object.id, key).place_on(tiers, extent, &beside, true) {
+            match self.placer_for(object.id, key).choose_target(tiers, extent, &beside, true) {
                 Some(target) => {
                     edits.push(owe(key, Task { target, ..task }, extent, None));
                     moved.made += 1;
@@ -74,7 +74,7 @@ impl Mover {
                 let taken: Vec<TargetId> = taken.chain(chosen.iter().copied()).collect();
                 let placer = self.placer_for(object.id, key);
                 let tiers = placer.allowed(others.clone());
-                let place = || placer.place_moved(tiers, extent, &taken, true);
+                let place = || placer.choose_target_of_move(tiers, extent, &taken, true);
                 // Without another place, this one leaves when a replica exists that is already pending.
                 let pending = || owed.iter().copied().find(|target| self.takes(*target, extent));
                 match if enough { None } else { place().or_else(pending) } {
@@ -131,7 +131,7 @@ impl Mover {
         self.carry_out(edits, &mut moved, late)?;
         if !self.catalog.is_shared() {
             self.journal.mark_synced()?;
-            self.reap(Duration::from_secs(30))?;
+            self.reaper.reap(Duration::from_secs(30))?;
         }
         Ok(moved)
     }
@@ -170,7 +170,7 @@ impl Mover {
                 }
             }
         }
-        self.follow_all()?;
+        self.names.update_all()?;
         for (task, owed) in &owed {
             if self.is_given_up(task, owed)? {
                 moved.count_changed(&owed.key, owed.then_drop.is_some());

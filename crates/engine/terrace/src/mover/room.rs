@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use terrace_system::fail;
 
-use super::{GRACE_PERIOD, Mover, OWED_PER_LOOK, REST_TIME};
+use super::{GRACE_PERIOD, Mover, OWED_PER_READ, REST_TIME};
 use crate::devices::Device;
 use crate::report::TierState;
 use crate::write::MakeRoom;
@@ -26,9 +26,9 @@ impl Mover {
     pub(super) fn free_space_now(&self) -> Result<bool> {
         let before = self.catalog.tail()?.sequence;
         self.journal.mark_synced()?;
-        self.reap(Duration::ZERO)?;
+        self.reaper.reap(Duration::ZERO)?;
         if let Some(_lock) = self.locks.mover_at_once()? {
-            let tasks = self.catalog.owed(None, OWED_PER_LOOK)?;
+            let tasks = self.catalog.owed(None, OWED_PER_READ)?;
             self.make(&tasks, false)?;
             self.evict()?;
         }
@@ -53,11 +53,11 @@ impl MakeRoom for Mover {
         // Another writer may have freed it meanwhile.
         let full: Vec<&Device> = self.tiers.devices.iter().filter(|device| device.must_free_garbage()).collect();
         for _ in 0..MAX_FREEING_ATTEMPTS {
-            if !self.any_has_much_garbage(&full)? {
+            if !self.reaper.any_has_much_garbage(&full)? {
                 break;
             }
             self.journal.mark_synced()?;
-            self.reap(GRACE_PERIOD)?;
+            self.reaper.reap(GRACE_PERIOD)?;
         }
         // Also if some could not be freed, because its objects wait for a tier that is away: the next attempt comes after as many bytes again.
         full.iter().for_each(|device| device.forget_appended());

@@ -74,7 +74,7 @@ impl Mover {
         let place = || {
             let beside: Vec<_> =
                 extent.replicas.iter().map(|replica| replica.target).chain(owed.iter().copied()).collect();
-            placer.place_on(TierSet::of([saving.level]), extent, &beside, true)
+            placer.choose_target(TierSet::of([saving.level]), extent, &beside, true)
         };
         // One that is pending there is made now.
         let Some(target) = owed.iter().copied().find(|target| is_on(*target)).or_else(place) else {

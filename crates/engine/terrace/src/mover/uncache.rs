@@ -83,7 +83,7 @@ impl Mover {
             self.free_up(device, &space, unkept.min(space.capacity / MAX_FREED_SHARE))?;
         }
         // Readers of what was dropped fetch it again.
-        self.reap(Duration::ZERO)
+        self.reaper.reap(Duration::ZERO)
     }
 
     /// Drops bytes of origins from a target, until as many as `wanted` are free or will be.
@@ -162,7 +162,7 @@ impl DropCached for Mover {
             }
         }
         // Readers of what was dropped fetch it again.
-        self.reap(Duration::ZERO)?;
+        self.reaper.reap(Duration::ZERO)?;
         for device in &self.tiers.devices {
             if device.space().is_ok_and(|space| space.used < space.capacity && !space.read_only) {
                 device.try_again();

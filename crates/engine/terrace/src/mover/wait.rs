@@ -35,7 +35,7 @@ impl Mover {
             progress(owed);
             if owed == 0 {
                 // Another thread may have registered a plain file and not have named it yet.
-                self.follow_all()?;
+                self.names.update_all()?;
                 // If the old file of a name is no longer complete, a new file becomes pending.
                 if !self.planning.rules.now().has_plain() || self.catalog.owed_count(object)? == 0 {
                     return Ok(());
@@ -46,7 +46,8 @@ impl Mover {
             let limit = if self.is_hopeless(object, is_still)? { limit.min(room::HOPELESS_WAIT) } else { limit };
             if moved.elapsed() > limit {
                 let is_full = self.is_owed_to_full(object)?;
-                let read_only = self.tier_owed_to(object, |device| self.tiers.look(device) == TierState::ReadOnly)?;
+                let read_only =
+                    self.tier_owed_to(object, |device| self.tiers.read_state(device) == TierState::ReadOnly)?;
                 // On a full tier, there may be thousands of such objects, and their frames are read.
                 let lost = if is_full { None } else { self.find_lost_source(object)? };
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs(), is_full, read_only, lost });
@@ -69,7 +70,7 @@ impl Mover {
 
     /// Returns whether a replica of an object, or of any, is pending on a full target, which another thread may be trying again just now.
     pub(super) fn is_owed_to_full(&self, object: Option<u64>) -> Result<bool> {
-        let is_full = |device: &Device| device.has_refused_bytes() || self.tiers.look(device) == TierState::Full;
+        let is_full = |device: &Device| device.has_refused_bytes() || self.tiers.read_state(device) == TierState::Full;
         Ok(self.tier_owed_to(object, is_full)?.is_some())
     }
 
@@ -88,7 +89,7 @@ impl Mover {
             let (extent, found) = (self.catalog.frame(&task, &key)?, self.catalog.object(&key)?);
             let (Some(extent), Some(found), None) = (extent, found, self.writer.kept.get(&task)) else { continue };
             let mut raw = vec![0; extent.raw_len as usize];
-            let read = self.reader.fetch_extent(&key, &found, &extent, 0, &mut raw);
+            let read = self.reader.read_from_replicas(&key, &found, &extent, 0, &mut raw);
             if let Err(error) = read.map_err(|error| self.reader.failed(&key, &found, error))
                 && matches!(error, Error::Unreadable { is_lost: true, .. })
             {

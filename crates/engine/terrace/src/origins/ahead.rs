@@ -122,7 +122,7 @@ impl Origins {
     /// Fetches and stores what is missing in a range. Returns false if there was no room for it.
     fn fetch_piece(&self, key: &[u8], object: &Object, range: Range<u64>) -> Result<bool> {
         let Some(source) = self.source_of(key, object)? else { return Ok(true) };
-        let _turn = self.take_turn(object, &range);
+        let _lock = self.wait_to_fetch(object, &range);
         // For another object, nothing that is fetched would be stored.
         if self.catalog.object(key)?.is_none_or(|now| now.id != object.id) {
             return Ok(true);

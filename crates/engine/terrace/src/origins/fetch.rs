@@ -10,7 +10,7 @@ use terrace_format::key;
 use terrace_system::clock::monotonic_nanos;
 use terrace_tier::OriginReadError;
 
-use super::turns::Turn;
+use super::fetch_locks::FetchLock;
 use super::{Origins, Source, unanswered};
 use crate::place::{PutOptions, element_of};
 use crate::write::{Draft, MakeRoom};
@@ -54,9 +54,9 @@ impl Origins {
         self.courses.lock().window(object, start, end)
     }
 
-    /// Waits for the turn to fetch a range of an object.
-    pub fn take_turn(&self, object: &Object, range: &Range<u64>) -> Turn {
-        self.turns.take_range(object.id, range)
+    /// Waits until no other thread or process fetches from a range of an object.
+    pub fn wait_to_fetch(&self, object: &Object, range: &Range<u64>) -> FetchLock {
+        self.fetch_locks.wait_for_range(object.id, range)
     }
 
     /// Returns the extents of an object in a range as they are now. None if its key names another object.
@@ -75,7 +75,7 @@ impl Origins {
         match self.ask(origin, |files| files.read(path, identity, offset, out)) {
             Ok(()) => Ok(()),
             Err(OriginReadError::Changed) => {
-                self.look_again(origin, key);
+                self.refresh_changed(origin, key);
                 Err(Error::ChangedAtOrigin { key: key::show(key), origin: origin.prefix.clone() })
             }
             Err(OriginReadError::Io(cause)) => Err(unanswered(origin, "reading", key, cause)),

@@ -10,11 +10,11 @@ mod ahead;
 mod attribute;
 mod changes;
 mod fetch;
+mod fetch_locks;
 mod names;
 mod opened;
 mod recency;
 mod store_mounts;
-mod turns;
 mod window;
 
 use std::collections::HashMap;
@@ -40,10 +40,10 @@ use crate::write::Writer;
 use crate::{Error, Result};
 use ahead::Ahead;
 use attribute::Pinned;
+use fetch_locks::FetchLocks;
 use names::Checked;
 use opened::open_origin;
 use recency::Recency;
-use turns::Turns;
 use window::Courses;
 
 /// An origin that did not answer is not asked again for this time, so that a listing does not wait for each of its names.
@@ -60,7 +60,7 @@ pub(crate) struct Origins {
     catalog: Arc<Catalog>,
     planning: Arc<Planning>,
     writer: Arc<Writer>,
-    turns: Turns,
+    fetch_locks: FetchLocks,
     /// The clients of the origins by number. A leaf: held for a lookup or a
     /// replacement. No client is made, and none is used, under it.
     opened: Mutex<HashMap<u32, OpenedOrigin>>,
@@ -120,7 +120,7 @@ impl Origins {
             catalog,
             planning,
             writer,
-            turns: Turns::of(dir),
+            fetch_locks: FetchLocks::of(dir),
             opened: Mutex::default(),
             checked: Mutex::default(),
             trouble: Mutex::default(),

@@ -42,7 +42,7 @@ impl Origins {
     ///
     /// # Errors
     /// [`crate::Error::Origin`] if the origin does not answer, and the key is not known.
-    pub fn look(&self, key: &[u8]) -> Result<()> {
+    pub fn refresh(&self, key: &[u8]) -> Result<()> {
         let Some(origin) = self.of_key(key).filter(|origin| !origin.leaving) else { return Ok(()) };
         let Some(path) = path_in(&origin, key) else { return Ok(()) };
         if self.is_fresh(&origin, key)? {
@@ -65,11 +65,11 @@ impl Origins {
     ///
     /// # Errors
     /// [`crate::Error::Origin`] if the origin does not answer, and the folder was never listed.
-    pub fn look_into(&self, folder: &[u8]) -> Result<()> {
+    pub fn refresh_folder(&self, folder: &[u8]) -> Result<()> {
         let folder = folder.strip_suffix(b"/").unwrap_or(folder);
         let Some(origin) = self.of_key(folder).filter(|origin| !origin.leaving) else { return Ok(()) };
         if self.catalog.object(folder)?.is_none() {
-            self.look(folder)?;
+            self.refresh(folder)?;
         }
         self.list(&origin, folder, Duration::ZERO).map(drop)
     }
@@ -77,8 +77,8 @@ impl Origins {
     /// Makes the catalog list the first `limit` files at or below a prefix that come after a key.
     ///
     /// # Errors
-    /// As [`Origins::look_into`].
-    pub fn look_below(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<()> {
+    /// As [`Origins::refresh_folder`].
+    pub fn refresh_below(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<()> {
         if !self.is_any() {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl Origins {
             return Ok(());
         }
         if !prefix.is_empty() {
-            self.look(prefix)?;
+            self.refresh(prefix)?;
         }
         let (mut last, mut found) = (after.map(<[u8]>::to_vec), 0);
         // The folders above the first key were listed for an earlier page, or are listed now.
@@ -141,7 +141,7 @@ impl Origins {
     }
 
     /// Makes the catalog show what has taken the place of a file, for the next one who opens it, in whatever process.
-    pub(super) fn look_again(&self, origin: &OriginConfig, key: &[u8]) {
+    pub(super) fn refresh_changed(&self, origin: &OriginConfig, key: &[u8]) {
         self.checked.lock().note(key, None);
         let Some(path) = path_in(origin, key) else { return };
         let asked = self.stat(origin, path).map_err(|cause| unanswered(origin, "looking for", key, cause));
@@ -180,7 +180,7 @@ impl Origins {
             return Ok(false);
         }
         // One process lists it for all.
-        let _turn = self.turns.take_name(folder);
+        let _lock = self.fetch_locks.wait_for_name(folder);
         let Some(object) = is_due()? else { return Ok(false) };
         let path = path_in(origin, folder).unwrap_or_default();
         let mounts = StoreMounts::find(origin);

@@ -1,12 +1,14 @@
 //! Decides where replicas go and how they are encoded: calls `terrace-plan` with the costs that `terrace-predict` expects
 //! for the bytes, and with the current state of the store's tiers.
 
+mod kept;
 mod lessons;
 mod memory;
 mod options;
 mod planner;
 mod policy;
 
+pub(crate) use kept::KeptOptions;
 pub(crate) use lessons::Lessons;
 pub use options::{PutOptions, element_of};
 pub use planner::Planned;
@@ -57,6 +59,8 @@ pub(crate) struct Planning {
     /// The lessons learned from streams of bytes.
     pub lessons: Arc<Lessons>,
     pub planner: Planner,
+    /// The options that objects keep.
+    pub kept: KeptOptions,
 }
 
 impl Planning {
@@ -103,7 +107,7 @@ pub(crate) struct ReplicaPlan {
 /// The replicas of an extent to make. The first one is written first, and read first.
 pub(crate) type ReplicaPlans = SmallVec<[ReplicaPlan; 3]>;
 
-/// The plan of one extent: the first `length` of the bytes passed to `place`.
+/// The plan of one extent: the first `length` of the bytes passed to [`Placer::plan_extent`].
 #[derive(Debug, Default)]
 pub(crate) struct ExtentPlan {
     /// The number of bytes that it covers.
@@ -116,23 +120,23 @@ pub(crate) struct ExtentPlan {
 impl<'a> Placer<'a> {
     /// Plans the replicas of `raw`, the object's bytes from `offset` on. If no targets have room for all of it, plans only a first
     /// part, and says its length. The plan is empty if no target has room.
-    pub fn place(&self, offset: u64, raw: &[u8]) -> ExtentPlan {
+    pub fn plan_extent(&self, offset: u64, raw: &[u8]) -> ExtentPlan {
         let reads = self.reads(offset, raw.len());
         let site = Site { wanted: self.wanted, beside: &[], reads, hash: self.hash(offset) };
         let costs = self.costs();
-        let mut placement = self.plan_with(raw.len(), &site, &costs);
-        if let Some(first) = placement.replicas.first()
+        let mut plan = self.plan_with(raw.len(), &site, &costs);
+        if let Some(first) = plan.replicas.first()
             && let Ok(device) = self.planning.tiers.device(first.target)
         {
             self.study(offset, raw, device, &self.wanted.first, reads);
             // Another thread may have learned about the same stream meanwhile.
             let now = self.costs();
             if !Arc::ptr_eq(&now, &costs) {
-                placement = self.plan_with(raw.len(), &site, &now);
+                plan = self.plan_with(raw.len(), &site, &now);
             }
         }
-        if !placement.replicas.is_empty() {
-            return placement;
+        if !plan.replicas.is_empty() {
+            return plan;
         }
         let out_of_reach = |most| self.planning.planner.is_out_of_reach(&self.planning.tiers, self.wanted.tiers, most);
         if self.wanted.max_latency.is_some_and(out_of_reach) {
@@ -171,11 +175,11 @@ impl<'a> Placer<'a> {
     /// Plans the replicas. If the persistent targets are full or away for now, plans a replica in memory alone, and the
     /// others become pending.
     fn plan_lasting_or_not(&self, length: usize, site: &Site<'_>) -> ExtentPlan {
-        let placement = self.plan(length, site);
-        if placement.replicas.is_empty() && !site.wanted.volatile && !site.wanted.is_all_persistent() {
+        let plan = self.plan(length, site);
+        if plan.replicas.is_empty() && !site.wanted.volatile && !site.wanted.is_all_persistent() {
             return self.plan(length, &Site { wanted: Policy { volatile: true, ..site.wanted }, ..*site });
         }
-        placement
+        plan
     }
 
     /// How many replicas an extent gets: as many as wanted; under a budget, as many of these as were planned, but at least one.
@@ -204,7 +208,7 @@ impl<'a> Placer<'a> {
     }
 
     /// Plans up to `missing` more replicas of an extent, in addition to those on `beside`.
-    pub fn place_more(&self, extent: &Extent, missing: usize, beside: &[TargetId]) -> ReplicaPlans {
+    pub fn plan_more(&self, extent: &Extent, missing: usize, beside: &[TargetId]) -> ReplicaPlans {
         let wanted = Policy { replicas: missing.min(255) as u8, ..self.wanted };
         let site = Site { wanted, beside, reads: 0.0, hash: self.hash(extent.offset) };
         self.plan(extent.raw_len as usize, &site).replicas
@@ -212,12 +216,18 @@ impl<'a> Placer<'a> {
 
     /// Returns a target for one more replica of an extent on these tiers. `volatile` alone decides whether it may be in
     /// memory.
-    pub fn place_on(&self, tiers: TierSet, extent: &Extent, beside: &[TargetId], volatile: bool) -> Option<TargetId> {
-        self.place_one(Policy { tiers, volatile, persistent: false, ..self.wanted }, extent, beside)
+    pub fn choose_target(
+        &self,
+        tiers: TierSet,
+        extent: &Extent,
+        beside: &[TargetId],
+        volatile: bool,
+    ) -> Option<TargetId> {
+        self.choose_one_target(Policy { tiers, volatile, persistent: false, ..self.wanted }, extent, beside)
     }
 
-    /// Like [`Placer::place_on`], for a replica that leaves another tier. If all replicas have to persist, this one has to.
-    pub fn place_moved(
+    /// Like [`Placer::choose_target`], for a replica that leaves another tier. If all replicas have to persist, this one has to.
+    pub fn choose_target_of_move(
         &self,
         tiers: TierSet,
         extent: &Extent,
@@ -225,10 +235,10 @@ impl<'a> Placer<'a> {
         volatile: bool,
     ) -> Option<TargetId> {
         let persistent = self.wanted.is_all_persistent();
-        self.place_one(Policy { tiers, volatile, persistent, ..self.wanted }, extent, beside)
+        self.choose_one_target(Policy { tiers, volatile, persistent, ..self.wanted }, extent, beside)
     }
 
-    fn place_one(&self, wanted: Policy, extent: &Extent, beside: &[TargetId]) -> Option<TargetId> {
+    fn choose_one_target(&self, wanted: Policy, extent: &Extent, beside: &[TargetId]) -> Option<TargetId> {
         let wanted = Policy { replicas: 1, ack: Ack::Placed, max_latency: None, ..wanted };
         let site = Site { wanted, beside, reads: 0.0, hash: self.hash(extent.offset) };
         self.plan(extent.raw_len as usize, &site).replicas.first().map(|placed| placed.target)
@@ -338,7 +348,13 @@ impl<'a> Placer<'a> {
     }
 
     /// Encodes an extent, appends a replica of it, and learns from the result.
-    pub fn append(&self, device: &Device, identity: Identity, encoding: Encoding, raw: &[u8]) -> io::Result<Replica> {
+    pub fn encode_and_append(
+        &self,
+        device: &Device,
+        identity: Identity,
+        encoding: Encoding,
+        raw: &[u8],
+    ) -> io::Result<Replica> {
         let encoding = self.pinned.unwrap_or(encoding);
         let replica = append_to(device, identity, encoding, raw)?;
         self.planning.note_arrival(device, self.key, identity.offset);
@@ -377,7 +393,7 @@ impl<'a> Placer<'a> {
     }
 
     fn plan_with(&self, length: usize, site: &Site<'_>, costs: &Costs) -> ExtentPlan {
-        self.planning.planner.place(&self.planning.tiers, length, site, costs)
+        self.planning.planner.plan_extent(&self.planning.tiers, length, site, costs)
     }
 
     /// Studies the bytes for a device, if that may pay.

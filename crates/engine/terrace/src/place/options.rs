@@ -1,9 +1,7 @@
 //! The options of a write.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
-use terrace_catalog::{Attributes, Expect, Object};
+use terrace_catalog::{Attributes, Expect};
 use terrace_codec::Element;
 use terrace_cost::Weights;
 use terrace_plan::policy::{Asked, Budget};
@@ -11,9 +9,6 @@ use terrace_plan::policy::{Asked, Budget};
 use crate::config::Ack;
 use crate::devices::Tiers;
 use crate::{Error, Result};
-
-/// The attribute of an object that holds the options with which it was written, as TOML.
-const ASKED_ATTRIBUTE: &str = "terrace.asked";
 
 /// The variable with the requirements for a program's files.
 const REQUIRE_VARIABLE: &str = "TERRACE_REQUIRE";
@@ -135,17 +130,6 @@ impl PutOptions {
         Ok(())
     }
 
-    /// Returns the options that were given when the object was written. They apply as long as it exists, and override rules.
-    pub fn kept_with(object: &Object) -> PutOptions {
-        PutOptions::kept_in(&object.attributes.user)
-    }
-
-    /// Returns the options that an object's attributes hold.
-    pub(crate) fn kept_in(user: &BTreeMap<String, String>) -> PutOptions {
-        let text = user.get(ASKED_ATTRIBUTE);
-        text.and_then(|text| toml::from_str(text).ok()).unwrap_or_default()
-    }
-
     /// Returns the options that apply as long as the object exists: all except those for the call itself and the attributes.
     pub fn lasting(&self) -> PutOptions {
         let below = self.below.as_ref().map(|level| Box::new(level.lasting()));
@@ -161,20 +145,6 @@ impl PutOptions {
             conditions.push(Expect::Absent(key.to_vec()));
         }
         conditions
-    }
-
-    /// Stores the lasting options in an object's attributes.
-    pub(crate) fn keep(&self, attributes: &mut Attributes) {
-        self.lasting().keep_for_writes(&mut attributes.user);
-    }
-
-    /// Stores the options in an object's attributes, with the acknowledgement that each of its writes waits for.
-    pub(crate) fn keep_for_writes(&self, user: &mut BTreeMap<String, String>) {
-        user.remove(ASKED_ATTRIBUTE);
-        if self.says_how() || self.levels().any(|level| level.replicas.is_some() || level.ack.is_some()) {
-            // This cannot fail: the options hold only numbers and names. If it did, the options would only not be kept.
-            user.extend(toml::to_string(self).ok().map(|text| (ASKED_ATTRIBUTE.to_owned(), text)));
-        }
     }
 
     /// Returns whether any option decides how replicas are placed or encoded.

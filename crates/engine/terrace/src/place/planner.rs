@@ -70,8 +70,8 @@ pub struct Planned {
 }
 
 impl Planner {
-    /// Plans the replicas of `length` bytes. Returns none if no target has space.
-    pub fn place(&self, tiers: &TierList, bytes: usize, site: &Site<'_>, costs: &Costs) -> ExtentPlan {
+    /// Plans the replicas of these bytes. The plan has none if no target has space.
+    pub fn plan_extent(&self, tiers: &TierList, bytes: usize, site: &Site<'_>, costs: &Costs) -> ExtentPlan {
         let mut wanted = site.wanted;
         if !site.beside.is_empty() {
             (wanted.first, wanted.raw_first, wanted.budget) = (wanted.rest, false, None);
@@ -88,7 +88,7 @@ impl Planner {
         };
         let want = Want { bytes: bytes as u64, reads: site.reads, targets, hash: Some(site.hash) };
         let placed = self.plan_now(tiers, |snapshot, memo| {
-            let placed = placement(plan_within_budget(&want, snapshot, wanted, costs, memo)?, tiers, bytes);
+            let placed = plan_of_first_extent(plan_within_budget(&want, snapshot, wanted, costs, memo)?, tiers, bytes);
             let is_slow = wanted.max_latency.is_some_and(|most| latency_of_first(&placed, tiers, snapshot) > most);
             Some(ExtentPlan { is_slow, ..placed })
         });
@@ -159,7 +159,7 @@ impl Planner {
         let present: Vec<Piece> = stored.iter().filter_map(piece).collect();
         let planned = self.plan_now(tiers, |snapshot, memo| {
             let plan = replan(&want, &present, snapshot, &site.wanted, costs, memo).ok()?;
-            Some(placement(plan, tiers, bytes)).filter(|placement| placement.length == bytes)
+            Some(plan_of_first_extent(plan, tiers, bytes)).filter(|planned| planned.length == bytes)
         });
         planned.unwrap_or_default().replicas
     }
@@ -338,7 +338,7 @@ fn latency_of_first(placed: &ExtentPlan, tiers: &TierList, snapshot: &Snapshot) 
 }
 
 /// Returns the first extent of a plan.
-fn placement(plan: &Plan, tiers: &TierList, bytes: usize) -> ExtentPlan {
+fn plan_of_first_extent(plan: &Plan, tiers: &TierList, bytes: usize) -> ExtentPlan {
     let pieces = || plan.replicas.iter().filter_map(|pieces| pieces.first());
     let pages = pieces().map(|piece| piece.pages).min().unwrap_or(0);
     let placed = |(target, encoding): (u16, Encoding)| {

@@ -44,7 +44,7 @@ impl Reader {
         out: &mut [u8],
     ) -> Result<()> {
         let wanted = at..at + out.len() as u64;
-        let _turn = self.origins.take_turn(object, window);
+        let _lock = self.origins.wait_to_fetch(object, window);
         // Another process may have fetched some of it meanwhile.
         let extents = self.origins.cached(key, object, window)?;
         let mut from = window.start;
@@ -53,7 +53,7 @@ impl Reader {
             self.fetch_gap(source, key, object, from..start, &wanted, out)?;
             if let Some((range, part)) = overlap(&(start..stop), &wanted, out) {
                 let skip = (range.start - extent.frame_offset()) as u32;
-                if self.fetch_extent(key, object, extent, skip, part).is_err() {
+                if self.read_from_replicas(key, object, extent, skip, part).is_err() {
                     self.fetch_gap(source, key, object, start..stop, &wanted, out)?;
                 }
             }
@@ -110,7 +110,7 @@ impl Reader {
         let start = extent.frame_offset() + u64::from(skip);
         let wanted = start..start + out.len() as u64;
         tracing::warn!(key = %terrace_format::key::show(key), %error, "cached bytes cannot be read, and are fetched from the origin again");
-        let _turn = self.origins.take_turn(object, &whole);
+        let _lock = self.origins.wait_to_fetch(object, &whole);
         let now = self.origins.cached(key, object, &whole)?;
         if let [other] = now.as_slice()
             && !other.same_frame(extent)
@@ -118,7 +118,7 @@ impl Reader {
             && wanted.end <= other.end()
         {
             // Another reader has fetched it.
-            return self.fetch_extent(key, object, other, (wanted.start - other.frame_offset()) as u32, out);
+            return self.read_from_replicas(key, object, other, (wanted.start - other.frame_offset()) as u32, out);
         }
         self.fetch_gap(&source, key, object, whole, &wanted, out)
     }

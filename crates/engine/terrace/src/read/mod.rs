@@ -106,12 +106,19 @@ impl Reader {
     fn read_extent(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
         match self.fetched.fill(extent, skip, out) {
             true => Ok(()),
-            false => self.fetch_extent(key, object, extent, skip, out),
+            false => self.read_from_replicas(key, object, extent, skip, out),
         }
     }
 
     /// Like `read_extent`, but reads only from replicas, not from fetched frames.
-    pub fn fetch_extent(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
+    pub fn read_from_replicas(
+        &self,
+        key: &[u8],
+        object: &Object,
+        extent: &Extent,
+        skip: u32,
+        out: &mut [u8],
+    ) -> Result<()> {
         let (mut tried, mut is_bad, mut is_changed) = (Vec::new(), true, false);
         for replica in nearest(&self.tiers, extent)? {
             let device = self.tiers.device(replica.target)?;
@@ -231,7 +238,7 @@ fn ask_about_frame(device: &Device, store: u64, place: Place, head: usize, error
             let mut bytes = vec![0; head];
             device.target.read(place, 0, &mut bytes).is_ok() && Header::read(&bytes, store, place).is_ok()
         };
-        return match device.target.look() {
+        return match device.target.check_again() {
             Err(away) => away,
             Ok(()) if is_linked() && has_header() => io::Error::new(error.kind(), ChangedByOwner),
             Ok(()) => error,

@@ -60,7 +60,7 @@ impl Store {
             described
         };
         let (mut receipt, ack) = self.put_by(Put::alone(key), options, adopt, |_| ())?;
-        self.engine.mover.follow_all()?;
+        self.engine.names.update_all()?;
         self.wait_if_asked(&mut receipt, ack)?;
         Ok((how, receipt))
     }

@@ -46,7 +46,7 @@ impl Store {
     pub fn append(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Appended> {
         self.check_changeable(key)?;
         options.check_for(&self.engine.tiers)?;
-        let asked = |kept: PutOptions| options.clone().over(&kept);
+        let asked = |kept: &PutOptions| options.clone().over(kept);
         let (offset, receipt) = self.append_pieces(key, None, &[bytes], unix_nanos(), asked, options.element)?;
         Ok(Appended { offset, receipt: receipt? })
     }
@@ -60,16 +60,16 @@ impl Store {
         only: Option<u64>,
         pieces: &[&[u8]],
         mtime: i64,
-        asked: impl Fn(PutOptions) -> PutOptions,
+        asked: impl Fn(&PutOptions) -> PutOptions,
         element: Option<Element>,
     ) -> Result<(u64, Result<Receipt>)> {
         let engine = &self.engine;
-        let turn = engine.appends.take(key);
+        let lock = engine.append_locks.wait_for(key);
         let mut stale_writes = 0..MAX_STALE_WRITES;
         loop {
             let object = engine.catalog.object(key)?;
-            let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
-            let policy = engine.planning.policy(key, &asked(kept));
+            let kept = engine.planning.kept.of(key, object.as_ref())?;
+            let policy = engine.planning.policy(key, &asked(&kept));
             let named = only.or(object.as_ref().map(|object| object.id));
             let offset = object.as_ref().map_or(0, |object| object.length);
             let mut end = offset;
@@ -83,7 +83,7 @@ impl Store {
             match draft.commit_ranges(&update) {
                 // Other writers need not wait for the acknowledgement.
                 Ok(commit) => {
-                    drop(turn);
+                    drop(lock);
                     return Ok((offset, self.acknowledge_ranges(commit, &policy, &draft, &ranges)));
                 }
                 // Another writer changed, created or replaced the object meanwhile.

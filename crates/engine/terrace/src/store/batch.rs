@@ -129,7 +129,7 @@ impl<'a> Batch<'a> {
         self.store.check_changeable(key)?;
         let engine = &self.store.engine;
         options.check_for(&engine.tiers)?;
-        let policy = engine.planning.policy(key, options);
+        let (policy, kept) = (engine.planning.policy(key, options), options.lasting().to_kept()?);
         let object = engine.catalog.next_id()?;
         let mut draft = engine.writer.draft(&*engine.mover, key, object, &policy, options.element);
         if let Err(error) = bytes.chunks(engine.writer.block).try_for_each(|block| draft.write_block(block)) {
@@ -140,7 +140,7 @@ impl<'a> Batch<'a> {
             engine.mover.remember(object, policy.wanted);
         }
         let mut attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
-        options.keep(&mut attributes);
+        kept.store_in(&mut attributes.user);
         forget_origin(&mut attributes);
         self.expect.push(Expect::Free(key.to_vec()));
         if options.create_new {
@@ -197,7 +197,7 @@ impl<'a> Batch<'a> {
         if cuts {
             store.engine.mover.follow_cut();
         } else {
-            store.engine.mover.follow_now();
+            store.engine.names.try_update_all();
         }
         let receipt = |part: &Part<'_>| {
             engine.mover.note_range(part.draft.key, part.bytes as usize);

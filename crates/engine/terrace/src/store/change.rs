@@ -14,7 +14,7 @@ use crate::report::TierRemains;
 use crate::{Error, Result};
 
 /// The number of pending replicas that are read at a time.
-const OWED_PER_LOOK: usize = 1024;
+const OWED_PER_READ: usize = 1024;
 
 impl Store {
     /// Adds tiers, each before the existing tier named in `before`, or last. No other process may have the store open, unless several nodes
@@ -56,7 +56,7 @@ impl Store {
         })?;
         let mut after = None;
         loop {
-            let owed = store.engine.catalog.owed(after.as_ref(), OWED_PER_LOOK)?;
+            let owed = store.engine.catalog.owed(after.as_ref(), OWED_PER_READ)?;
             left += owed.iter().filter(|(task, _)| on(task.target)).count();
             let Some((last, _)) = owed.last() else { break };
             after = Some(*last);

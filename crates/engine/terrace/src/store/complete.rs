@@ -37,11 +37,11 @@ impl Store {
         let found = self.upload_with_parts(upload)?;
         let key = found.upload.key.clone();
         self.check_changeable(&key)?;
-        let options = options.clone().over(&PutOptions::kept_with(&found.folder));
+        let options = options.clone().over(&PutOptions::kept_with(&upload.folder(), &found.folder)?);
         options.check_for(&self.engine.tiers)?;
         let given = options.attributes.clone().or_else(|| found.upload.attributes.clone());
         let mut attributes = given.unwrap_or_else(Attributes::now);
-        options.keep(&mut attributes);
+        options.lasting().to_kept()?.store_in(&mut attributes.user);
         describe(&mut attributes);
         let options = PutOptions { attributes: Some(attributes), ..options };
         for _ in 0..MAX_TRIES {
@@ -76,7 +76,7 @@ impl Store {
             self.engine.mover.note_rename(&first.key, key);
         }
         self.engine.mover.start(policy.wanted.ack == Ack::Placed);
-        self.engine.mover.follow_now();
+        self.engine.names.try_update_all();
         match policy.wanted.ack {
             Ack::Placed => {}
             Ack::Replicated => {

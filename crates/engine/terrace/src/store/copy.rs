@@ -66,7 +66,7 @@ impl Store {
                 terrace_system::fail::point("copy:committed");
                 self.engine.mover.note_rename(from, to);
                 self.engine.mover.start(true);
-                self.engine.mover.follow_now();
+                self.engine.names.try_update_all();
                 return Ok(copied);
             }
         }
@@ -87,7 +87,7 @@ impl Store {
         describe: impl Fn(&mut Attributes),
     ) -> Result<Object> {
         let snapshot = ObjectSnapshot::pinned(self, from)?;
-        let kept = PutOptions::kept_with(&snapshot.object);
+        let kept = PutOptions::kept_with(from, &snapshot.object)?;
         // Of a file of an origin, which can be fetched again, one replica is enough. A copy is an object of the store.
         let want = Some(snapshot.object.want).filter(|_| !is_at_origin(&snapshot.object));
         let asked = PutOptions { replicas: kept.replicas.or(want), ..kept };
@@ -97,10 +97,10 @@ impl Store {
             expect: options.expect.clone(),
             ..asked.clone()
         };
-        let mut described = Attributes::default();
+        let (kept, mut described) = (asked.to_kept()?, Attributes::default());
         let mut bytes = Bytes { snapshot, at: 0 };
         let describe = |attributes: &mut Attributes| {
-            asked.keep_for_writes(&mut attributes.user);
+            kept.store_in(&mut attributes.user);
             describe(attributes);
             described = attributes.clone();
         };

@@ -91,7 +91,7 @@ impl Store {
     pub fn remains(dir: &Path) -> Result<Remains> {
         let (id, is_begun) = read_state(dir)?;
         let store = if is_begun { None } else { Some(Store::open(dir)) };
-        look(dir, id, store.as_ref().map(Result::as_ref))
+        find_remains(dir, id, store.as_ref().map(Result::as_ref))
     }
 
     /// Removes the store in `dir`: its files on the targets, then its own directory. Files of other programs stay, and are
@@ -105,7 +105,7 @@ impl Store {
         let (id, is_begun) = read_state(dir)?;
         let dir = &fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
         let mut remains = match is_begun {
-            true => look(dir, id, None)?,
+            true => find_remains(dir, id, None)?,
             false => begin(dir, id, force)?,
         };
         let lock = lock_store(dir)?;
@@ -130,7 +130,7 @@ impl Store {
 /// Checks that the store may be destroyed, and notes that this has begun. From then on no process opens the store.
 fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
     let begin = |opened: Result<&Store, &Error>| {
-        let remains = look(dir, id, Some(opened))?;
+        let remains = find_remains(dir, id, Some(opened))?;
         check_allowed(dir, &remains, force)?;
         let text = format!("format {FORMAT_VERSION}\nid {id:016x}\n{DESTROYED_LINE}\n");
         Reserve::new(dir).with(|| write_file(&dir.join("store"), text.as_bytes()))?;
@@ -156,9 +156,9 @@ fn check_catalog(dir: &Path) -> Result<()> {
 }
 
 /// Returns the contents of a store, whether it can be opened or not. `opened` is none if the store is being destroyed.
-fn look(dir: &Path, id: u64, opened: Option<Result<&Store, &Error>>) -> Result<Remains> {
+fn find_remains(dir: &Path, id: u64, opened: Option<Result<&Store, &Error>>) -> Result<Remains> {
     let config = config_of(dir, opened.is_none())?;
-    let targets = described(&config).map(|of| of.look(dir, id)).collect();
+    let targets = described(&config).map(|of| of.find_remains(dir, id)).collect();
     let mut remains = Remains { objects: None, bytes: None, records: 0, unreadable: None, targets, kept: Vec::new() };
     match opened {
         Some(Ok(store)) => {
@@ -229,7 +229,7 @@ impl Described<'_> {
         TargetOwner { store, number: self.number, dir: dir.to_owned(), ids: Arc::new(NoIds) }
     }
 
-    fn look(&self, dir: &Path, store: u64) -> TargetRemains {
+    fn find_remains(&self, dir: &Path, store: u64) -> TargetRemains {
         let owner = self.owner(dir, store);
         let was_made = self.tier.persistent && owner.was_made();
         let original = find_original(dir, store);
@@ -304,7 +304,7 @@ pub(super) fn remove_targets(dir: &Path, tier: &TierConfig) -> Result<TierRemain
     for at in &tier.targets {
         let Some(number) = at.number else { continue };
         let of = Described { tier, at, number };
-        let found = of.look(dir, id);
+        let found = of.find_remains(dir, id);
         match found.state {
             RemainState::Present => {
                 let kept = of.remove(dir, id).map_err(Error::io(format!("emptying {}", found.target)))?;

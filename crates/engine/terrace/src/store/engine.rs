@@ -13,12 +13,12 @@ use crate::care::Care;
 use crate::config::Config;
 use crate::devices::Tiers;
 use crate::devices::targets::KnownNodes;
-use crate::home::{AppendTurns, Leases, Locks, Rules, Sole, StoreLock, Trust, boot};
+use crate::home::{AppendLocks, Leases, Locks, Rules, Sole, StoreLock, Trust, boot};
 use crate::hotness::Hotness;
 use crate::journal::Journal;
-use crate::mover::{Mover, State};
+use crate::mover::{Mover, PlainNames, Reaper, State};
 use crate::origins::{DropCached, Origins};
-use crate::place::{Lessons, Planner, Planning};
+use crate::place::{KeptOptions, Lessons, Planner, Planning};
 use crate::read::{Cache, Fetched, HeldAccount, LostObjects, Reader, Suspects};
 use crate::write::{Kept, Writer};
 
@@ -41,10 +41,12 @@ pub(crate) struct Engine {
     pub writer: Arc<Writer>,
     pub origins: Arc<Origins>,
     pub reader: Arc<Reader>,
+    pub names: Arc<PlainNames>,
+    pub reaper: Arc<Reaper>,
     pub mover: Arc<Mover>,
     pub care: Care,
-    /// The turns of writers that append to an object.
-    pub appends: AppendTurns,
+    /// The locks of writers that append to an object.
+    pub append_locks: AppendLocks,
     pub trust: Trust,
     /// Whether a read sees all that other nodes had acknowledged before it began.
     pub reads_newest: bool,
@@ -91,6 +93,7 @@ impl Engine {
             arrivals: Arrivals::default(),
             lessons: lessons.clone(),
             planner: Planner::default(),
+            kept: KeptOptions::default(),
         });
         let writer = Arc::new(Writer {
             catalog: catalog.clone(),
@@ -111,6 +114,21 @@ impl Engine {
             suspects: Suspects::default(),
             lost: LostObjects::of(&dir),
         });
+        let names = Arc::new(PlainNames {
+            catalog: catalog.clone(),
+            tiers: tiers.clone(),
+            reader: reader.clone(),
+            planning: planning.clone(),
+            locks: locks.clone(),
+        });
+        let reaper = Arc::new(Reaper {
+            catalog: catalog.clone(),
+            tiers: tiers.clone(),
+            journal: journal.clone(),
+            locks: locks.clone(),
+            leases: leases.clone(),
+            names: names.clone(),
+        });
         let mover = Arc::new(Mover {
             catalog: catalog.clone(),
             tiers: tiers.clone(),
@@ -119,7 +137,8 @@ impl Engine {
             writer: writer.clone(),
             journal: journal.clone(),
             locks: locks.clone(),
-            leases: leases.clone(),
+            names: names.clone(),
+            reaper: reaper.clone(),
             state: State::default(),
         });
         let room: Arc<dyn DropCached> = mover.clone();
@@ -133,7 +152,7 @@ impl Engine {
             mover: mover.clone(),
             locks: locks.clone(),
         };
-        let appends = AppendTurns::open(&dir);
+        let append_locks = AppendLocks::open(&dir);
         Ok(Engine {
             dir,
             config,
@@ -147,9 +166,11 @@ impl Engine {
             writer,
             origins,
             reader,
+            names,
+            reaper,
             mover,
             care,
-            appends,
+            append_locks,
             trust,
             reads_newest: false,
             sole,

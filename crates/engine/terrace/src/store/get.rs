@@ -42,12 +42,12 @@ impl Store {
         key::check(key)?;
         key::check_end(key, start, 0)?;
         for _ in 0..MAX_READ_ATTEMPTS {
-            self.look(key)?;
+            self.refresh(key)?;
             // One lookup gives the object and its extents, both as of one moment.
             let found = self.engine.catalog.locate(key, start, end.map_or(u64::MAX, |end| end.max(start)))?;
             let (object, mut extents) = match found {
                 Some(found) => found,
-                None if self.look_again(key)? => continue,
+                None if self.ask_new_origin(key)? => continue,
                 None => return Err(Error::not_found(key)),
             };
             let length = end.map_or(object.length, |end| end.min(object.length)).saturating_sub(start);
@@ -84,7 +84,7 @@ impl Store {
     fn read_at_of_any(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
         let mut attempts = 0..MAX_READ_ATTEMPTS;
         loop {
-            self.engine.origins.look(key)?;
+            self.engine.origins.refresh(key)?;
             match self.read_version(key, offset, out, Version::Any) {
                 Err(Error::ChangedAtOrigin { .. }) if attempts.next().is_some() => {}
                 read => {
@@ -227,7 +227,7 @@ impl Store {
             let found = engine.catalog.locate(key, offset, offset.saturating_add(out.len() as u64))?;
             let (object, extents) = match (found, version) {
                 (Some(found), _) => found,
-                (None, Version::Any) if self.look_again(key)? => continue,
+                (None, Version::Any) if self.ask_new_origin(key)? => continue,
                 (None, Version::Any) => return Err(Error::not_found(key)),
                 (None, _) => return Ok(None),
             };

@@ -273,26 +273,26 @@ impl Store {
     }
 
     /// Catches up, and asks the origin of a key for it, if it has one.
-    pub(crate) fn look(&self, key: &[u8]) -> Result<()> {
+    pub(crate) fn refresh(&self, key: &[u8]) -> Result<()> {
         self.catch_up()?;
-        self.engine.origins.look(key)
+        self.engine.origins.refresh(key)
     }
 
     /// Asks again for a key that was not found, if this process has only now heard of an origin. Returns whether it has asked.
-    pub(crate) fn look_again(&self, key: &[u8]) -> Result<bool> {
+    pub(crate) fn ask_new_origin(&self, key: &[u8]) -> Result<bool> {
         if self.engine.origins.is_any() || !self.engine.origins.heed() {
             return Ok(false);
         }
-        self.engine.origins.look(key).map(|()| true)
+        self.engine.origins.refresh(key).map(|()| true)
     }
 
     /// Returns the record of an object.
     pub fn stat(&self, key: &[u8]) -> Result<Object> {
         key::check(key)?;
-        self.look(key)?;
+        self.refresh(key)?;
         match self.engine.catalog.object(key)? {
             Some(object) => Ok(object),
-            None if self.look_again(key)? => self.stat(key),
+            None if self.ask_new_origin(key)? => self.stat(key),
             None => Err(Error::not_found(key)),
         }
     }
@@ -301,7 +301,7 @@ impl Store {
     pub fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<(Vec<u8>, Object)>> {
         self.catch_up()?;
         self.engine.origins.heed();
-        self.engine.origins.look_below(prefix, after, limit)?;
+        self.engine.origins.refresh_below(prefix, after, limit)?;
         Ok(self.engine.catalog.list(prefix, after, limit)?)
     }
 
@@ -311,7 +311,7 @@ impl Store {
         let change =
             Change { expect: vec![Expect::Exists(key.to_vec())], edits: vec![Edit::Remove { key: key.to_vec() }] };
         self.engine.catalog.commit(change)?;
-        self.engine.mover.follow_now();
+        self.engine.names.try_update_all();
         Ok(())
     }
 
@@ -324,7 +324,7 @@ impl Store {
             .catalog
             .commit(Change { expect, edits: vec![Edit::Rename { from: from.to_vec(), to: to.to_vec() }] })?;
         self.engine.mover.note_rename(from, to);
-        self.engine.mover.follow_now();
+        self.engine.names.try_update_all();
         Ok(())
     }
 
@@ -336,7 +336,7 @@ impl Store {
         self.engine
             .catalog
             .commit(Change { expect, edits: vec![Edit::SetAttributes { key: key.to_vec(), attributes }] })?;
-        self.engine.mover.follow_now();
+        self.engine.names.try_update_all();
         Ok(())
     }
 
@@ -348,7 +348,7 @@ impl Store {
     /// Returns the places of an object's bytes.
     pub fn locate(&self, key: &[u8]) -> Result<Location> {
         key::check(key)?;
-        self.look(key)?;
+        self.refresh(key)?;
         let engine = &self.engine;
         let (object, extents) = engine.catalog.locate(key, 0, u64::MAX)?.ok_or_else(|| Error::not_found(key))?;
         let mut located = Vec::with_capacity(extents.len());
@@ -403,14 +403,14 @@ impl Store {
     /// Returns a summary of the store.
     pub fn status(&self) -> Result<Status> {
         let engine = &self.engine;
-        engine.care.look_at_targets()?;
+        engine.care.check_targets()?;
         let mut queue = vec![0; engine.tiers.tiers.len()];
         for (target, owed) in engine.catalog.owed_by_target()? {
             queue[engine.tiers.device(target)?.tier] += owed;
         }
         let tiers = engine.tiers.tiers.iter().enumerate().map(|(level, tier)| {
             let devices = || engine.tiers.devices.iter().filter(|device| device.tier == level);
-            let state = devices().map(|device| engine.tiers.look(device)).max().unwrap_or(TierState::Ok);
+            let state = devices().map(|device| engine.tiers.read_state(device)).max().unwrap_or(TierState::Ok);
             let (used, free) = engine.tiers.used_and_free(devices());
             TierStatus {
                 name: tier.name.clone(),

@@ -17,14 +17,14 @@ impl Store {
     /// domain has room, only the last persistent replica stays.
     pub fn evict(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         // What other targets lack cannot leave this tier.
-        self.engine.care.look_at_targets()?;
+        self.engine.care.check_targets()?;
         self.engine.mover.evict_prefix(prefix, tier)
     }
 
     /// Moves everything off a tier, so that the tier can be removed. Extents keep their number of replicas as far as there
     /// are failure domains.
     pub fn drain(&self, tier: &str) -> Result<Moved> {
-        self.engine.care.look_at_targets()?; // as above
+        self.engine.care.check_targets()?; // as above
         self.engine.mover.drain(tier)
     }
 
@@ -97,8 +97,8 @@ impl Store {
     }
 
     /// Checks whether any target was emptied or replaced. Replicas on emptied targets become pending.
-    pub fn look_at_targets(&self) -> Result<()> {
-        self.engine.care.look_at_targets().map(drop)
+    pub fn check_targets(&self) -> Result<()> {
+        self.engine.care.check_targets().map(drop)
     }
 
     /// Starts the background thread of this process, which otherwise starts with its first write. It makes pending replicas,

@@ -114,7 +114,7 @@ impl Store {
     /// listed. Names below a common prefix are skipped without being read.
     pub fn list_names(&self, space: &KeySpace, listing: &NameListing<'_>) -> Result<NamePage> {
         self.catch_up()?;
-        self.look_for_names(space, listing)?;
+        self.refresh_names(space, listing)?;
         Ok(self.engine.catalog.list_names(space, listing, now())?)
     }
 
@@ -124,7 +124,7 @@ impl Store {
     /// [`Error::NotFound`] if there is none, if it is not a file, or if it has expired.
     pub fn stat_name(&self, space: &KeySpace, name: &[u8]) -> Result<Object> {
         let key = space.key(name)?;
-        self.look(&key)?;
+        self.refresh(&key)?;
         let object = self.engine.catalog.object(&key)?;
         let is_listed = |object: &Object| object.attributes.kind == Kind::File && !object.attributes.is_expired(now());
         object.filter(is_listed).ok_or_else(|| Error::not_found(name))
@@ -134,7 +134,7 @@ impl Store {
     /// process that cannot wait for it.
     pub fn remove_expired(&self, limit: usize) -> Result<usize> {
         let removed = self.engine.mover.remove_expired(limit)?;
-        self.engine.mover.follow_now();
+        self.engine.names.try_update_all();
         Ok(removed)
     }
 }

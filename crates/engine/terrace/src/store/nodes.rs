@@ -108,8 +108,9 @@ impl Store {
 
     /// Gives up what is only on these targets, which do not answer.
     fn give_up(&self, name: &str, targets: &[TargetId], force: bool) -> Result<()> {
-        let answers =
-            |target: &TargetId| self.engine.tiers.device(*target).is_ok_and(|device| device.target.look().is_ok());
+        let answers = |target: &TargetId| {
+            self.engine.tiers.device(*target).is_ok_and(|device| device.target.check_again().is_ok())
+        };
         let silent: Vec<TargetId> = targets.iter().copied().filter(|target| !answers(target)).collect();
         let mut only = Only::default();
         self.engine.catalog.each_object(b"", |key, object, extents| {

@@ -34,10 +34,14 @@ impl ObjectSnapshot {
     /// Takes a snapshot of the current object. Only the grace period of dropped frames keeps its frames.
     pub fn of(store: &Store, key: &[u8]) -> Result<ObjectSnapshot> {
         key::check(key)?;
-        store.look(key)?;
+        store.refresh(key)?;
         let found = store.engine.catalog.locate(key, 0, u64::MAX)?;
         let Some((object, extents)) = found else {
-            return if store.look_again(key)? { ObjectSnapshot::of(store, key) } else { Err(Error::not_found(key)) };
+            return if store.ask_new_origin(key)? {
+                ObjectSnapshot::of(store, key)
+            } else {
+                Err(Error::not_found(key))
+            };
         };
         let (store, key, since) = (store.clone(), key.to_vec(), Instant::now());
         Ok(ObjectSnapshot { store, key, object, extents, fetched: Mutex::default(), since, lease: None, pinned: false })

@@ -81,7 +81,7 @@ impl Store {
         std::thread::sleep(HEED_INTERVAL);
         let Some(origin) = added else { return Ok(()) };
         // Wrong credentials and misspelt names are found now.
-        match self.engine.origins.look_into(origin.prefix.as_bytes()) {
+        match self.engine.origins.refresh_folder(origin.prefix.as_bytes()) {
             Ok(()) => Ok(()),
             Err(error) => {
                 self.forget_origin(&origin)?;
@@ -244,7 +244,7 @@ impl Store {
     }
 
     /// Makes the catalog have the names that a page of a key space may list.
-    pub(super) fn look_for_names(&self, space: &KeySpace, listing: &NameListing<'_>) -> Result<()> {
+    pub(super) fn refresh_names(&self, space: &KeySpace, listing: &NameListing<'_>) -> Result<()> {
         let origins = &self.engine.origins;
         if !origins.heed() {
             return Ok(());
@@ -254,10 +254,10 @@ impl Store {
         let folder = [space.folder(), b"/", below].concat();
         let folder = folder.strip_suffix(b"/").unwrap_or(&folder);
         if listing.delimiter == b"/" {
-            return origins.look_into(folder);
+            return origins.refresh_folder(folder);
         }
         let after = listing.after.map(|after| [space.folder(), b"/", after].concat());
-        origins.look_below(folder, after.as_deref().filter(|after| key::below(after, folder)), listing.limit)
+        origins.refresh_below(folder, after.as_deref().filter(|after| key::below(after, folder)), listing.limit)
     }
 
     /// Starts the background thread once bytes of origins were stored: it makes room and sync marks.

@@ -93,7 +93,7 @@ impl Store {
         self.check_changeable(key)?;
         options.check_for(&self.engine.tiers)?;
         let engine = &self.engine;
-        let policy = engine.planning.policy(ruled_by, options);
+        let (policy, kept) = (engine.planning.policy(ruled_by, options), options.lasting().to_kept()?);
         let object = engine.catalog.next_id()?;
         let mut draft = engine.writer.draft(&*engine.mover, key, object, &policy, options.element);
         if ruled_by != key {
@@ -104,7 +104,7 @@ impl Store {
             return Err(e);
         }
         let mut attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
-        options.keep(&mut attributes);
+        kept.store_in(&mut attributes.user);
         describe(&mut attributes);
         // A copy of a file of an origin is an object of its own.
         forget_origin(&mut attributes);
@@ -143,7 +143,7 @@ impl Store {
         options.check_for(&self.engine.tiers)?;
         loop {
             let object = self.engine.catalog.object(key)?;
-            let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
+            let kept = self.engine.planning.kept.of(key, object.as_ref())?;
             let policy = self.engine.planning.policy(key, &options.clone().over(&kept));
             let named = object.map(|object| object.id);
             match self.write_ranges(key, named, ranges, unix_nanos(), &policy, options.element) {

@@ -241,7 +241,7 @@ impl SharedNode {
         let is_new = |target| store.engine.tiers.device(target).is_ok_and(|device| device.target.is_new());
         if self.own(store).any(is_new) {
             // Before the rest counts as synced.
-            store.look_at_targets()?;
+            store.check_targets()?;
         }
         let mut is_settled = true;
         for target in self.own(store) {

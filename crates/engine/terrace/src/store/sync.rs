@@ -79,7 +79,7 @@ impl Store {
     /// # Errors
     /// Also if a persistent target was emptied or replaced, such as a bucket. Everything else is done then.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
-        let missing = self.engine.care.look_at_targets()?;
+        let missing = self.engine.care.check_targets()?;
         self.engine.planning.rules.renew();
         self.replan_renamed()?;
         if self.engine.mover.replanning().is_some() {
@@ -87,7 +87,7 @@ impl Store {
             let _lock = self.engine.locks.wait_for_mover()?;
             while self.engine.mover.follow_rules()? > 0 {}
         }
-        self.engine.mover.follow_all()?;
+        self.engine.names.update_all()?;
         self.engine.mover.finish(None, MAX_WAIT, &mut progress)?;
         if self.engine.mover.follow_policies()? > 0 {
             // Their replicas were pending before, so they could not be planned.
@@ -95,7 +95,7 @@ impl Store {
         }
         self.engine.journal.mark_synced()?;
         let marked = self.engine.catalog.tail()?.sequence;
-        self.engine.mover.reap(GRACE_PERIOD)?;
+        self.engine.reaper.reap(GRACE_PERIOD)?;
         if self.engine.catalog.tail()?.sequence > marked {
             // For the commits that say what was freed.
             self.engine.journal.mark_synced()?;
@@ -118,6 +118,6 @@ impl Store {
 
     /// Frees now all garbage that a sync mark covers, without the grace period for readers.
     pub fn reap_now(&self) -> Result<()> {
-        self.engine.mover.reap(Duration::ZERO)
+        self.engine.reaper.reap(Duration::ZERO)
     }
 }

@@ -165,7 +165,7 @@ impl Store {
         let mut attributes = Attributes { kind: Kind::Directory, mode: 0o700, ..Attributes::now() };
         attributes.user.insert(UPLOAD_ATTRIBUTE.to_owned(), text);
         attributes.set_expiry(expiry);
-        options.keep(&mut attributes);
+        options.lasting().to_kept()?.store_in(&mut attributes.user);
         let (key, object, length, want) = (id.folder(), id.0, 0, 0);
         let expect = vec![Expect::Absent(key.clone()), Expect::Free(key.clone())];
         let edit = Edit::Put { key, object, length, want, attributes, staged: false, extents: Vec::new() };
@@ -190,7 +190,7 @@ impl Store {
         describe: impl FnOnce(&mut Attributes),
     ) -> Result<UploadPart> {
         let (found, folder) = self.find_upload(upload)?;
-        let options = options.clone().over(&PutOptions::kept_with(&folder));
+        let options = options.clone().over(&PutOptions::kept_with(&upload.folder(), &folder)?);
         // Each commit that puts a part changes the folder, so none is overlooked by what ends the upload.
         let touch = Edit::SetLength { key: upload.folder(), length: 0, mtime: unix_nanos() };
         let expect = vec![Expect::Names(upload.folder(), folder.id)];

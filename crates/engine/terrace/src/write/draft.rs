@@ -197,7 +197,7 @@ impl<'a> Draft<'a> {
         let mut since = Instant::now();
         self.room.free_much_garbage()?;
         while !raw.is_empty() {
-            let plan = self.placer.place(self.offset, raw);
+            let plan = self.placer.plan_extent(self.offset, raw);
             if plan.replicas.is_empty() {
                 self.placer.check_possible()?;
                 self.room.make_room(raw.len(), since)?;
@@ -238,7 +238,7 @@ impl<'a> Draft<'a> {
             if missing == 0 {
                 break;
             }
-            plans = self.placer.place_more(&extent, missing, &taken);
+            plans = self.placer.plan_more(&extent, missing, &taken);
             if plans.is_empty() {
                 // A replica that no target takes now becomes pending on one that may take it later.
                 let all = 0..self.writer.planning.tiers.tiers.len();
@@ -284,7 +284,7 @@ impl<'a> Draft<'a> {
             }
             let replica = extent.replicas.len() as u8;
             let identity = Identity { object: self.object, write: extent.write, offset: extent.offset, replica };
-            match self.placer.append(device, identity, *encoding, raw) {
+            match self.placer.encode_and_append(device, identity, *encoding, raw) {
                 Ok(replica) => extent.replicas.push(replica),
                 Err(e) => {
                     device.failed_to_write(&e);

@@ -188,7 +188,7 @@ fn try_out(root: &Path, operations: &mut [Operation], moments: u64, boots: &mut 
     disk::watch(root, (0..moments).map(|_| 1 + random.below(CALLS_OF_OPERATION * operations.len() as u64)).collect());
     let mut model = Model::new();
     for (index, operation) in operations.iter_mut().enumerate() {
-        operation.look_ahead(&model);
+        operation.note_copied(&model);
         disk::progress(|p| p.begun = index + 1);
         outcomes[index] = run(&mut store, &home, operation);
         if outcomes[index] != Outcome::Refused {

@@ -207,7 +207,7 @@ pub fn is_durable(operation: &Operation) -> bool {
 
 impl Operation {
     /// Says what a copy copies, now that all before it has run. It has these bytes, whatever becomes of the object that it copies.
-    pub fn look_ahead(&mut self, model: &Model) {
+    pub fn note_copied(&mut self, model: &Model) {
         if self.kind == Kind::Copy && self.key != self.other {
             self.copied = model.get(&self.key).cloned();
         }

@@ -35,10 +35,11 @@ pub(crate) enum Part {
     Pair(Pair),
 }
 
-/// The offset of a leaf in the view, the first turn of its elements, and the next free turn.
+/// The ranks of a leaf's elements, which order the parts of a plan: the offset of the leaf in the view, the first rank there, and the
+/// next free one.
 #[derive(Clone, Copy, Default)]
-struct Turns {
-    place: Option<u64>,
+struct LeafRanks {
+    offset: Option<u64>,
     first: usize,
     next: usize,
 }
@@ -82,33 +83,33 @@ impl Plan {
         let mut groups: HashMap<Key, usize> = HashMap::new();
         // Elements that the view shows twice must not move in one group: the order of the file decides which write
         // wins.
-        let mut turns: HashMap<(usize, usize), Turns> = HashMap::new();
+        let mut ranks: HashMap<(usize, usize), LeafRanks> = HashMap::new();
         for route in routes.iter().filter(|route| route.view.count() > 0 && route.stored.count() > 0) {
-            let turns = turns.entry((route.view.leaf, route.file)).or_default();
-            if turns.place != Some(route.view.offset) {
-                *turns = Turns { place: Some(route.view.offset), first: turns.next, next: turns.next + 1 };
+            let ranks = ranks.entry((route.view.leaf, route.file)).or_default();
+            if ranks.offset != Some(route.view.offset) {
+                *ranks = LeafRanks { offset: Some(route.view.offset), first: ranks.next, next: ranks.next + 1 };
             }
             match fields(route, all) {
                 Ok(found) => {
-                    for (rank, field, counts) in found {
-                        let turn = turns.first + rank;
-                        turns.next = turns.next.max(turn + 1);
+                    for (order, field, counts) in found {
+                        let rank = ranks.first + order;
+                        ranks.next = ranks.next.max(rank + 1);
                         let moves =
                             counts.iter().zip(&field.steps).map(|(count, step)| (*count, step.0 == 0, step.1 == 0));
-                        let key = (route.file, turn, moves.collect());
+                        let key = (route.file, rank, moves.collect());
                         let number = *groups.entry(key).or_insert(parts.len());
                         if number == parts.len() {
-                            parts.push((turn, Part::Group(Group { file: route.file, counts, fields: Vec::new() })));
+                            parts.push((rank, Part::Group(Group { file: route.file, counts, fields: Vec::new() })));
                         }
                         if let Some((_, Part::Group(group))) = parts.get_mut(number) {
                             group.fields.push(field);
                         }
                     }
                 }
-                Err(_) => parts.push((turns.first, Part::Pair(Pair::new(route)))),
+                Err(_) => parts.push((ranks.first, Part::Pair(Pair::new(route)))),
             }
         }
-        parts.sort_by_key(|(turn, _)| *turn);
+        parts.sort_by_key(|(rank, _)| *rank);
         plan.parts = parts.into_iter().map(|(_, part)| part).collect();
         for part in &mut plan.parts {
             if let Part::Group(group) = part {
@@ -119,8 +120,8 @@ impl Plan {
     }
 }
 
-/// Returns the elements that both ends of a route have, each with its turn. Repetitions in the view that do not form
-/// one box have a turn of their own.
+/// Returns the elements that both ends of a route have, each with its rank. Repetitions in the view that do not form
+/// one box have a rank of their own.
 fn fields(route: &Route, all: bool) -> Result<Vec<(usize, Field, Vec<u64>)>, Misfit> {
     if !is_regular(route.view) {
         return Err(Misfit::TooComplex);

@@ -56,7 +56,7 @@ pub(crate) fn pieces(placed: &Placed, all: bool) -> Result<Vec<Piece>, Misfit> {
                 piece.offset = to(piece.offset.into(), run.offset, 1)?;
                 match moved {
                     None => piece.repeats.extend(run.digits.iter().map(|d| (d.count, d.stride as i64))),
-                    Some((dimension, coefficient)) => turn(&mut piece, dimension, coefficient.into(), run)?,
+                    Some((dimension, coefficient)) => add_dimension(&mut piece, dimension, coefficient.into(), run)?,
                 }
                 more.push(piece);
             }
@@ -76,7 +76,7 @@ fn to(offset: i128, stride: u64, times: u64) -> Result<i64, Misfit> {
 }
 
 /// Adds the digits of a loop to a dimension. If the index falls as the loop rises, the digits are counted backwards.
-fn turn(piece: &mut Piece, dimension: usize, coefficient: i128, run: &Run) -> Result<(), Misfit> {
+fn add_dimension(piece: &mut Piece, dimension: usize, coefficient: i128, run: &Run) -> Result<(), Misfit> {
     let Some(own) = piece.dimensions.get_mut(dimension) else { return Ok(()) };
     own.start += coefficient * i128::from(run.start);
     for digit in &run.digits {

@@ -12,9 +12,10 @@ use crate::model::{
 /// # Errors
 /// [`Misfit`] if a slice leaves its array, or if the file is too large.
 pub fn of_view(view: &View, dataset: &Dataset, sizes: &Sizes) -> Result<Layout, Misfit> {
-    let mut placer = Placer { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: false };
-    placer.view(view, "")?;
-    Ok(placer.layout)
+    let mut builder =
+        LayoutBuilder { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: false };
+    builder.view(view, "")?;
+    Ok(builder.layout)
 }
 
 /// Returns the layout of a replica's files (III-B of the paper): views at multiples of 8, and a new file after each
@@ -23,19 +24,20 @@ pub fn of_view(view: &View, dataset: &Dataset, sizes: &Sizes) -> Result<Layout, 
 /// # Errors
 /// [`Misfit`] if a slice leaves its array, if a file is too large, or if HDF5 cannot express the layout.
 pub fn of_replica(replica: &Replica, views: &[View], dataset: &Dataset, sizes: &Sizes) -> Result<Layout, Misfit> {
-    let mut placer = Placer { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: true };
+    let mut builder =
+        LayoutBuilder { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: true };
     let views: Vec<&View> = replica.views.iter().filter_map(|number| views.get(*number)).chain(&replica.rest).collect();
     for view in &views {
         let prefix = if view.name.is_empty() { String::new() } else { format!("{}/", view.name) };
-        placer.view(view, &prefix)?;
+        builder.view(view, &prefix)?;
     }
     match replica.backend {
-        Backend::Raw => Ok(placer.layout),
-        Backend::Hdf5 => behind_head(placer.layout, &views, dataset),
+        Backend::Raw => Ok(builder.layout),
+        Backend::Hdf5 => behind_head(builder.layout, &views, dataset),
     }
 }
 
-struct Placer<'a> {
+struct LayoutBuilder<'a> {
     dataset: &'a Dataset,
     sizes: &'a Sizes,
     layout: Layout,
@@ -66,7 +68,7 @@ fn plus(a: u64, b: u64) -> Result<u64, Misfit> {
     a.checked_add(b).filter(|sum| *sum <= i64::MAX as u64).ok_or(Misfit::TooLarge)
 }
 
-impl Placer<'_> {
+impl LayoutBuilder<'_> {
     fn view(&mut self, view: &View, prefix: &str) -> Result<(), Misfit> {
         let mut start = up(self.layout.files.last().copied().unwrap_or(0), 8)?;
         for variable in &view.variables {

@@ -160,8 +160,8 @@ impl LogSource {
         !left.any(|destination| is_one(destination) && deal.may_be_moving(destination))
     }
 
-    /// Looks, twice a second, at what other nodes have delivered.
-    fn look_at_others(&self) -> Result<()> {
+    /// Reads, twice a second, what other nodes have delivered.
+    fn read_progress_of_others(&self) -> Result<()> {
         let Some(deal) = &self.deal else { return Ok(()) };
         {
             // Released before the ledger is read.
@@ -316,7 +316,7 @@ impl Source for LogSource {
             Err(Error::Unheard(_)) => return Ok(Pulled::Nothing),
             fresh => fresh?,
         }
-        self.look_at_others()?;
+        self.read_progress_of_others()?;
         // Read the drain flag before the listing, so that requests appended before the drain was requested are not missed.
         let ends = self.control.drains();
         let mut pulled = Vec::new();

@@ -15,7 +15,7 @@ use crate::{decode, encode, extents, keys};
 
 /// A neighbour of a dying frame is searched for among this many of the target's newest dead places. Each writer has its own
 /// segment, and more writers than this rarely alternate.
-const NEIGHBOURS_LOOKED_AT: usize = 8;
+const MAX_SEARCHED_NEIGHBOURS: usize = 8;
 
 /// The counts of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -251,7 +251,7 @@ impl Applier<'_, '_> {
     /// for each frame, overwriting a small object repeatedly would make the catalog large.
     fn dead_before(&self, target: TargetId, place: Place, dead: &Dead) -> Result<Option<(keys::Key, Dead)>> {
         let newest = self.records.rev_prefix_iter(self.txn, &keys::freed_on(target))?;
-        for entry in newest.take(NEIGHBOURS_LOOKED_AT) {
+        for entry in newest.take(MAX_SEARCHED_NEIGHBOURS) {
             let (key, value) = entry?;
             let Some((_, before)) = keys::freed_place(key) else { continue };
             if before.segment != place.segment || before.offset >= place.offset {

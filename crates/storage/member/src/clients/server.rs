@@ -20,8 +20,8 @@ use crate::{Member, Session};
 
 /// A session whose connection has ended lives for this long: its client may connect again, and ask for an outcome.
 const SESSION_GRACE: Duration = Duration::from_secs(60);
-/// After this time the server looks whether it ends.
-const LOOK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// The interval at which the server checks whether it ends.
+const STOP_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// A request may wait for this long at most.
 const MAX_PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -97,7 +97,7 @@ impl Desk {
         let mut threads: Vec<JoinHandle<()>> = Vec::new();
         while !self.state.lock().is_stopping {
             // An interrupted wait is a short one.
-            let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&LOOK_INTERVAL));
+            let _ = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&STOP_POLL_INTERVAL));
             self.end_orphans();
             threads.retain(|thread| !thread.is_finished());
             let stream = match listener.accept() {

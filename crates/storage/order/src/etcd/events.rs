@@ -17,7 +17,7 @@ pub(super) struct Arrived {
 
 /// The effect of an answer of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum WatchResult {
     Events,
     Silent,
     /// Records are missing.
@@ -65,35 +65,35 @@ impl Events {
         self.whole.drain(..most.min(self.whole.len())).collect()
     }
 
-    pub(super) fn take_in(&mut self, keys: &Keys, answer: &WatchResponse) -> Result<Turn, OrderError> {
+    pub(super) fn take_in(&mut self, keys: &Keys, answer: &WatchResponse) -> Result<WatchResult, OrderError> {
         let head = keys.head();
         for event in answer.events() {
             let Some(found) = event.kv() else { continue };
             let is_put = is_put(event);
-            let turn = match found.key() {
+            let result = match found.key() {
                 key if key == head.as_bytes() => self.take_in_head(found, is_put)?,
                 key if is_put && keys.parse_record(key).is_some() => self.take_in_record(found),
                 // Deleted records were trimmed, and were read before or are in a snapshot.
-                _ => Turn::Events,
+                _ => WatchResult::Events,
             };
-            if turn == Turn::ListAgain {
-                return Ok(turn);
+            if result == WatchResult::ListAgain {
+                return Ok(result);
             }
         }
-        Ok(Turn::Events)
+        Ok(WatchResult::Events)
     }
 
-    fn take_in_record(&mut self, found: &KeyValue) -> Turn {
+    fn take_in_record(&mut self, found: &KeyValue) -> WatchResult {
         let arrived = Arrived { revision: found.mod_revision(), record: Arc::from(found.value()) };
         match self.half.replace(arrived) {
             // Its slot never came.
-            Some(_) => Turn::ListAgain,
-            None => Turn::Events,
+            Some(_) => WatchResult::ListAgain,
+            None => WatchResult::Events,
         }
     }
 
     /// The head's version is the slot of the record of the same revision.
-    fn take_in_head(&mut self, found: &KeyValue, is_put: bool) -> Result<Turn, OrderError> {
+    fn take_in_head(&mut self, found: &KeyValue, is_put: bool) -> Result<WatchResult, OrderError> {
         let (revision, slot) = (found.mod_revision(), found.version() as u64);
         if !is_put || slot <= self.head {
             return Err(ran_back(format!("its head is at {slot}, and was at {}", self.head)));
@@ -103,9 +103,9 @@ impl Events {
             Some(record) if slot == self.head + 1 => {
                 (self.head, self.revision) = (slot, revision);
                 self.whole.push_back(record);
-                Ok(Turn::Events)
+                Ok(WatchResult::Events)
             }
-            _ => Ok(Turn::ListAgain),
+            _ => Ok(WatchResult::ListAgain),
         }
     }
 }

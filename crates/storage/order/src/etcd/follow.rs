@@ -7,7 +7,7 @@ use std::time::Duration;
 use etcd_client::{TxnOp, WatchOptions, WatchStream};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::events::{Arrived, Events, Turn};
+use super::events::{Arrived, Events, WatchResult};
 use super::list::Entry;
 use super::members::ATTEMPT_TIMEOUT;
 use super::state::{Core, get, ran_back, values};
@@ -57,7 +57,7 @@ impl Follower {
         }
         let Some(source) = &mut self.source else { return Ok(Records::Next(Vec::new())) };
         let records = if source.listed.is_empty() {
-            if source.fill(core, most, Duration::ZERO).await? == Turn::ListAgain {
+            if source.fill(core, most, Duration::ZERO).await? == WatchResult::ListAgain {
                 self.source = None;
                 return Ok(Records::Next(Vec::new()));
             }
@@ -76,7 +76,9 @@ impl Follower {
 
     pub(super) async fn wait(&mut self, core: &Core, after: u64, time: Duration) -> Result<(), OrderError> {
         let Some(source) = self.source.as_mut().filter(|_| self.slot == after) else { return Ok(()) };
-        if source.listed.is_empty() && source.events.is_empty() && source.fill(core, 1, time).await? == Turn::ListAgain
+        if source.listed.is_empty()
+            && source.events.is_empty()
+            && source.fill(core, 1, time).await? == WatchResult::ListAgain
         {
             self.source = None;
         }
@@ -127,34 +129,34 @@ impl Source {
 
     /// Takes events from the watch, which it opens if there is none: those that are there, and if there are none, the first that come
     /// within this time.
-    async fn fill(&mut self, core: &Core, most: usize, time: Duration) -> Result<Turn, OrderError> {
+    async fn fill(&mut self, core: &Core, most: usize, time: Duration) -> Result<WatchResult, OrderError> {
         let end = Instant::now() + time;
         loop {
             let left =
                 if self.events.is_empty() { end.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
             match self.next(core, left).await? {
-                Turn::ListAgain => return Ok(Turn::ListAgain),
-                Turn::Silent if left.is_zero() => return Ok(Turn::Silent),
-                Turn::Events if self.events.len() >= most => return Ok(Turn::Events),
-                Turn::Events | Turn::Silent => {}
+                WatchResult::ListAgain => return Ok(WatchResult::ListAgain),
+                WatchResult::Silent if left.is_zero() => return Ok(WatchResult::Silent),
+                WatchResult::Events if self.events.len() >= most => return Ok(WatchResult::Events),
+                WatchResult::Events | WatchResult::Silent => {}
             }
         }
     }
 
     /// Takes one answer of the watch, which may come within this time.
-    async fn next(&mut self, core: &Core, time: Duration) -> Result<Turn, OrderError> {
+    async fn next(&mut self, core: &Core, time: Duration) -> Result<WatchResult, OrderError> {
         let Some(watch) = &mut self.watch else { return self.open(core, time).await };
         match timeout(time.min(SILENCE_BEFORE_COMPARISON), watch.message()).await {
             Err(_) if self.compared.elapsed() >= SILENCE_BEFORE_COMPARISON => self.compare(core).await,
-            Err(_) => Ok(Turn::Silent),
+            Err(_) => Ok(WatchResult::Silent),
             Ok(Ok(Some(answer))) if !answer.canceled() => {
-                let turn = self.events.take_in(&core.keys, &answer)?;
+                let result = self.events.take_in(&core.keys, &answer)?;
                 core.saw_head(self.events.head());
                 self.compared = Instant::now();
-                Ok(turn)
+                Ok(result)
             }
             // Compacted: what is missing is no event any more. The reason is empty then.
-            Ok(Ok(Some(answer))) if answer.compact_revision() > 0 => Ok(Turn::ListAgain),
+            Ok(Ok(Some(answer))) if answer.compact_revision() > 0 => Ok(WatchResult::ListAgain),
             Ok(Ok(Some(answer))) => Ok(self.give_up(core, answer.cancel_reason(), time).await),
             Ok(Ok(None)) => Ok(self.give_up(core, "it has ended", time).await),
             Ok(Err(failed)) => Ok(self.give_up(core, &failed.to_string(), time).await),
@@ -162,7 +164,7 @@ impl Source {
     }
 
     /// Opens a watch behind the last whole revision.
-    async fn open(&mut self, core: &Core, time: Duration) -> Result<Turn, OrderError> {
+    async fn open(&mut self, core: &Core, time: Duration) -> Result<WatchResult, OrderError> {
         let (from, to) = core.keys.watched();
         let options =
             WatchOptions::new().with_range(to).with_start_revision(self.events.revision() + 1).with_fragment();
@@ -173,7 +175,7 @@ impl Source {
         match opened.await {
             Ok(Ok(watch)) => {
                 self.watch = Some(watch);
-                Ok(Turn::Events)
+                Ok(WatchResult::Events)
             }
             Ok(Err(failed @ (OrderError::Server { .. } | OrderError::Refused { .. }))) => Err(failed),
             Ok(Err(failed)) => Ok(self.give_up(core, &failed.to_string(), time).await),
@@ -182,7 +184,7 @@ impl Source {
     }
 
     /// Lets the next watch be one of another member.
-    async fn give_up(&mut self, core: &Core, reason: &str, time: Duration) -> Turn {
+    async fn give_up(&mut self, core: &Core, reason: &str, time: Duration) -> WatchResult {
         tracing::debug!(reason, "a watch of the shared log has failed");
         self.watch = None;
         // A fragment without its rest comes again, as the next watch begins with its revision.
@@ -190,11 +192,11 @@ impl Source {
         core.members.disconnect(self.at);
         self.at = core.members.after(self.at);
         sleep(PAUSE_AFTER_FAILED_WATCH.min(time)).await;
-        Turn::Silent
+        WatchResult::Silent
     }
 
     /// Compares a silent watch with the head. If records are missing twice, the watch has failed.
-    async fn compare(&mut self, core: &Core) -> Result<Turn, OrderError> {
+    async fn compare(&mut self, core: &Core) -> Result<WatchResult, OrderError> {
         let head = core.state().await?.head;
         self.compared = Instant::now();
         let arrived = self.events.head();
@@ -207,6 +209,6 @@ impl Source {
         } else if was_missing {
             return Ok(self.give_up(core, "it is silent", Duration::ZERO).await);
         }
-        Ok(Turn::Silent)
+        Ok(WatchResult::Silent)
     }
 }

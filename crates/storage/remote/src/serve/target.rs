@@ -118,7 +118,7 @@ impl Served {
         };
         let owner = Owner::from_mark(&mark).ok_or_else(|| away(&self.served.path, "its marker is damaged"))?;
         let open = self.open(owner)?;
-        open.directory.look()?;
+        open.directory.check_again()?;
         Ok((Some(owner), Some(open.incarnation)))
     }
 
@@ -326,7 +326,7 @@ impl Open {
         let exists = || self.directory.file(segment).is_some_and(|file| file.exists());
         if !exists() {
             // The directory may have been away.
-            self.directory.look()?;
+            self.directory.check_again()?;
             if !exists() {
                 return Err(io::ErrorKind::NotFound.into());
             }

@@ -68,7 +68,7 @@ fn a_doubt_stays_until_a_scan_has_ended() {
     node.stop();
     pretend_power_loss(&node);
     node.restart();
-    target.look().unwrap();
+    target.check_again().unwrap();
     target.forget_new().unwrap();
     assert!(target.is_new());
     scan(&*target);

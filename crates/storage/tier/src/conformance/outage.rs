@@ -77,11 +77,11 @@ fn write_through_outage(trial: &Trial<'_>, target: &dyn Target, mut make: impl F
         };
         wait_for_more("frames are acknowledged before the outage");
         make(Outage::Begins);
-        assert_sets_aside(&target.look().expect_err("the place is unreachable"));
+        assert_sets_aside(&target.check_again().expect_err("the place is unreachable"));
         let opened = trial.kind.open(&trial.settings, &trial.owner()).expect("the place may come back");
         assert_sets_aside(&opened.trouble.expect("the place is unreachable"));
         make(Outage::Ends);
-        wait_until("the target works again", || target.look().is_ok());
+        wait_until("the target works again", || target.check_again().is_ok());
         wait_for_more("frames are acknowledged after the outage");
         drop(stop);
         for writer in writers {

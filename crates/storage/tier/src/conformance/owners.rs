@@ -30,7 +30,7 @@ fn capabilities_agree_with_each_other(trial: &Trial<'_>) {
     assert!(!ends_with_process || !log_copies, "a copy of the log must outlive the process");
     let target = trial.open();
     assert_eq!(target.files().is_some(), plain_files);
-    target.look().expect("the target is there");
+    target.check_again().expect("the target is there");
     if log_copies {
         let mark = fs::read_to_string(trial.settings.path.join(MARKER_FILE)).expect("a marker");
         assert_eq!(mark, trial.owner().mark());
@@ -194,7 +194,7 @@ fn a_target_that_vanished_is_unavailable_and_not_empty(trial: &Trial<'_>) {
     let target = (trial.decorate)(opened.target, &trial.stores);
     for result in [
         target.ready(),
-        target.look(),
+        target.check_again(),
         append(&*target, 2, FRAME_BYTES).map(drop),
         target.read(place, 0, &mut [0; 10]),
         target.space().map(drop),

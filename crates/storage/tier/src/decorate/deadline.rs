@@ -167,8 +167,8 @@ impl Target for Deadline {
         self.run(|inner| inner.ready())
     }
 
-    fn look(&self) -> io::Result<()> {
-        self.run(|inner| inner.look())
+    fn check_again(&self) -> io::Result<()> {
+        self.run(|inner| inner.check_again())
     }
 
     delegate!(used files note_synced synced_to note_new is_new forget_new named_blobs file);

@@ -204,7 +204,7 @@ impl Target for Faults {
         self.inner.scan(found)
     }
 
-    delegate!(is_whole allocated sync_failed used files ready look note_synced synced_to note_new is_new forget_new named_blobs file);
+    delegate!(is_whole allocated sync_failed used files ready check_again note_synced synced_to note_new is_new forget_new named_blobs file);
 }
 
 impl FileStore for Faults {

@@ -73,9 +73,9 @@ macro_rules! delegate {
             self.inner.ready()
         }
     };
-    (@one look) => {
-        fn look(&self) -> std::io::Result<()> {
-            self.inner.look()
+    (@one check_again) => {
+        fn check_again(&self) -> std::io::Result<()> {
+            self.inner.check_again()
         }
     };
     (@one note_synced) => {

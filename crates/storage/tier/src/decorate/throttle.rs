@@ -125,7 +125,7 @@ impl Target for Throttle {
         Ok(())
     }
 
-    delegate!(is_whole free discard allocated sync_failed used space scan files ready look note_synced synced_to note_new is_new forget_new named_blobs file);
+    delegate!(is_whole free discard allocated sync_failed used space scan files ready check_again note_synced synced_to note_new is_new forget_new named_blobs file);
 }
 
 impl FileStore for Throttle {

@@ -19,7 +19,7 @@ impl TargetKind for MemoryKind {
     }
 
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
-        OpenedTarget::look(Arc::new(MemoryTarget::new(owner.store, settings.capacity, owner.ids.clone())), owner)
+        OpenedTarget::open(Arc::new(MemoryTarget::new(owner.store, settings.capacity, owner.ids.clone())), owner)
     }
 
     fn find(&self, _: &TargetSettings, _: &TargetOwner) -> io::Result<TargetFound> {

@@ -59,7 +59,7 @@ impl TargetKind for ObjectKind {
 
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
         let made = settings.persistent.then(|| owner.made_note());
-        OpenedTarget::look(Arc::new(target(settings, owner, made)?), owner)
+        OpenedTarget::open(Arc::new(target(settings, owner, made)?), owner)
     }
 
     fn named_blobs(&self, settings: &TargetSettings) -> io::Result<Box<dyn NamedBlobs>> {

@@ -10,7 +10,7 @@ use std::arch::x86_64::{
 };
 use std::mem::MaybeUninit;
 
-use crate::kernel::turn::{CACHE_LINE_BYTES, Turn, mask};
+use crate::kernel::transposition::{CACHE_LINE_BYTES, Transposition, mask};
 
 /// The size of a register.
 const REGISTER_BYTES: usize = 32;
@@ -26,16 +26,16 @@ struct Square(MaybeUninit<[u8; CACHE_LINE_BYTES * (CACHE_LINE_BYTES / 4)]>);
 /// # Safety
 /// The machine must have AVX2. A line at each step must be readable and writable, and aligned if it is streamed.
 #[target_feature(enable = "avx2")]
-pub(in crate::kernel) unsafe fn turn(turn: &Turn, to: *mut u8, from: *const u8) {
+pub(in crate::kernel) unsafe fn transpose(transposition: &Transposition, to: *mut u8, from: *const u8) {
     let mut square = Square(MaybeUninit::uninit());
     let square = square.0.as_mut_ptr().cast::<u8>();
     // SAFETY: the caller promises all of it.
     unsafe {
-        match turn.size {
-            4 => read::<4>(square, from, turn.steps.1, mask(turn.unit)),
-            _ => read::<8>(square, from, turn.steps.1, mask(turn.unit)),
+        match transposition.size {
+            4 => read::<4>(square, from, transposition.steps.1, mask(transposition.unit)),
+            _ => read::<8>(square, from, transposition.steps.1, mask(transposition.unit)),
         }
-        put(square, CACHE_LINE_BYTES / turn.size, to, turn.steps.0, turn.stream);
+        put(square, CACHE_LINE_BYTES / transposition.size, to, transposition.steps.0, transposition.stream);
     }
 }
 

@@ -4,4 +4,4 @@ pub(super) mod across;
 pub(super) mod program;
 pub(super) mod run;
 pub(super) mod square;
-pub(super) mod turn;
+pub(super) mod transpose;

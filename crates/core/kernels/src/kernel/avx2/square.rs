@@ -90,7 +90,7 @@ fn squares_of(run: &[&Move]) -> Vec<(Square, Vec<Move>)> {
 
 fn square(fields: &[&Move], gather: bool) -> (Square, Vec<Move>) {
     let end = |one: &Move| if gather { (one.to, one.from) } else { (one.from, one.to) };
-    let turn = |step: (i64, i64)| if gather { step } else { (step.1, step.0) };
+    let orient = |step: (i64, i64)| if gather { step } else { (step.1, step.0) };
     let (row, step) = fields.first().map_or(((0, 0), (0, 0)), |first| steps(first));
     let record = fields.iter().map(|one| end(one).1).min().unwrap_or(0);
     let size = fields.first().map_or(4, |first| first.size as usize);
@@ -108,7 +108,7 @@ fn square(fields: &[&Move], gather: bool) -> (Square, Vec<Move>) {
         }
     }
     let arrays = fields.iter().map(|one| end(one).0).collect();
-    let square = Square { size, gather, arrays, record, stride: turn(step).1, rows: turn(row), mask };
+    let square = Square { size, gather, arrays, record, stride: orient(step).1, rows: orient(row), mask };
     (square, fields.iter().map(|one| (*one).clone()).collect())
 }
 
@@ -129,10 +129,10 @@ impl Square {
     pub fn limit(&self, area: Area, to: usize, from: usize) -> u64 {
         let (arrays, records) = if self.gather { (to as i64, from as i64) } else { (from as i64, to as i64) };
         let start = self.start(area);
-        let mut turns = area.elements / self.records();
+        let mut squares = area.elements / self.records();
         // The sixteen bytes of the last records may reach beyond the buffer.
         for _ in 0..4 {
-            let count = (turns * self.records()) as i64;
+            let count = (squares * self.records()) as i64;
             let inside = |first: i64, row: i64, span: i64, least: i64, length: i64| {
                 let ends = [0, row * (area.rows as i64 - 1)];
                 ends.iter()
@@ -140,14 +140,14 @@ impl Square {
             };
             let array = |at: &i64| inside(start.0 + at, self.rows.0, self.size as i64 * count, 0, arrays);
             let reach = self.stride * (count - 1).max(0);
-            if turns > 0
+            if squares > 0
                 && area.rows > 0
                 && self.arrays.iter().all(array)
                 && inside(start.1 + self.record, self.rows.1, VECTOR_BYTES as i64, reach, records)
             {
-                return turns * self.records();
+                return squares * self.records();
             }
-            turns = turns.saturating_sub(1);
+            squares = squares.saturating_sub(1);
         }
         0
     }

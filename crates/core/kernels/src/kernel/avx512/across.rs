@@ -8,7 +8,7 @@ use std::arch::x86_64::{
     _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
-use crate::kernel::turn::{CACHE_LINE_BYTES, Turn, mask};
+use crate::kernel::transposition::{CACHE_LINE_BYTES, Transposition, mask};
 
 /// The source is prefetched this far ahead if the caches do not hold it.
 const PREFETCH_DISTANCE_BYTES: usize = 2 * CACHE_LINE_BYTES;
@@ -18,15 +18,15 @@ const PREFETCH_DISTANCE_BYTES: usize = 2 * CACHE_LINE_BYTES;
 /// # Safety
 /// The machine must have AVX-512. A line at each step must be readable and writable, and aligned if it is streamed.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(in crate::kernel) unsafe fn turn(turn: &Turn, to: *mut u8, from: *const u8) {
+pub(in crate::kernel) unsafe fn transpose(transposition: &Transposition, to: *mut u8, from: *const u8) {
     // SAFETY: the caller promises all of it.
     unsafe {
-        if turn.size == 4 {
-            let lines = sixteen(read::<16>(turn, from));
-            put(turn, to, lines);
+        if transposition.size == 4 {
+            let lines = sixteen(read::<16>(transposition, from));
+            put(transposition, to, lines);
         } else {
-            let lines = eight(read::<8>(turn, from));
-            put(turn, to, lines);
+            let lines = eight(read::<8>(transposition, from));
+            put(transposition, to, lines);
         }
     }
 }
@@ -35,21 +35,21 @@ pub(in crate::kernel) unsafe fn turn(turn: &Turn, to: *mut u8, from: *const u8) 
 /// The machine must have AVX-512, and this number of lines must be readable.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
-unsafe fn read<const SIDE: usize>(turn: &Turn, from: *const u8) -> [__m512i; SIDE] {
+unsafe fn read<const SIDE: usize>(transposition: &Transposition, from: *const u8) -> [__m512i; SIDE] {
     let mut lines = [_mm512_setzero_si512(); SIDE];
     for (number, line) in lines.iter_mut().enumerate() {
-        let from = from.wrapping_offset(turn.steps.1 * number as isize);
+        let from = from.wrapping_offset(transposition.steps.1 * number as isize);
         // SAFETY: the caller promises it; a prefetch may name any address.
         unsafe {
-            if turn.stream {
+            if transposition.stream {
                 _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(PREFETCH_DISTANCE_BYTES).cast::<i8>());
             }
             *line = _mm512_loadu_si512(from.cast::<__m512i>());
         }
     }
-    if turn.unit > 1 {
+    if transposition.unit > 1 {
         // SAFETY: a mask has 16 bytes.
-        let mask = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(mask(turn.unit).as_ptr().cast()) });
+        let mask = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(mask(transposition.unit).as_ptr().cast()) });
         lines = lines.map(|line| _mm512_shuffle_epi8(line, mask));
     }
     lines
@@ -59,11 +59,11 @@ unsafe fn read<const SIDE: usize>(turn: &Turn, from: *const u8) -> [__m512i; SID
 /// The machine must have AVX-512, and this number of lines must be writable, and aligned if they are streamed.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
-unsafe fn put<const SIDE: usize>(turn: &Turn, to: *mut u8, lines: [__m512i; SIDE]) {
+unsafe fn put<const SIDE: usize>(transposition: &Transposition, to: *mut u8, lines: [__m512i; SIDE]) {
     for (number, line) in lines.into_iter().enumerate() {
-        let to = to.wrapping_offset(turn.steps.0 * number as isize).cast::<__m512i>();
+        let to = to.wrapping_offset(transposition.steps.0 * number as isize).cast::<__m512i>();
         // SAFETY: the caller promises it.
-        unsafe { if turn.stream { _mm512_stream_si512(to, line) } else { _mm512_storeu_si512(to, line) } }
+        unsafe { if transposition.stream { _mm512_stream_si512(to, line) } else { _mm512_storeu_si512(to, line) } }
     }
 }
 
@@ -71,21 +71,21 @@ unsafe fn put<const SIDE: usize>(turn: &Turn, to: *mut u8, lines: [__m512i; SIDE
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 fn sixteen(v: [__m512i; 16]) -> [__m512i; 16] {
-    let mut turned = v;
+    let mut transposed = v;
     for four in 0..4 {
         let [a, b, c, d] = [v[4 * four], v[4 * four + 1], v[4 * four + 2], v[4 * four + 3]];
         let (low, high) = (
             (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d)),
             (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d)),
         );
-        turned[4 * four] = _mm512_unpacklo_epi64(low.0, low.1);
-        turned[4 * four + 1] = _mm512_unpackhi_epi64(low.0, low.1);
-        turned[4 * four + 2] = _mm512_unpacklo_epi64(high.0, high.1);
-        turned[4 * four + 3] = _mm512_unpackhi_epi64(high.0, high.1);
+        transposed[4 * four] = _mm512_unpacklo_epi64(low.0, low.1);
+        transposed[4 * four + 1] = _mm512_unpackhi_epi64(low.0, low.1);
+        transposed[4 * four + 2] = _mm512_unpacklo_epi64(high.0, high.1);
+        transposed[4 * four + 3] = _mm512_unpackhi_epi64(high.0, high.1);
     }
     let mut lines = v;
     for i in 0..4 {
-        let quarters = quarters([turned[i], turned[4 + i], turned[8 + i], turned[12 + i]]);
+        let quarters = quarters([transposed[i], transposed[4 + i], transposed[8 + i], transposed[12 + i]]);
         for (quarter, line) in quarters.into_iter().enumerate() {
             lines[4 * quarter + i] = line;
         }

@@ -33,7 +33,7 @@ fn is_out_of_reach(device: &Device, error: &io::Error) -> bool {
         NotConnected | TimedOut | ConnectionRefused | ConnectionReset | ConnectionAborted | HostUnreachable
         | NetworkUnreachable | AlreadyExists | ResourceBusy => true,
         // A sector that cannot be read is damage, unless all of the target fails.
-        _ => !bad(error) && device.target.look().is_err(),
+        _ => !bad(error) && device.target.check_again().is_err(),
     }
 }
 
@@ -170,7 +170,7 @@ impl Scrub<'_> {
         let missing = usize::from(object.want).saturating_sub(chosen.len());
         let mut placed = SmallVec::new();
         if missing > 0 && self.repair {
-            placed = self.care.mover.placer_for(object.id, key).place_more(&now, missing, &chosen);
+            placed = self.care.mover.placer_for(object.id, key).plan_more(&now, missing, &chosen);
         }
         self.found.one_copy += u64::from(missing > 0 && placed.is_empty() && chosen.len() == 1);
         for placed in placed {

@@ -70,7 +70,7 @@ impl Care {
         subset: Option<(u64, u64)>,
         progress: &mut dyn FnMut(&Scrubbed) -> bool,
     ) -> Result<ScrubOutcome> {
-        self.look_at_targets()?;
+        self.check_targets()?;
         let subset = subset.map(|(part, of)| Subset { part, of: of.max(1) });
         let (found, unreplaced, shared, lost) = Default::default();
         let mut scrub = Scrub { care: self, repair, found, unreplaced, shared, lost };

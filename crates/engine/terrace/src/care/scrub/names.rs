@@ -12,15 +12,15 @@ impl Scrub<'_> {
     pub(super) fn scrub_names(&mut self, subject: Subject, extents: &[Extent]) -> Result<()> {
         let Subject { key, object } = subject;
         let care = self.care;
-        let mover = &care.mover;
+        let names = &care.mover.names;
         for device in &care.tiers.devices {
-            if mover.misnamed(device, key, object, extents)?.is_none() {
+            if names.find_misnamed(device, key, object, extents)?.is_none() {
                 continue;
             }
             // The file may be about to be named, or the object may have changed.
-            mover.wait_and_follow(device)?;
+            names.wait_and_update_target(device)?;
             let Some((object, extents)) = care.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
-            let Some(whole) = mover.misnamed(device, key, &object, &extents)? else { continue };
+            let Some(whole) = names.find_misnamed(device, key, &object, &extents)? else { continue };
             self.found.bad += 1;
             let files = device.target.files().filter(|_| self.repair);
             let named = files.is_some_and(|f| f.set_name(key, Some(&whole), &[]).is_ok_and(|named| named));
@@ -37,7 +37,7 @@ impl Scrub<'_> {
 
     /// Replaces a plain file that another program has made longer.
     fn make_new_file(&self, device: &Device, key: &[u8], object: &Object) -> Result<bool> {
-        self.care.mover.owe_file(device, key)?;
+        self.care.mover.names.owe_file(device, key)?;
         Ok(self.care.mover.make_all(Some(object.id), true)? > 0)
     }
 }

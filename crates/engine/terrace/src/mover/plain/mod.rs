@@ -4,7 +4,7 @@ mod names;
 
 use std::time::Duration;
 
-use terrace_catalog::{Change, Edit, Expect, Extent, Kind, Object, Replica, Task};
+use terrace_catalog::{Catalog, Change, Edit, Expect, Extent, Kind, Object, Replica, Task};
 use terrace_codec::Encoding;
 use terrace_format::frame::{self, Identity};
 use terrace_system::clock::unix_nanos;
@@ -16,7 +16,7 @@ use crate::devices::{Device, with_scratch};
 use crate::report::TierState;
 use crate::{Error, Result};
 
-pub(crate) use names::Naming;
+pub(crate) use names::{Naming, PlainNames};
 
 /// An object becomes a plain file again after this time without a write.
 const QUIET_TIME: Duration = Duration::from_secs(2);
@@ -41,7 +41,7 @@ impl Mover {
         }
         let mut owed = false;
         for extent in &extents {
-            owed |= self.is_owed(device, &object, extent)?;
+            owed |= is_owed(&self.catalog, device, &object, extent)?;
         }
         if !owed || device.state() != TierState::Ok || !at_once && is_busy(device, &object, &extents) {
             return Ok(Some(0));
@@ -50,7 +50,7 @@ impl Mover {
             return self.merge_parts(key, &object, &extents).map(Some);
         }
         let made = self.write_plain(device, key, &object, &extents)?;
-        self.follow(device)?;
+        self.names.update_target(device)?;
         Ok(Some(made))
     }
 
@@ -128,7 +128,7 @@ impl Mover {
             let mut edits = Vec::with_capacity(2 * extents.len());
             for (extent, replica) in extents.iter().zip(replicas) {
                 let task = task(object, extent, device.id);
-                if !self.is_owed(device, object, extent)? {
+                if !is_owed(&self.catalog, device, object, extent)? {
                     edits.push(owe(key, task, extent));
                 }
                 edits.push(Edit::Made { task, replica: *replica });
@@ -155,7 +155,7 @@ impl Mover {
     fn give_up_file(&self, device: &Device, key: &[u8], object: &Object, extents: &[Extent]) -> Result<usize> {
         let mut edits = Vec::new();
         for extent in extents {
-            if self.is_owed(device, object, extent)? {
+            if is_owed(&self.catalog, device, object, extent)? {
                 edits.push(Edit::Forgive { task: task(object, extent, device.id) });
             }
         }
@@ -166,10 +166,11 @@ impl Mover {
             committed => Ok(committed.map(|_| given_up)?),
         }
     }
+}
 
-    fn is_owed(&self, device: &Device, object: &Object, extent: &Extent) -> Result<bool> {
-        Ok(self.catalog.is_owed(&task(object, extent, device.id))?)
-    }
+/// Returns whether an extent's replica on a target is pending.
+fn is_owed(catalog: &Catalog, device: &Device, object: &Object, extent: &Extent) -> Result<bool> {
+    Ok(catalog.is_owed(&task(object, extent, device.id))?)
 }
 
 /// Returns whether an object that was a file, or consists of parts, was written to in the last moments.

@@ -1,19 +1,22 @@
 //! Names plain files as the keys of their objects say.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use terrace_catalog::{Change, Edit, Expect, Extent, Object};
+use terrace_catalog::{Catalog, Change, Edit, Expect, Extent, Object};
 use terrace_tier::Whole;
 
-use super::{is_part, owe, plain_on, task};
+use super::{is_owed, is_part, owe, plain_on, task};
 use crate::Result;
-use crate::devices::Device;
-use crate::mover::Mover;
+use crate::devices::{Device, Tiers};
+use crate::home::Locks;
+use crate::place::Planning;
+use crate::read::Reader;
 
 /// The longest wait for another change of the names of plain files.
 const MAX_NAMES_LOCK_WAIT: Duration = Duration::from_secs(1);
 /// The number of keys that are read at a time.
-const KEYS_PER_LOOK: usize = 256;
+const KEYS_PER_READ: usize = 256;
 
 /// The state of an object's name among the plain files.
 pub(crate) enum Naming {
@@ -23,7 +26,17 @@ pub(crate) enum Naming {
     Later,
 }
 
-impl Mover {
+/// Gives plain files the names of their objects. Needs no other part of the mover.
+pub(crate) struct PlainNames {
+    pub catalog: Arc<Catalog>,
+    pub tiers: Arc<Tiers>,
+    pub reader: Arc<Reader>,
+    /// Knows the tiers whose targets have plain files.
+    pub planning: Arc<Planning>,
+    pub locks: Arc<Locks>,
+}
+
+impl PlainNames {
     /// Returns whether an object cannot become a plain file any more, because the owner of an adopted file has changed it. Reads the
     /// extents in such files only.
     fn is_never_whole(&self, device: &Device, found: Option<&(Object, Vec<Extent>)>) -> bool {
@@ -32,38 +45,50 @@ impl Mover {
         extents.iter().filter(is_linked).any(|extent| self.reader.is_changed_by_owner(object.id, extent))
     }
 
+    /// Returns whether any tier has plain files.
+    pub fn is_any(&self) -> bool {
+        self.planning.rules.now().has_plain()
+    }
+
     /// Makes the plain files of all targets match the keys of their objects.
-    pub fn follow_all(&self) -> Result<()> {
-        if !self.planning.rules.now().has_plain() {
+    pub fn update_all(&self) -> Result<()> {
+        if !self.is_any() {
             return Ok(());
         }
-        self.tiers.devices.iter().try_for_each(|device| self.follow(device))
+        self.tiers.devices.iter().try_for_each(|device| self.update_target(device))
+    }
+
+    /// Like [`PlainNames::update_all`], after a change. If it fails, the background thread does it later.
+    pub fn try_update_all(&self) {
+        if let Err(error) = self.update_all() {
+            tracing::debug!(%error, "the names of plain files could not be updated; this is tried again");
+        }
     }
 
     /// Makes the plain files of a target match the keys of their objects, unless another thread does so for long.
-    pub fn follow(&self, device: &Device) -> Result<()> {
+    pub fn update_target(&self, device: &Device) -> Result<()> {
         if self.catalog.unfollowed(device.id, &[], 1)?.is_empty() {
             return Ok(());
         }
-        // Held because, of two threads that follow the same key, the later one may have read an older state.
-        let Some(_lock) = self.names_lock(device)? else { return Ok(()) };
-        self.follow_locked(device)
+        // Held because, of two threads that update the same name, the later one may have read an older state.
+        let Some(_lock) = self.lock(device)? else { return Ok(()) };
+        self.update_locked_target(device)
     }
 
-    /// Like [`Self::follow`], however long another thread does so.
-    pub fn wait_and_follow(&self, device: &Device) -> Result<()> {
-        let _lock = self.wait_for_names_lock(device)?; // see `follow`
-        self.follow_locked(device)
+    /// Like [`Self::update_target`], however long another thread does so.
+    pub fn wait_and_update_target(&self, device: &Device) -> Result<()> {
+        let _lock = self.wait_for_lock(device)?; // see `update_target`
+        self.update_locked_target(device)
     }
 
-    fn follow_locked(&self, device: &Device) -> Result<()> {
+    fn update_locked_target(&self, device: &Device) -> Result<()> {
         let mut after = Vec::new();
         loop {
-            let keys = self.catalog.unfollowed(device.id, &after, KEYS_PER_LOOK)?;
+            let keys = self.catalog.unfollowed(device.id, &after, KEYS_PER_READ)?;
             let Some((last, _)) = keys.last() else { return Ok(()) };
             after = last.clone();
             for (key, noted) in keys {
-                match self.update_name(device, &key, &noted.files)? {
+                match self.update(device, &key, &noted.files)? {
                     Naming::Settled => {
                         let followed = Edit::Followed { target: device.id, key, sequence: noted.sequence };
                         self.catalog.commit(followed.into())?;
@@ -77,8 +102,8 @@ impl Mover {
     }
 
     /// Makes the plain file at a key match the key's object, in place of one of the files `before`. The caller holds
-    /// [`Self::names_lock`].
-    pub fn update_name(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<Naming> {
+    /// [`Self::lock`].
+    pub fn update(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<Naming> {
         let found = self.catalog.locate(key, 0, u64::MAX)?;
         let now = found.as_ref().and_then(|(object, extents)| whole(device, object, extents));
         // An object that will become a file soon keeps its old file until then.
@@ -105,18 +130,19 @@ impl Mover {
     fn is_awaited(&self, device: &Device, found: Option<&(Object, Vec<Extent>)>) -> Result<bool> {
         let Some((object, extents)) = found else { return Ok(false) };
         let Some(first) = extents.first() else { return Ok(false) };
-        Ok(extents.iter().any(|extent| plain_on(extent, device).is_some()) || self.is_owed(device, object, first)?)
+        Ok(extents.iter().any(|extent| plain_on(extent, device).is_some())
+            || is_owed(&self.catalog, device, object, first)?)
     }
 
     /// Makes an object pending as a plain file, unless it is already.
     pub fn owe_file(&self, device: &Device, key: &[u8]) -> Result<()> {
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
         let Some(first) = extents.first() else { return Ok(()) };
-        if !self.is_owed(device, &object, first)? {
+        if !is_owed(&self.catalog, device, &object, first)? {
             let expect = vec![Expect::Generation(key.to_vec(), object.generation)];
             let owed = owe(key, task(&object, first, device.id), first);
             match self.catalog.commit(Change { expect, edits: vec![owed] }) {
-                // The object has changed, and will be followed again.
+                // The object has changed, and its name will be updated again.
                 Err(terrace_catalog::Error::Conflict { .. } | terrace_catalog::Error::NotFound { .. }) => {}
                 owed => drop(owed?),
             }
@@ -126,7 +152,7 @@ impl Mover {
 
     /// Takes the lock for naming a target's plain files. None if another thread holds it for long: the mover tries again
     /// later.
-    pub fn names_lock(&self, device: &Device) -> Result<Option<crate::Locked>> {
+    pub fn lock(&self, device: &Device) -> Result<Option<crate::Locked>> {
         let name = format!("names-{}", device.id);
         let begin = Instant::now();
         loop {
@@ -139,15 +165,21 @@ impl Mover {
     }
 
     /// Waits for this lock without a limit.
-    pub fn wait_for_names_lock(&self, device: &Device) -> Result<crate::Locked> {
+    pub fn wait_for_lock(&self, device: &Device) -> Result<crate::Locked> {
         self.locks.wait_for(&format!("names-{}", device.id))
     }
 
     /// Returns the object's plain file on a target, if it is complete, will stay, and is not at the object's key.
-    pub fn misnamed(&self, device: &Device, key: &[u8], object: &Object, extents: &[Extent]) -> Result<Option<Whole>> {
+    pub fn find_misnamed(
+        &self,
+        device: &Device,
+        key: &[u8],
+        object: &Object,
+        extents: &[Extent],
+    ) -> Result<Option<Whole>> {
         let Some(whole) = whole(device, object, extents) else { return Ok(None) };
         for extent in extents {
-            if self.is_owed(device, object, extent)? {
+            if is_owed(&self.catalog, device, object, extent)? {
                 return Ok(None);
             }
         }
@@ -188,7 +220,7 @@ mod tests {
         let engine = &store.engine;
         let _background = engine.locks.wait_for_mover().expect("the lock");
         store.put_bytes(b"a", &[7; 5000], &PutOptions::default()).expect("puts");
-        let other = engine.mover.names_lock(&engine.tiers.devices[0]).expect("the lock");
+        let other = engine.names.lock(&engine.tiers.devices[0]).expect("the lock");
         assert!(other.is_some() && engine.mover.make_all(None, true).expect("makes") > 0);
         let found = std::thread::scope(|scope| {
             let scrub = scope.spawn(|| store.scrub(b"", false, None, |_| {}));
@@ -208,7 +240,7 @@ mod tests {
         let engine = &store.engine;
         let _background = engine.locks.wait_for_mover().expect("the lock");
         store.put_bytes(b"a", &[7; 5000], &PutOptions::default()).expect("puts");
-        let other = engine.mover.names_lock(&engine.tiers.devices[0]).expect("the lock");
+        let other = engine.names.lock(&engine.tiers.devices[0]).expect("the lock");
         assert!(other.is_some() && engine.mover.make_all(None, true).expect("makes") > 0);
         let file = dir.path().join("pfs/files/a");
         assert!(!file.exists() && engine.catalog.owed_count(None).expect("a count") == 0, "made, and not named yet");

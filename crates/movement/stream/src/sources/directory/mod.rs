@@ -7,11 +7,11 @@
 mod added;
 mod folder;
 mod identity;
-mod look;
 mod opening;
 mod reading;
 mod record;
 mod removal;
+mod scan;
 mod watch;
 mod writers;
 
@@ -33,12 +33,12 @@ use crate::{Error, Pulled, Result, Source};
 use added::Added;
 use folder::Folder;
 use identity::Identity;
-use look::{DirectoryScanner, SettleRule};
 use opening::{Opening, Unready};
 use reading::{Reading, parts};
 use record::Records;
 pub use record::{Tally, all_tallies};
 use removal::{Ended, Removal};
+use scan::{DirectoryScanner, SettleRule};
 pub use watch::Watch;
 
 /// The settle time of files that are not seen to be closed.
@@ -53,7 +53,7 @@ pub struct Directory {
     opening: Opening,
     number: usize,
     control: Arc<Control>,
-    look: DirectoryScanner,
+    scanner: DirectoryScanner,
     /// The files that are read, and those whose removal has begun. Held during whole steps of `pull` and `finish`, with I/O, so
     /// that no file is read or removed by two threads. Taken before the scanner's locks.
     state: Mutex<State>,
@@ -100,8 +100,8 @@ impl Directory {
         let records = Records::new(store, stream, &claims);
         let mut removal = Removal::new(&root, folder.clone(), records, destination.clone(), settle.time);
         let stays = removal.resume()?;
-        let look = DirectoryScanner::new(&root, settle, watch.patience)?;
-        stays.iter().for_each(|(name, reason)| look.stays(name, reason));
+        let scanner = DirectoryScanner::new(&root, settle, watch.patience)?;
+        stays.iter().for_each(|(name, reason)| scanner.stays(name, reason));
         let state = State {
             queue: VecDeque::new(),
             reading: None,
@@ -112,7 +112,7 @@ impl Directory {
         };
         let opening = Opening::new(&root, folder, watch.settle);
         let (control, state) = (control.clone(), Mutex::new(state));
-        Ok(Directory { root, claims, opening, number, control, look, state })
+        Ok(Directory { root, claims, opening, number, control, scanner, state })
     }
 
     fn path(&self, name: &[u8]) -> PathBuf {
@@ -137,15 +137,15 @@ impl Directory {
                 match unready {
                     Unready::Gone => {
                         self.claims.release(name);
-                        self.look.taken(name);
+                        self.scanner.taken(name);
                     }
-                    Unready::Later(reason, settle) => self.look.later(name, &reason, settle),
-                    Unready::Stays(reason) => self.look.stays(name, &reason),
+                    Unready::Later(reason, settle) => self.scanner.later(name, &reason, settle),
+                    Unready::Stays(reason) => self.scanner.stays(name, &reason),
                 }
                 return Ok(());
             }
         };
-        self.look.taken(name);
+        self.scanner.taken(name);
         let identity = Identity::of(&metadata);
         let first = state.next + 1;
         state.open.insert(name.clone(), Open { identity: Some(identity), left: parts(identity.size), first });
@@ -157,7 +157,7 @@ impl Directory {
     fn queue_complete(&self, state: &mut State) -> Result<()> {
         let known =
             |name: &Name| state.open.contains_key(name) || state.added.contains(name) || state.removal.is_leaving(name);
-        for name in self.look.complete(known)? {
+        for name in self.scanner.complete(known)? {
             state.open.insert(name.clone(), Open::default());
             state.queue.push_back(name);
         }
@@ -170,7 +170,7 @@ impl Directory {
         let mut left = Left { files: state.open.len() as u64, ..Left::default() };
         left.bytes = state.open.values().filter_map(|open| Some(open.identity?.size)).sum();
         // A queued file may also be among the scanned ones; count it once.
-        for untaken in self.look.untaken().into_iter().filter(|untaken| !state.open.contains_key(&untaken.name)) {
+        for untaken in self.scanner.untaken().into_iter().filter(|untaken| !state.open.contains_key(&untaken.name)) {
             left.files += 1;
             left.bytes += untaken.bytes;
             left.stays.extend(untaken.reason.map(|reason| (self.path(&untaken.name).display().to_string(), reason)));
@@ -210,7 +210,7 @@ impl Directory {
                 Err(e) => {
                     state.reading = None;
                     state.open.remove(&name);
-                    self.look.stays(&name, &format!("it cannot be read: {e}"));
+                    self.scanner.stays(&name, &format!("it cannot be read: {e}"));
                 }
             }
         }
@@ -255,8 +255,8 @@ impl Directory {
                 self.claims.release(name);
                 self.control.add_file_done();
             }
-            Ended::Changed(reason) => self.look.changed(name, &reason),
-            Ended::Stays(reason) => self.look.stays(name, &reason),
+            Ended::Changed(reason) => self.scanner.changed(name, &reason),
+            Ended::Stays(reason) => self.scanner.stays(name, &reason),
             Ended::Added(file) => state.added.insert(name, file),
         }
         Ok(())
@@ -280,7 +280,10 @@ impl Directory {
     /// Whether this run has given up on all remaining files.
     fn is_over(&self, state: &State) -> bool {
         let is_parked = |name: &Name| self.control.is_parked(name);
-        state.removal.is_idle() && state.added.is_empty() && state.open.keys().all(is_parked) && !self.look.any_left()
+        state.removal.is_idle()
+            && state.added.is_empty()
+            && state.open.keys().all(is_parked)
+            && !self.scanner.any_left()
     }
 }
 
@@ -324,7 +327,7 @@ impl Source for Directory {
     fn wait(&self, limit: Duration) {
         // Released before the wait, so that `finish` is not held up.
         let is_idle = self.state.lock().removal.is_idle();
-        self.look.wait(if is_idle { limit } else { limit.min(CLOCK_TICK) });
+        self.scanner.wait(if is_idle { limit } else { limit.min(CLOCK_TICK) });
     }
 
     fn finish(&self, moves: Vec<Entry>) -> Result<()> {

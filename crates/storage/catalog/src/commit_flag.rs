@@ -13,54 +13,54 @@ use super::group::MAX_SPIN_TIME;
 
 /// Two words in shared memory: whether a process commits, and until when a process spins. A process that dies leaves them as
 /// they are. That does no harm: the next one that commits clears the first, and the second is a time that passes.
-pub(super) struct Turn(Words<2>);
+pub(super) struct CommitFlag(Words<2>);
 
-/// A commit of this process, until it is dropped.
-pub(super) struct Taken<'a>(&'a Turn);
+/// Keeps the flag set until it is dropped.
+pub(super) struct SetFlag<'a>(&'a CommitFlag);
 
-impl Turn {
+impl CommitFlag {
     /// Opens the words that all processes share through this file.
-    pub fn open(path: &Path) -> Turn {
-        Turn(Words::open(path))
+    pub fn open(path: &Path) -> CommitFlag {
+        CommitFlag(Words::open(path))
     }
 
     /// Returns whether a process commits.
-    pub fn is_taken(&self) -> bool {
-        let [taken, _] = self.0.all();
+    pub fn is_set(&self) -> bool {
+        let [flag, _] = self.0.all();
         // Pairs with the release when a commit ends, though nothing relies on it: LMDB's lock orders the data.
-        taken.load(Acquire) != 0
+        flag.load(Acquire) != 0
     }
 
     /// Spins until no process commits. Returns early if sleeping on LMDB's lock is better.
-    pub fn watch(&self) {
+    pub fn spin_while_set(&self) {
         let [_, watched] = self.0.all();
         let (begun, before) = (monotonic_nanos(), watched.load(Relaxed));
         let end = begun + MAX_SPIN_TIME.as_nanos() as u64;
         // Only one process spins: a second would keep the first, or the one that commits, from a core. Relaxed: the word
         // guards no data.
         let is_watched = (begun..end).contains(&before);
-        if !self.is_taken() || is_watched || watched.compare_exchange(before, end, Relaxed, Relaxed).is_err() {
+        if !self.is_set() || is_watched || watched.compare_exchange(before, end, Relaxed, Relaxed).is_err() {
             return;
         }
-        while self.is_taken() && monotonic_nanos() < end {
+        while self.is_set() && monotonic_nanos() < end {
             (0..16).for_each(|_| std::hint::spin_loop());
         }
         watched.store(0, Relaxed);
     }
 
     /// Notes that this process commits, until the result is dropped.
-    pub fn take(&self) -> Taken<'_> {
-        let [taken, _] = self.0.all();
+    pub fn set(&self) -> SetFlag<'_> {
+        let [flag, _] = self.0.all();
         // Relaxed: a process that sees it late goes to sleep on LMDB's lock, as it would without the word.
-        taken.store(1, Relaxed);
-        Taken(self)
+        flag.store(1, Relaxed);
+        SetFlag(self)
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for SetFlag<'_> {
     fn drop(&mut self) {
-        let [taken, _] = self.0.0.all();
+        let [flag, _] = self.0.0.all();
         // Release: the commit is over for the process that sees this.
-        taken.store(0, Release);
+        flag.store(0, Release);
     }
 }

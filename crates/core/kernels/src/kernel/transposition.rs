@@ -1,4 +1,4 @@
-//! [`Turn`]: the transposition of one square, for registers of each width.
+//! [`Transposition`]: the transposition of one square, for registers of each width.
 
 use std::arch::x86_64::_mm_sfence;
 
@@ -6,7 +6,7 @@ use std::arch::x86_64::_mm_sfence;
 pub(super) const CACHE_LINE_BYTES: usize = 64;
 
 /// The transposition of one square with the side of a cache line.
-pub(super) struct Turn {
+pub(super) struct Transposition {
     /// The size of an element, and of the unit that is byte-swapped in it.
     pub size: usize,
     pub unit: usize,

@@ -207,11 +207,11 @@ pub fn top(store: &Store, interval: f64, times: Option<u64>, show: Show) -> Resu
         .map_err(|_| anyhow!("--interval {interval}: write a number of seconds such as 0.5"))?;
     let terminal = std::io::stdout().is_terminal();
     let times = times.or((!terminal).then_some(1));
-    for look in 0.. {
-        if times == Some(look) {
+    for round in 0.. {
+        if times == Some(round) {
             break;
         }
-        if look > 0 {
+        if round > 0 {
             std::thread::sleep(interval);
         }
         if terminal {

@@ -185,7 +185,7 @@ impl DirectoryScanner {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(e) => {
-                    self.cannot_look(state, &e);
+                    self.note_unreadable(state, &e);
                     continue;
                 }
             };
@@ -209,7 +209,7 @@ impl DirectoryScanner {
     }
 
     /// Handles a folder that is unreadable or was removed during the walk.
-    fn cannot_look(&self, state: &mut State, error: &walkdir::Error) {
+    fn note_unreadable(&self, state: &mut State, error: &walkdir::Error) {
         let gone = error.io_error().is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound);
         let below = error.path().and_then(|path| path.strip_prefix(&self.root).ok());
         if let Some(below) = below.filter(|_| !gone) {
