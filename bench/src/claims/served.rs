@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use terrace::Files;
 use terrace_datasets::Datasets;
 use terrace_mount::{Mount, MountError};
-use terrace_nine::{Address, Limits, Server};
+use terrace_nine::{Address, Limits, serve_files};
 
 use crate::place::{Place, random_bytes};
 use crate::row::{Better, Row};
@@ -57,7 +57,7 @@ pub fn run() -> Result<Vec<Row>> {
 
 fn nine(place: &Place, files: &Files) -> Result<Vec<Row>> {
     let socket = place.ram().join("nine");
-    let _server = Server::begin(files, &Address::Unix(socket.clone()), false, Limits::default())?;
+    let _server = serve_files(files, &Address::Unix(socket.clone()), false, Limits::default())?;
     let mut client = Client::unix(&socket)?;
     rows_of("9P", Box::new(move |path| read_nine(&mut client, path)), 1.0 / 15.0)
 }

@@ -1,16 +1,13 @@
 //! A whole door. A request is a line: `get NAME`, `delete NAME`, or `set NAME SECONDS LENGTH`, followed by the bytes, which expire
 //! after that time. The answer is the length and the bytes, or a line.
 
-mod server;
-
-pub use server::Server;
-
 use std::error::Error;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
-use terrace::key::KeySpace;
+use terrace::key::{KeyRule, KeySpace};
 use terrace::{Ack, Attributes, PutOptions, Store};
+use terrace_kit::{Address, Connection, Reach, ThreadOptions, ThreadServer};
 
 /// The key space that has the names.
 const KEY_SPACE: &[u8] = b"lines";
@@ -18,6 +15,10 @@ const KEY_SPACE: &[u8] = b"lines";
 const MAX_LINE_BYTES: u64 = 4096;
 /// The longest value, for the same reason.
 pub const MAX_VALUE_BYTES: u32 = 1 << 20;
+/// A client that is silent for longer loses its connection.
+const MAX_SILENCE: Duration = Duration::from_secs(60);
+/// When there are too many clients, one that has been silent for longer loses its connection to a new one.
+const SPARED_SILENCE: Duration = Duration::from_secs(5);
 
 /// A request, with its name.
 #[derive(Debug)]
@@ -45,23 +46,38 @@ pub fn parse(line: &[u8]) -> Option<Request<'_>> {
     }
 }
 
+/// Serves a store. Every client has full access, so other machines are refused.
+///
+/// # Errors
+/// If the store has no room for the key space, or the system refuses the address.
+pub fn serve_store(store: &Store, address: &Address) -> io::Result<ThreadServer> {
+    // Keys are paths. In a flat key space each byte string is a name: `a` beside `a/b`, and `..` (`docs/keys.md`).
+    let names = store.key_space(KEY_SPACE).or_else(|_| store.make_key_space(KEY_SPACE, KeyRule::Flat));
+    let names = names.map_err(io::Error::other)?;
+    let reach = Reach::ThisMachine("and everybody who reaches it may do everything; listen on 127.0.0.1");
+    let options = ThreadOptions { name: "line-door", max_connections: 256, idle: Some(MAX_SILENCE) };
+    let store = store.clone();
+    let serve = move |client: &Connection| serve(&store, &names, client);
+    ThreadServer::begin(address, reach, options, serve).map_err(io::Error::other)
+}
+
 /// Answers a client's requests until it leaves.
-fn serve(store: &Store, names: &KeySpace, mut client: &TcpStream) -> io::Result<()> {
+fn serve(store: &Store, names: &KeySpace, mut client: &Connection) -> io::Result<()> {
     let mut requests = BufReader::new(client);
     loop {
         let mut line = Vec::new();
         requests.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
-        let Some(line) = line.strip_suffix(b"\n") else { break };
+        let Some(line) = line.strip_suffix(b"\n") else { return Ok(()) };
+        client.begin_request();
         match answer(store, names, line, &mut requests) {
             Ok(reply) => client.write_all(&reply)?,
             Err(error) => {
                 // Bytes of the refused request may follow, which must not be taken for requests.
-                writeln!(client, "error: {error}")?;
-                break;
+                return writeln!(client, "error: {error}");
             }
         }
+        client.end_request(SPARED_SILENCE);
     }
-    client.shutdown(Shutdown::Both)
 }
 
 /// Answers a request. `client` has the bytes of a `set`.

@@ -5,9 +5,10 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use line_door::{MAX_VALUE_BYTES, Request, Server, parse};
+use line_door::{MAX_VALUE_BYTES, Request, parse, serve_store};
 use proptest::prelude::*;
 use terrace::{Config, Store};
+use terrace_kit::Address;
 
 /// Serves a new store, sends each text on a connection of its own, and returns the answers.
 fn ask<const N: usize>(requests: [&str; N]) -> [String; N] {
@@ -15,16 +16,16 @@ fn ask<const N: usize>(requests: [&str; N]) -> [String; N] {
     let tier =
         format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", dir.path().join("disk").display());
     let store = Store::init(&dir.path().join("store"), &Config::parse(&tier, "example").unwrap()).unwrap();
-    let mut server = Server::begin(&store, ([127, 0, 0, 1], 0).into()).unwrap();
+    let mut server = serve_store(&store, &Address::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
     let answers = requests.map(|requests| {
-        let (mut client, mut answers) = (TcpStream::connect(server.address()).unwrap(), Vec::new());
+        let (mut client, mut answers) = (TcpStream::connect(server.address().to_string()).unwrap(), Vec::new());
         // The server may leave before it has read everything.
         let _ = client.write_all(requests.as_bytes()).and_then(|()| client.shutdown(Shutdown::Write));
         let _ = client.read_to_end(&mut answers);
         String::from_utf8(answers).unwrap()
     });
     server.end();
-    assert!(TcpStream::connect(server.address()).is_err(), "it has ended");
+    assert!(TcpStream::connect(server.address().to_string()).is_err(), "it has ended");
     answers
 }
 

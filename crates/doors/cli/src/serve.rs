@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use terrace::Files;
 use terrace::config::Bytes;
+use terrace::{Files, Store};
 use terrace_kit::{Certificate, Traffic};
-use terrace_nine::{Address, Limits};
+use terrace_nine::{Address, Limits, serve_files};
 use terrace_node::MetricsServer;
 use terrace_redis::{Dialect, Password, RedisLimits, RedisOptions, RedisServer};
 use terrace_s3::{Keys, S3Options};
@@ -191,8 +191,22 @@ pub fn serve(globals: &Globals, wanted: &Serve) -> Result<()> {
     }
 }
 
-fn serve_s3(globals: &Globals, wanted: &S3) -> Result<()> {
+/// Serves the store until a signal arrives. `begin` returns the end of the line that says how and where, and a function that ends the
+/// server.
+fn serve_until_signal<E: FnOnce() -> Result<()>>(
+    globals: &Globals,
+    begin: impl FnOnce(&Store) -> Result<(String, E)>,
+) -> Result<()> {
     let signals = catch_signals()?;
+    let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
+    let (place, end) = begin(&store)?;
+    say(&format!("{} is served {place}", store.dir().display()));
+    wait_for_signal(signals);
+    end()?;
+    Ok(store.close()?)
+}
+
+fn serve_s3(globals: &Globals, wanted: &S3) -> Result<()> {
     let options = S3Options {
         listen: wanted.listen,
         keys: wanted.keys.as_deref().map(Keys::read).transpose()?,
@@ -201,51 +215,49 @@ fn serve_s3(globals: &Globals, wanted: &S3) -> Result<()> {
         max_connections: wanted.max_connections,
     };
     let scheme = if options.certificate.is_some() { "https" } else { "http" };
-    let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
-    let server = terrace_s3::Server::begin(&store, options)?;
-    let metrics = wanted.counted.begin("s3", server.traffic())?;
-    let (dir, address) = (store.dir().display(), server.address());
-    say(&format!("{dir} is served by S3 on {scheme}://{address}{}", tell_metrics(metrics.as_ref())));
-    wait_for_signal(signals);
-    server.end();
-    metrics.into_iter().for_each(MetricsServer::end);
-    Ok(store.close()?)
+    serve_until_signal(globals, |store| {
+        let server = terrace_s3::Server::begin(store, options)?;
+        let metrics = wanted.counted.begin("s3", server.traffic())?;
+        let place = format!("by S3 on {scheme}://{}{}", server.address(), tell_metrics(metrics.as_ref()));
+        Ok((place, move || {
+            drop(server);
+            drop(metrics);
+            Ok(())
+        }))
+    })
 }
 
 fn serve_values(globals: &Globals, listen: SocketAddr, wanted: &Values, dialect: Dialect) -> Result<()> {
-    let signals = catch_signals()?;
     let password = wanted.password_file.as_deref().map(Password::read).transpose()?;
     let certificate = wanted.tls.read()?;
-    let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
     let address = wanted.unix.clone().map_or(Address::Tcp(listen), Address::Unix);
     let idle = (wanted.idle_timeout > 0).then(|| Duration::from_secs(wanted.idle_timeout));
     let limits = RedisLimits { connections: wanted.max_clients, memory: wanted.max_client_memory.0 as usize, idle };
     let folder = wanted.folder.as_bytes().to_vec();
     let options = RedisOptions { dialect, folder, threads: wanted.threads, limits, password, certificate };
-    let mut server = RedisServer::begin(&store, &address, options)?;
-    let metrics = wanted.counted.begin(dialect.label(), server.traffic())?;
-    let (dir, address) = (store.dir().display(), server.address());
-    say(&format!("{dir} is served to clients of {dialect} on {address}{}", tell_metrics(metrics.as_ref())));
-    wait_for_signal(signals);
-    server.end();
-    drop(server);
-    metrics.into_iter().for_each(MetricsServer::end);
-    Ok(store.close()?)
+    serve_until_signal(globals, |store| {
+        let server = RedisServer::begin(store, &address, options)?;
+        let metrics = wanted.counted.begin(dialect.label(), server.traffic())?;
+        let place = format!("to clients of {dialect} on {}{}", server.address(), tell_metrics(metrics.as_ref()));
+        Ok((place, move || {
+            drop(server);
+            drop(metrics);
+            Ok(())
+        }))
+    })
 }
 
 fn serve_nine(globals: &Globals, wanted: &Nine) -> Result<()> {
-    let signals = catch_signals()?;
-    let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
-    let files = Files::new(&store)?;
     let address = wanted.unix.clone().map_or(Address::Tcp(wanted.listen), Address::Unix);
     let idle = (wanted.idle_timeout > 0).then(|| Duration::from_secs(wanted.idle_timeout));
     let limits = Limits { idle, ..Limits::default() };
-    let mut server = terrace_nine::Server::begin(&files, &address, wanted.trust_network, limits)?;
-    say(&format!("{} is served by 9P2000 on {}", store.dir().display(), server.address()));
-    wait_for_signal(signals);
-    server.end();
-    drop(server);
-    files.flush()?;
-    drop(files);
-    Ok(store.close()?)
+    serve_until_signal(globals, |store| {
+        let files = Files::new(store)?;
+        let server = serve_files(&files, &address, wanted.trust_network, limits)?;
+        let place = format!("by 9P2000 on {}", server.address());
+        Ok((place, move || {
+            drop(server);
+            Ok(files.flush()?)
+        }))
+    })
 }

@@ -9,7 +9,8 @@ use common::client::{
     OPEN_WRITE,
 };
 use common::{Served, bytes};
-use terrace_nine::{Address, Limits, ServeError, Server};
+use terrace_kit::{Address, ListenError};
+use terrace_nine::{Limits, serve_files};
 
 #[test]
 fn files_are_made_read_written_cut_renamed_and_removed() {
@@ -209,27 +210,24 @@ fn shutdown_answers_current_requests_and_closes_files() {
     // A socket that a killed server left is taken over. A socket that is in use, or another file, is not.
     drop(std::os::unix::net::UnixListener::bind(&served.socket).unwrap());
     let address = Address::Unix(served.socket.clone());
-    let again = Server::begin(&served.files, &address, false, Limits::default()).unwrap();
+    let again = serve_files(&served.files, &address, false, Limits::default()).unwrap();
     assert_eq!(served.client().read_all("a").unwrap(), b"kept back");
-    assert!(matches!(
-        Server::begin(&served.files, &address, false, Limits::default()),
-        Err(ServeError::Refused { .. })
-    ));
+    assert!(matches!(serve_files(&served.files, &address, false, Limits::default()), Err(ListenError::Refused { .. })));
     drop(again);
     std::fs::write(&served.socket, b"").unwrap();
-    assert!(matches!(Server::begin(&served.files, &address, false, Limits::default()), Err(ServeError::InTheWay(_))));
+    assert!(matches!(serve_files(&served.files, &address, false, Limits::default()), Err(ListenError::InTheWay(_))));
 }
 
 #[test]
 fn only_this_machine_may_connect_unless_trusted() {
     let served = Served::new();
     let open = Address::Tcp("0.0.0.0:0".parse().unwrap());
-    let Err(error @ ServeError::Open(_)) = Server::begin(&served.files, &open, false, Limits::default()) else {
+    let Err(error @ ListenError::Open { .. }) = serve_files(&served.files, &open, false, Limits::default()) else {
         panic!("it listens")
     };
     assert!(error.to_string().contains("no authentication"), "{error}");
     let server =
-        Server::begin(&served.files, &Address::Tcp("127.0.0.1:0".parse().unwrap()), false, Limits::default()).unwrap();
+        serve_files(&served.files, &Address::Tcp("127.0.0.1:0".parse().unwrap()), false, Limits::default()).unwrap();
     let mut client = Client::tcp(&server.address().to_string()).unwrap();
     assert_eq!(client.names("").unwrap(), [""; 0]);
 }

@@ -7,14 +7,19 @@ use std::time::Duration;
 
 use rustix_futex_sync::RwLock;
 use terrace::{Locked, SharedNode, Store};
+use terrace_kit::{Reach, TaskServer};
 
 use crate::answers::Answers;
 use crate::error::NodeError;
 use crate::held::Held;
-use crate::http::Server;
+use crate::http::serve_requests;
 use crate::report::Reporter;
 use crate::tending::Tending;
 use crate::upkeep::{Stop, Upkeep};
+
+/// The reason to refuse other machines.
+const OPEN_ADVICE: &str = "and everybody who reaches it reads the store's state: there is no authentication; listen on 127.0.0.1 and \
+                           forward the port by ssh, or say --trust-network";
 
 /// The settings of a node.
 #[non_exhaustive]
@@ -35,11 +40,11 @@ impl Default for Options {
     }
 }
 
-/// A running daemon. Dropping it without [`end`](Self::end) leaves its threads running until the process ends.
+/// A running daemon. Dropping it without [`end`](Self::end) leaves its other threads running until the process ends.
 pub struct Node {
     held: Arc<Held>,
     stop: Arc<Stop>,
-    server: Option<Server>,
+    server: Option<TaskServer>,
     upkeep: JoinHandle<Result<(), terrace::Error>>,
     tending: Option<Tending>,
     /// Held as long as the node runs.
@@ -63,12 +68,9 @@ impl Node {
         store.stay_in_background();
         let held = Arc::new(RwLock::new(Some(store)));
         let answers = Answers::new(Reporter::new(held.clone()), options.trust_network);
-        let begin = |address: SocketAddr| {
-            if !address.ip().is_loopback() && !options.trust_network {
-                return Err(NodeError::Open(address));
-            }
-            Server::begin(address, move |method, uri, headers| answers.answer(method, uri, headers))
-        };
+        let reach = if options.trust_network { Reach::Anywhere } else { Reach::ThisMachine(OPEN_ADVICE) };
+        let begin =
+            |address| serve_requests(address, reach, move |method, uri, headers| answers.answer(method, uri, headers));
         let server = options.listen.map(begin).transpose()?;
         let stop = Arc::new(Stop::default());
         let tend = |shared| Tending::begin(shared, held.clone(), stop.clone(), failed.clone());
@@ -92,7 +94,7 @@ impl Node {
 
     /// The address on which the node listens.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.server.as_ref().map(Server::address)
+        self.server.as_ref().map(TaskServer::address)
     }
 
     /// Stops the node: answers the requests that have arrived, ends the work in progress after the current extent, and makes
@@ -101,9 +103,8 @@ impl Node {
     /// # Errors
     /// The reason for which the node could not go on, or why the store could not be made durable.
     pub fn end(self) -> Result<(), NodeError> {
-        if let Some(server) = self.server {
-            server.end();
-        }
+        // This answers the requests that have arrived.
+        drop(self.server);
         self.stop.set();
         let done = self.upkeep.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let (shared, tended) = self.tending.map_or((None, Ok(())), Tending::end);

@@ -1,30 +1,16 @@
 //! Why a server cannot begin.
 
 use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+
+use terrace_kit::ListenError;
 
 /// The reasons why a server cannot begin.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum RedisServeError {
-    /// The address can be reached from other machines.
-    #[error(
-        "{0} can be reached from other machines, which needs --password-file, so that not everybody may read and write, and \
-         --certificate with --private-key, so that nobody overhears them; or listen on 127.0.0.1 and forward the port by ssh"
-    )]
-    Open(SocketAddr),
-    /// The path belongs to a file that is not a socket.
-    #[error("{0} is there already and is no socket; name another path")]
-    InTheWay(PathBuf),
-    /// The system refused the address.
-    #[error("listening on {address}: {source}; is it in use, or kept for root? Name another")]
-    Refused {
-        /// The address.
-        address: String,
-        /// The system's error.
-        source: io::Error,
-    },
+    /// The server cannot listen.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// The system refused threads, memory or descriptors.
     #[error("starting to serve: {0}")]
     Start(#[from] io::Error),

@@ -48,4 +48,4 @@ pub use error::RedisServeError;
 pub use limits::{Dialect, RedisLimits};
 pub use password::Password;
 pub use server::{RedisOptions, RedisServer};
-pub use terrace_system::Address;
+pub use terrace_kit::Address;

@@ -8,8 +8,7 @@ use mio::{Poll, Waker};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use terrace::key::{KeyRule, KeySpace};
 use terrace::{Error, Store};
-use terrace_kit::{Certificate, Traffic};
-use terrace_system::Address;
+use terrace_kit::{Address, Certificate, Listener, Reach, Traffic};
 
 use crate::channels::Channels;
 use crate::error::RedisServeError;
@@ -24,6 +23,10 @@ use crate::worker::{MAIL_TOKEN, RedisWorker, Workplace};
 
 /// Descriptors that the store needs beside those of connections.
 const OTHER_DESCRIPTORS: u64 = 1024;
+
+/// The reason to refuse other machines.
+const OPEN_ADVICE: &str = "which needs --password-file, so that not everybody may read and write, and --certificate with \
+                           --private-key, so that nobody overhears them; or listen on 127.0.0.1 and forward the port by ssh";
 
 /// How a server serves.
 #[derive(Clone, Debug)]
@@ -67,8 +70,12 @@ impl RedisServer {
             (0..DATABASE_COUNT).map(|number| database(store, &options.folder, number)).collect();
         let databases = databases?;
         allow_descriptors(options.limits.connections);
-        let listener = RedisListener::on(address, options.password.is_some(), options.certificate.clone())?;
-        let address = listener.address(address);
+        // Without a password that others cannot hear, everybody who reaches the address has everything.
+        let is_protected = options.password.is_some() && options.certificate.is_some();
+        let reach = if is_protected { Reach::Anywhere } else { Reach::ThisMachine(OPEN_ADVICE) };
+        let listener = Listener::bind(address, reach)?;
+        let address = listener.address();
+        let listener = RedisListener::new(listener, options.certificate.clone())?;
         let port = if let Address::Tcp(address) = &address { address.port() } else { 0 };
         let (mut polls, mut mailboxes) = (Vec::new(), Vec::new());
         for _ in 0..options.threads.max(1) {
@@ -114,10 +121,6 @@ impl RedisServer {
         self.shared.mailboxes.iter().for_each(|mailbox| mailbox.wake());
         // A thread that panicked has said so already.
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
-        if let Address::Unix(path) = &self.address {
-            // Somebody may have removed it already.
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 

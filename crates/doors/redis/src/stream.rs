@@ -4,21 +4,16 @@ use std::io::{self, Read, Write};
 
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
-use terrace_kit::Certificate;
-use terrace_system::{Address, listen_privately};
+use terrace_kit::{Certificate, Listener, SocketFile};
 
-use crate::error::RedisServeError;
 use crate::tls_stream::TlsStream;
-
-/// The backlog of connections that are not accepted yet.
-const ACCEPT_BACKLOG: i32 = 1024;
 
 /// A listening socket.
 pub enum RedisListener {
     /// TCP, with TLS if there is a certificate.
     Tcp(mio::net::TcpListener, Option<Certificate>),
-    /// A socket of the file system.
-    Unix(mio::net::UnixListener),
+    /// A socket of the file system, which is removed with it.
+    Unix { listener: mio::net::UnixListener, _file: SocketFile },
 }
 
 /// A connection.
@@ -32,32 +27,18 @@ pub enum RedisStream {
 }
 
 impl RedisListener {
-    /// Listens on the address. Other machines may reach it only if clients need a password, and there is a certificate.
-    pub fn on(
-        address: &Address,
-        asks_password: bool,
-        certificate: Option<Certificate>,
-    ) -> Result<RedisListener, RedisServeError> {
-        let is_protected = asks_password && certificate.is_some();
-        let refused = |source| RedisServeError::Refused { address: address.to_string(), source };
-        match address {
-            // Without a password that others cannot hear, everybody who reaches the address has everything.
-            Address::Tcp(address) if !address.ip().is_loopback() && !is_protected => {
-                Err(RedisServeError::Open(*address))
+    /// Takes connections from a listening socket.
+    pub fn new(listener: Listener, certificate: Option<Certificate>) -> io::Result<RedisListener> {
+        Ok(match listener {
+            Listener::Tcp(listener, _) => {
+                listener.set_nonblocking(true)?;
+                RedisListener::Tcp(mio::net::TcpListener::from_std(listener), certificate)
             }
-            Address::Tcp(address) => {
-                let listener = mio::net::TcpListener::bind(*address).map_err(refused)?;
-                Ok(RedisListener::Tcp(listener, certificate))
+            Listener::Unix(listener, file) => {
+                listener.set_nonblocking(true)?;
+                RedisListener::Unix { listener: mio::net::UnixListener::from_std(listener), _file: file }
             }
-            Address::Unix(path) => {
-                let listener = listen_privately(path, ACCEPT_BACKLOG).map_err(|error| match error.kind() {
-                    io::ErrorKind::AlreadyExists => RedisServeError::InTheWay(path.clone()),
-                    _ => refused(error),
-                })?;
-                listener.set_nonblocking(true).map_err(refused)?;
-                Ok(RedisListener::Unix(mio::net::UnixListener::from_std(listener)))
-            }
-        }
+        })
     }
 
     /// Takes a connection; fails with `WouldBlock` if none is waiting.
@@ -72,23 +53,15 @@ impl RedisListener {
                     None => RedisStream::Tcp(stream),
                 }
             }
-            RedisListener::Unix(listener) => RedisStream::Unix(listener.accept()?.0),
+            RedisListener::Unix { listener, .. } => RedisStream::Unix(listener.accept()?.0),
         })
-    }
-
-    /// The actual address; a port of 0 is replaced by the assigned one.
-    pub fn address(&self, asked: &Address) -> Address {
-        match self {
-            RedisListener::Tcp(listener, _) => listener.local_addr().map_or_else(|_| asked.clone(), Address::Tcp),
-            RedisListener::Unix(_) => asked.clone(),
-        }
     }
 
     /// Reports connections that are waiting.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             RedisListener::Tcp(listener, _) => registry.register(listener, token, Interest::READABLE),
-            RedisListener::Unix(listener) => registry.register(listener, token, Interest::READABLE),
+            RedisListener::Unix { listener, .. } => registry.register(listener, token, Interest::READABLE),
         }
     }
 }

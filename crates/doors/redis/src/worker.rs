@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use terrace_kit::OpenConnection;
+use terrace_kit::{ACCEPT_RETRY_DELAY, OpenConnection};
 
 use crate::channels::ClientPlace;
 use crate::client_memory::{HeldBytes, OUT_OF_MEMORY, bytes_of};
@@ -44,8 +44,6 @@ const WAITING_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a client may take to give the password: it must not keep others out.
 const MAX_STRANGER_TIME: Duration = Duration::from_secs(60);
-/// The pause after a failed accept.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// How long clients may take to receive their last replies when the server ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -588,8 +586,9 @@ impl RedisWorker {
         }
     }
 
-    /// Sends the last replies.
+    /// Accepts no more connections, and sends the last replies.
     fn end(mut self) {
+        self.listener = None;
         let until = Instant::now() + SHUTDOWN_TIMEOUT;
         let mut events = Events::with_capacity(EVENT_COUNT);
         loop {

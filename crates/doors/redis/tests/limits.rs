@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use common::{Served, ask, connect};
+use terrace_kit::ListenError;
 use terrace_redis::{Address, Password, RedisLimits, RedisOptions, RedisServeError, RedisServer};
 use terrace_testkit::{Random, wait_until};
 
@@ -76,7 +77,10 @@ fn other_machines_are_refused_and_so_is_a_folder_of_files() {
         RedisServer::begin(&served.store, address, options).map(drop)
     };
     let open = begin(&Address::Tcp(([0, 0, 0, 0], 0).into()), "redis").unwrap_err();
-    assert!(matches!(open, RedisServeError::Open(_)) && open.to_string().contains("--certificate"), "{open}");
+    assert!(
+        matches!(open, RedisServeError::Listen(ListenError::Open { .. })) && open.to_string().contains("--certificate"),
+        "{open}"
+    );
     served.store.put_bytes(b"files/0/a", b"1", &Default::default()).unwrap();
     let files = begin(&Address::Tcp(([127, 0, 0, 1], 0).into()), "files").unwrap_err();
     assert!(files.to_string().contains("--folder"), "{files}");

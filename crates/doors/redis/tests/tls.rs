@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 
 use common::{Served, ask};
 use tempfile::TempDir;
-use terrace_kit::Certificate;
+use terrace_kit::{Certificate, ListenError};
 use terrace_redis::{Address, Dialect, Password, RedisOptions, RedisServeError, RedisServer};
 use terrace_testkit::{Missing, Random, skip, wait_until};
 
@@ -141,7 +141,9 @@ fn other_machines_need_both_a_password_and_tls() {
         let begun = RedisServer::begin(&served.store, &Address::Tcp(([0, 0, 0, 0], 0).into()), options).map(drop);
         match begun {
             Ok(()) => assert!(is_right),
-            Err(error) => assert!(!is_right && matches!(error, RedisServeError::Open(_)), "{error}"),
+            Err(error) => {
+                assert!(!is_right && matches!(error, RedisServeError::Listen(ListenError::Open { .. })), "{error}")
+            }
         }
     }
 }

@@ -1,7 +1,6 @@
-//! [`Server`]: accepts connections, and lets `s3s` read their requests.
+//! [`Server`]: lets `s3s` read the requests of connections.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +15,9 @@ use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::host::SingleDomain;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use terrace::Store;
-use terrace_kit::{Certificate, Traffic};
+use terrace_kit::{Certificate, Ending, Reach, TaskOptions, TaskServer, Traffic};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{self, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinHandle;
+use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -43,14 +39,16 @@ const CONNECTION_BUFFER_BYTES: usize = 256 << 10;
 const MAX_HEAD_TIME: Duration = Duration::from_secs(60);
 /// How long a client may take to agree on TLS.
 const MAX_HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// How long requests under way may take when the server ends.
+/// How long requests under way may take when the server ends. Those that take longer are cut off; their objects are as they were.
 const DRAIN_TIME: Duration = Duration::from_secs(60);
-/// The pause after a failed accept, for example without free descriptors.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// How long the server waits for requests that are on their way when it ends.
+const LAST_REQUEST_TIME: Duration = Duration::from_millis(20);
 /// A client that takes no bytes for so long loses its connection.
 const MAX_UNSENT_TIME: Duration = Duration::from_secs(60);
 /// Threads that wait for the engine beside those that a connection each can need.
 const SPARE_THREADS: usize = 16;
+/// The reason to refuse other machines.
+const OPEN_ADVICE: &str = "which needs --keys, so that not everybody may write, and --certificate with --private-key";
 
 /// The settings of a server.
 pub struct S3Options {
@@ -76,13 +74,10 @@ impl S3Options {
     }
 }
 
-/// A running server.
+/// A running server. Dropping it ends it.
 pub struct Server {
-    address: SocketAddr,
-    stop: watch::Sender<bool>,
+    tasks: TaskServer,
     traffic: Traffic,
-    accepting: JoinHandle<()>,
-    runtime: Runtime,
 }
 
 impl Server {
@@ -92,35 +87,27 @@ impl Server {
     /// If the options are not safe or not right, or the system refuses the address.
     pub fn begin(store: &Store, options: S3Options) -> Result<Server, BeginError> {
         let S3Options { listen, keys, certificate, domain, max_connections } = options;
-        if !listen.ip().is_loopback() && (keys.is_none() || certificate.is_none()) {
-            let needed = "which needs --keys, so that not everybody may write, and --certificate with --private-key";
-            return Err(BeginError::new(format!("{listen} can be reached by other machines, {needed}")));
-        }
+        let is_protected = keys.is_some() && certificate.is_some();
+        let reach = if is_protected { Reach::Anywhere } else { Reach::ThisMachine(OPEN_ADVICE) };
         let service = service(store, keys, domain.as_deref())?;
-        let refused = |error: io::Error| BeginError::new(format!("listening on {listen}: {error}"));
-        let listener = StdListener::bind(listen).map_err(refused)?;
-        listener.set_nonblocking(true).map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
-        let threads = max_connections as usize + SPARE_THREADS;
-        let mut builder = runtime::Builder::new_multi_thread();
-        let runtime = builder.enable_io().enable_time().max_blocking_threads(threads).thread_name("terrace-s3").build();
-        let runtime = runtime.map_err(|error| BeginError::new(format!("starting the server: {error}")))?;
-        let (stop, stopped) = watch::channel(false);
         let tls = certificate.map(|certificate| TlsAcceptor::from(certificate.server_config()));
         let traffic = Traffic::default();
-        let connections = Connections { service, tls, traffic: traffic.clone(), stopped };
-        let listener = {
-            // Registers the socket with the runtime, which must be the present one for that.
-            let _entered = runtime.enter();
-            TcpListener::from_std(listener).map_err(refused)?
+        let connections = Connections { service, tls, traffic: traffic.clone() };
+        let options = TaskOptions {
+            name: "terrace-s3",
+            threads: None,
+            max_waiting_threads: max_connections as usize + SPARE_THREADS,
+            max_connections,
+            drain_time: DRAIN_TIME,
         };
-        let accepting = runtime.spawn(accept(listener, connections, max_connections));
-        Ok(Server { address, stop, traffic, accepting, runtime })
+        let serve = move |stream, ending| connections.clone().serve(stream, ending);
+        let tasks = TaskServer::begin(listen, reach, options, serve).map_err(BeginError::new)?;
+        Ok(Server { tasks, traffic })
     }
 
     /// The address on which the server listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.tasks.address()
     }
 
     /// The counts of what the server does.
@@ -129,13 +116,8 @@ impl Server {
     }
 
     /// Stops accepting connections, lets the requests under way end, and closes all connections.
-    pub fn end(self) {
-        // The task has ended already if nobody receives this.
-        let _ = self.stop.send(true);
-        // A panic there has been printed.
-        let _ = self.runtime.block_on(self.accepting);
-        // A thread that hangs on a target that hangs must not keep the server from ending.
-        self.runtime.shutdown_timeout(Duration::from_secs(1));
+    pub fn end(mut self) {
+        self.tasks.end();
     }
 }
 
@@ -165,41 +147,17 @@ struct Connections {
     service: S3Service,
     tls: Option<TlsAcceptor>,
     traffic: Traffic,
-    stopped: watch::Receiver<bool>,
-}
-
-/// Accepts connections until the server ends, then waits for their requests.
-async fn accept(listener: TcpListener, mut connections: Connections, limit: u32) {
-    let permits = Arc::new(Semaphore::new(limit as usize));
-    loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
-        let stopped = connections.stopped.clone();
-        tokio::select! {
-            _ = connections.stopped.changed() => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => drop(tokio::spawn(connections.clone().serve(stream, permit, stopped))),
-                Err(error) => {
-                    tracing::warn!(%error, "a connection cannot be accepted");
-                    sleep(ACCEPT_RETRY_DELAY).await;
-                }
-            },
-        }
-    }
-    drop(listener);
-    // Requests that take longer are cut off; their objects are as they were.
-    let _ = timeout(DRAIN_TIME, permits.acquire_many(limit)).await;
 }
 
 impl Connections {
-    async fn serve(self, stream: TcpStream, _permit: OwnedSemaphorePermit, stopped: watch::Receiver<bool>) {
-        // Without these two, the connection works, though slower, or waits longer for a client that is gone.
-        let _ = stream.set_nodelay(true);
+    async fn serve(self, stream: TcpStream, ending: Ending) {
+        // Without this, the connection works, though it waits longer for a client that is gone.
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, MAX_UNSENT_TIME.as_millis() as u32);
         let _open = self.traffic.open();
         let stream = CountedStream::new(stream, self.traffic.clone());
-        let Some(tls) = self.tls else { return converse(self.service, self.traffic, stream, stopped).await };
+        let Some(tls) = self.tls else { return converse(self.service, self.traffic, stream, ending).await };
         match timeout(MAX_HANDSHAKE_TIME, tls.accept(stream)).await {
-            Ok(Ok(stream)) => return converse(self.service, self.traffic, stream, stopped).await,
+            Ok(Ok(stream)) => return converse(self.service, self.traffic, stream, ending).await,
             Ok(Err(error)) => tracing::debug!(%error, "a client does not agree on TLS"),
             Err(_) => tracing::debug!("a client took too long to agree on TLS"),
         }
@@ -212,7 +170,7 @@ async fn converse(
     service: S3Service,
     traffic: Traffic,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    mut stopped: watch::Receiver<bool>,
+    mut ending: Ending,
 ) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(MAX_HEAD_TIME).max_buf_size(CONNECTION_BUFFER_BYTES);
@@ -235,9 +193,13 @@ async fn converse(
         }
     });
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
-    // What `wait_for` returns must not live while the connection goes on.
-    let stop = async { drop(stopped.wait_for(|stopped| *stopped).await) };
+    let stop = async {
+        ending.wait().await;
+        sleep(LAST_REQUEST_TIME).await;
+    };
     let ended = tokio::select! {
+        // The connection first: it may have a request.
+        biased;
         ended = connection.as_mut() => ended,
         () = stop => {
             connection.as_mut().graceful_shutdown();

@@ -281,6 +281,30 @@ fn requests_under_way_end_before_the_server() {
 }
 
 #[test]
+fn clients_that_wait_for_their_turn_are_answered_before_the_server_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path(), "");
+    let server = Server::begin(&store, S3Options { max_connections: 1, ..options() }).unwrap();
+    let address = server.address();
+    let mut first = TcpStream::connect(address).unwrap();
+    first.write_all(b"PUT /bucket HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").unwrap();
+    let mut told = [0; 12];
+    first.read_exact(&mut told).unwrap();
+    assert_eq!(&told, b"HTTP/1.1 200");
+    // The first connection stays open, so these have theirs from the system only.
+    let mut waiting: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+    for stream in &mut waiting {
+        stream.write_all(get("/bucket").as_bytes()).unwrap();
+    }
+    server.end();
+    for mut stream in waiting {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert_eq!(status(&answer), 200, "{answer}");
+    }
+}
+
+#[test]
 fn a_full_disk_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let disk = dir.path().join("small");

@@ -2,40 +2,38 @@
 
 use std::io::{self, BufReader, Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
+use terrace_kit::Connection;
 use terrace_tree::Tree;
 
 use super::message::{Damaged, HEADER_BYTES, NO_TAG, Request};
 use super::reply::Reply;
 use super::session::Session;
-use crate::activity::Activity;
 
 /// The size of the read buffer for short requests.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 /// A buffer that has grown beyond this size is released when requests are short again.
 const MAX_KEPT_BUFFER_BYTES: usize = 256 << 10;
 
-/// Answers a connection's requests until it ends, and records its activity.
+/// Answers a connection's requests until it ends. While it waits for a request, the server spares it according to what it holds.
 ///
 /// # Errors
 /// If the connection breaks, or a message cannot be decoded. The client is told of the latter.
-pub fn serve<S>(tree: &Arc<Tree>, stream: &S, activity: &Activity) -> io::Result<()>
-where
-    for<'a> &'a S: Read + Write,
-{
+pub fn serve(tree: &Arc<Tree>, connection: &Connection, spared: Duration) -> io::Result<()> {
     let mut session = Session::new(tree);
-    let mut from = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
-    let mut to = stream;
+    let mut from = BufReader::with_capacity(READ_BUFFER_BYTES, connection);
+    let mut to = connection;
     let (mut message, mut out) = (Vec::new(), Vec::new());
     loop {
-        let damaged = match next(&mut from, session.limit(), &mut message, activity)? {
+        let damaged = match next(&mut from, session.limit(), &mut message, connection)? {
             Next::End => return Ok(()),
             Next::Damaged(damaged) => (NO_TAG, damaged),
             Next::Message { kind, tag } => match Request::decode(kind, &message) {
                 Ok(request) => {
                     session.answer(tag, request, &mut out);
                     to.write_all(&out)?;
-                    activity.end_request(session.holding());
+                    connection.end_request(session.spared(spared));
                     for buffer in [&mut message, &mut out] {
                         if buffer.capacity() > MAX_KEPT_BUFFER_BYTES && buffer.len() < READ_BUFFER_BYTES {
                             *buffer = Vec::new();
@@ -61,7 +59,7 @@ enum Next {
 }
 
 /// Reads a message: its part after the header goes into `body`, which grows only as bytes arrive.
-fn next(from: &mut impl Read, limit: u32, body: &mut Vec<u8>, activity: &Activity) -> io::Result<Next> {
+fn next(from: &mut impl Read, limit: u32, body: &mut Vec<u8>, connection: &Connection) -> io::Result<Next> {
     let mut header = [0; HEADER_BYTES];
     let mut have = 0;
     while have < 4 {
@@ -69,7 +67,7 @@ fn next(from: &mut impl Read, limit: u32, body: &mut Vec<u8>, activity: &Activit
             Ok(0) if have == 0 => return Ok(Next::End),
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(length) => {
-                activity.begin_request();
+                connection.begin_request();
                 have += length;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

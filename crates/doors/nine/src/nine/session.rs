@@ -1,6 +1,7 @@
 //! [`Session`]: the state of a connection, whose requests the tree answers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use terrace_tree::{ROOT_NODE, Tree};
 
@@ -11,7 +12,6 @@ use super::message::{MAX_OVERHEAD_BYTES, NO_FID, Request};
 use super::record::Qid;
 use super::refusal::{Answer, BAD_USE, NO_AUTHENTICATION, NO_VERSION, Refusal, UNKNOWN_FID, UNKNOWN_MESSAGE};
 use super::reply::{Reply, encode_read};
-use crate::activity::Holding;
 
 /// The largest message: 1 MiB of data and its overhead.
 pub const MAX_MESSAGE_BYTES: u32 = (1 << 20) + MAX_OVERHEAD_BYTES;
@@ -39,12 +39,12 @@ impl Session {
         self.msize.unwrap_or(INITIAL_MESSAGE_BYTES)
     }
 
-    /// The state that closing the connection would lose.
-    pub fn holding(&self) -> Holding {
+    /// How long the server spares the connection while it waits for a request: the longer, the more its end would lose.
+    pub fn spared(&self, usual: Duration) -> Duration {
         match self.msize {
-            None => Holding::Nothing,
-            Some(_) if self.fids.may_be_open() => Holding::Files,
-            Some(_) => Holding::Names,
+            None => Duration::ZERO,
+            Some(_) if self.fids.may_be_open() => usual * 12,
+            Some(_) => usual,
         }
     }
 

@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use client::Client;
 use tempfile::TempDir;
 use terrace::{Config, Files, Store};
-use terrace_nine::{Address, Limits, Server};
+use terrace_kit::{Address, ThreadServer};
+use terrace_nine::{Limits, serve_files};
 
 pub struct Served {
-    pub server: Server,
+    pub server: ThreadServer,
     pub files: Files,
     pub socket: PathBuf,
     _dir: TempDir,
@@ -32,7 +33,7 @@ impl Served {
         let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
         let files = Files::new(&store).unwrap();
         let socket = dir.path().join("socket");
-        let server = Server::begin(&files, &Address::Unix(socket.clone()), false, limits).unwrap();
+        let server = serve_files(&files, &Address::Unix(socket.clone()), false, limits).unwrap();
         Served { server, files, socket, _dir: dir }
     }
 
