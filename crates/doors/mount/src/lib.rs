@@ -4,6 +4,8 @@ mod answer;
 mod handles;
 mod mount;
 mod namespace;
+mod pages;
+mod read_ahead;
 mod stale;
 mod system;
 
