@@ -4,6 +4,7 @@ mod answer;
 mod handles;
 mod mount;
 mod namespace;
+mod opened;
 mod pages;
 mod read_ahead;
 mod stale;

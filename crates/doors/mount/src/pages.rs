@@ -1,4 +1,4 @@
-//! Knows of which generation the kernel's cached pages of a file are.
+//! Knows the generation of the kernel's cached pages of each file.
 //!
 //! The kernel drops its pages of a file when the file is opened, unless the reply to the opening tells it to keep them. They may be kept if
 //! the file's bytes are of the generation that they were of when the kernel dropped its pages for the last time: generations only grow, so
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use rustix_futex_sync::Mutex;
 
-/// The files of which the kernel may have pages. The lock is a leaf.
+/// The files whose pages the kernel may have. The lock is a leaf.
 #[derive(Default)]
 pub struct Pages(Mutex<HashMap<u64, Read>>);
 
@@ -20,7 +20,7 @@ struct Read {
     dropper: Option<u64>,
 }
 
-/// What the kernel does with its pages when a file is opened.
+/// The fate of the kernel's pages when a file is opened.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Opening {
     /// It keeps them.
@@ -66,22 +66,22 @@ impl Pages {
 mod tests {
     use super::*;
 
-    const FILE: u64 = 7;
-    const FIRST: Opening = Opening::Drops { is_changed: false };
-    const CHANGED: Opening = Opening::Drops { is_changed: true };
+    const FILE_NUMBER: u64 = 7;
+    const FIRST_OPENING: Opening = Opening::Drops { is_changed: false };
+    const CHANGED_OPENING: Opening = Opening::Drops { is_changed: true };
 
     #[test]
     fn pages_are_kept_while_the_generation_stays() {
         let pages = Pages::default();
-        assert_eq!(pages.open(FILE, 1, 10), FIRST);
-        pages.has_opened(FILE, 1);
-        assert_eq!(pages.open(FILE, 2, 10), Opening::Keeps);
-        assert_eq!(pages.open(FILE, 3, 11), CHANGED);
-        pages.has_opened(FILE, 3);
-        assert_eq!(pages.open(FILE, 4, 11), Opening::Keeps);
-        assert_eq!(pages.open(FILE + 1, 5, 11), FIRST);
-        pages.forget(FILE);
-        assert_eq!(pages.open(FILE, 6, 11), FIRST);
+        assert_eq!(pages.open(FILE_NUMBER, 1, 10), FIRST_OPENING);
+        pages.has_opened(FILE_NUMBER, 1);
+        assert_eq!(pages.open(FILE_NUMBER, 2, 10), Opening::Keeps);
+        assert_eq!(pages.open(FILE_NUMBER, 3, 11), CHANGED_OPENING);
+        pages.has_opened(FILE_NUMBER, 3);
+        assert_eq!(pages.open(FILE_NUMBER, 4, 11), Opening::Keeps);
+        assert_eq!(pages.open(FILE_NUMBER + 1, 5, 11), FIRST_OPENING);
+        pages.forget(FILE_NUMBER);
+        assert_eq!(pages.open(FILE_NUMBER, 6, 11), FIRST_OPENING);
     }
 
     /// Between the reply to one opening and the end of the opening, the kernel still has pages of the generation before. A second opening
@@ -89,18 +89,18 @@ mod tests {
     #[test]
     fn pages_are_not_kept_before_the_kernel_has_dropped_the_older_ones() {
         let pages = Pages::default();
-        pages.open(FILE, 1, 10);
-        pages.has_opened(FILE, 1);
-        assert_eq!(pages.open(FILE, 2, 11), CHANGED);
-        assert_eq!(pages.open(FILE, 3, 11), CHANGED);
+        pages.open(FILE_NUMBER, 1, 10);
+        pages.has_opened(FILE_NUMBER, 1);
+        assert_eq!(pages.open(FILE_NUMBER, 2, 11), CHANGED_OPENING);
+        assert_eq!(pages.open(FILE_NUMBER, 3, 11), CHANGED_OPENING);
         // A handle of the generation before says nothing about the present one.
-        pages.has_opened(FILE, 1);
-        assert_eq!(pages.open(FILE, 4, 11), CHANGED);
+        pages.has_opened(FILE_NUMBER, 1);
+        assert_eq!(pages.open(FILE_NUMBER, 4, 11), CHANGED_OPENING);
         // Neither does one whose opening was followed by another change.
-        assert_eq!(pages.open(FILE, 5, 12), CHANGED);
-        pages.has_opened(FILE, 4);
-        assert_eq!(pages.open(FILE, 6, 12), CHANGED);
-        pages.has_opened(FILE, 6);
-        assert_eq!(pages.open(FILE, 7, 12), Opening::Keeps);
+        assert_eq!(pages.open(FILE_NUMBER, 5, 12), CHANGED_OPENING);
+        pages.has_opened(FILE_NUMBER, 4);
+        assert_eq!(pages.open(FILE_NUMBER, 6, 12), CHANGED_OPENING);
+        pages.has_opened(FILE_NUMBER, 6);
+        assert_eq!(pages.open(FILE_NUMBER, 7, 12), Opening::Keeps);
     }
 }

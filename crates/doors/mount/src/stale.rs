@@ -6,7 +6,7 @@ use fuser::{INodeNo, Notifier};
 use rustix_futex_sync::Mutex;
 
 use crate::handles::Handles;
-use crate::system::Opened;
+use crate::opened::Opened;
 
 /// An offset before a file's bytes: only its attributes are dropped.
 const ATTRIBUTES_ONLY: i64 = -1;

@@ -122,7 +122,7 @@ fn pages_of_a_file_stay_until_it_changes() {
 }
 
 /// The ways in which `change` changes a file.
-const WAYS: [&str; 10] = [
+const CHANGE_NAMES: [&str; 10] = [
     "overwrite",
     "overwrite and keep the time",
     "truncate",
@@ -197,7 +197,7 @@ fn the_next_opening_sees_what_another_process_has_changed() {
     let (path, theirs) = (place.mount.join("f"), second.join("f"));
     let copy = place.dir.path().join("expected");
     let mut random = Random::new(2);
-    for way in WAYS.iter().cycle().take(3 * WAYS.len()) {
+    for way in CHANGE_NAMES.iter().cycle().take(3 * CHANGE_NAMES.len()) {
         let mut bytes = random.bytes(FILE_BYTES);
         fs::write(&theirs, &bytes).unwrap();
         for _ in 0..2 {

@@ -26,11 +26,11 @@ use terrace_tree::{Node, ROOT_NODE, Tree};
 
 use crate::answer::{attributes, errno, nanoseconds, special};
 use crate::handles::Handles;
+use crate::opened::Opened;
 use crate::pages::Pages;
 use crate::stale::Stale;
 use listing::Listings;
-use opening::DIRECT;
-pub use opening::Opened;
+use opening::DIRECT_FLAGS;
 use pairs::reply_xattr;
 
 /// The largest request in bytes.
@@ -226,7 +226,7 @@ impl Filesystem for System {
                 &attributes(&node),
                 NODE_GENERATION,
                 FileHandle(self.open.keep(Opened::direct(open))),
-                DIRECT,
+                DIRECT_FLAGS,
             ),
             Err(error) => reply.error(errno(&error)),
         }

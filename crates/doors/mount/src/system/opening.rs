@@ -1,48 +1,17 @@
 //! Opens files, for the page cache or past it.
 
-use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use fuser::{FileHandle, FopenFlags, OpenFlags};
-use terrace_tree::Open;
 
 use super::{Answer, System, map_tree_errno};
+use crate::opened::Opened;
 use crate::pages::Opening;
 
 /// Bypass the page cache and pass whole requests.
-pub const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
-
-/// A file or view that the kernel has open.
-pub struct Opened {
-    open: Open,
-    /// Whether the kernel reads it through the page cache.
-    pub is_cached: bool,
-    /// Whether it is not yet known that the opening is over.
-    is_opening: AtomicBool,
-}
-
-impl Deref for Opened {
-    type Target = Open;
-
-    fn deref(&self) -> &Open {
-        &self.open
-    }
-}
-
-impl Opened {
-    /// Makes a handle that bypasses the page cache.
-    pub fn direct(open: Open) -> Opened {
-        Opened { open, is_cached: false, is_opening: AtomicBool::new(false) }
-    }
-
-    fn cached(open: Open) -> Opened {
-        Opened { open, is_cached: true, is_opening: AtomicBool::new(true) }
-    }
-}
+pub const DIRECT_FLAGS: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
 impl System {
-    /// Opens a file or a view. The kernel caches pages only for handles that cannot write: bytes are appended where the file then ends, of
-    /// which the page cache knows nothing, and writes are accepted by the megabyte.
+    /// Opens a file or a view. The kernel caches pages only for handles that cannot write: appended bytes go to the end that the file has
+    /// then, which the page cache does not know, and long writes are passed on whole.
     pub fn open_number(&self, number: u64, how: OpenFlags) -> Answer<(FileHandle, FopenFlags)> {
         let open = map_tree_errno(self.tree.open(number))?;
         let only_reads = how.0 & libc::O_ACCMODE == libc::O_RDONLY;
@@ -51,7 +20,7 @@ impl System {
         let Some(generation) = generation else {
             // The kernel drops its pages now, but handles that are open may cache bytes which never become a generation.
             self.pages.forget(number);
-            return Ok((FileHandle(self.open.keep(Opened::direct(open))), DIRECT));
+            return Ok((FileHandle(self.open.keep(Opened::direct(open))), DIRECT_FLAGS));
         };
         let is_of_dataset = open.dataset().is_some();
         let handle = self.open.keep(Opened::cached(open));
@@ -71,10 +40,9 @@ impl System {
 
     /// Notes that a request has arrived through an open file: its opening is over.
     pub fn note_request(&self, open: &Opened, handle: FileHandle) {
-        // Relaxed: at worst it is noted twice, or by a later request.
-        if open.is_opening.load(Ordering::Relaxed) {
+        if open.is_opening() {
             self.pages.has_opened(open.number(), handle.0);
-            open.is_opening.store(false, Ordering::Relaxed);
+            open.end_opening();
         }
     }
 }
