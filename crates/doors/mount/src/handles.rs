@@ -31,9 +31,9 @@ impl<T> Handles<T> {
         self.all.read().get(&number).cloned()
     }
 
-    /// Returns all items.
-    pub fn all(&self) -> Vec<Arc<T>> {
-        self.all.read().values().cloned().collect()
+    /// Calls `each` with all items. It must open and close none.
+    pub fn each(&self, each: impl FnMut(&T)) {
+        self.all.read().values().map(|item| &**item).for_each(each);
     }
 
     /// Removes an item.

@@ -4,6 +4,9 @@ mod answer;
 mod handles;
 mod mount;
 mod namespace;
+mod opened;
+mod pages;
+mod read_ahead;
 mod stale;
 mod system;
 

@@ -15,6 +15,7 @@ use nix::mount::{MntFlags, umount2};
 use nix::sys::statvfs::statvfs;
 use terrace::Files;
 
+use crate::read_ahead;
 use crate::stale::Stale;
 use crate::system::System;
 
@@ -87,6 +88,7 @@ impl Mount {
         stale.start_notifier(session.notifier()).map_err(refused)?;
         let run = std::thread::Builder::new().name("terrace-mount".into()).spawn(move || session.run());
         let session = Some(run.map_err(refused)?);
+        read_ahead::lengthen(&path);
         Ok(Mount { files: files.clone(), path, session })
     }
 

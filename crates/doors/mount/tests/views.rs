@@ -130,6 +130,34 @@ fn views_have_a_fixed_length() {
     assert!(file.read_at(&mut bytes, 0).is_err());
 }
 
+/// A view's write changes the files of its dataset. The kernel may have their pages and lengths.
+#[test]
+fn files_of_a_dataset_show_what_was_written_to_a_view() {
+    let Some((mounted, _dataset)) = mounted() else { return };
+    let (file, view) = (mounted.at.join("datasets/points/rows"), mounted.at.join(".views/points/soa"));
+    let mut fields = soa();
+    fs::write(&view, &fields).unwrap();
+    let held = File::open(&file).unwrap();
+    for round in 0..20 {
+        for _ in 0..2 {
+            assert_eq!(fs::read(&file).unwrap().len(), 12 * POINT_COUNT);
+        }
+        let value = (round as f32).to_le_bytes();
+        let at = 4 * (POINT_COUNT + 5 + round);
+        fields[at..at + 4].copy_from_slice(&value);
+        let open = OpenOptions::new().write(true).open(&view).unwrap();
+        open.write_at(&value, at as u64).unwrap();
+        drop(open);
+        let rows = fs::read(&file).unwrap();
+        let offset = 12 * (5 + round) + 4;
+        assert_eq!(rows[offset..offset + 4], value);
+    }
+    assert!(fs::read(&view).unwrap() == fields);
+    let mut start = [0; 400];
+    held.read_exact_at(&mut start, 0).unwrap();
+    assert_eq!(start, fs::read(&file).unwrap()[..400]);
+}
+
 const MAPPING_PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>

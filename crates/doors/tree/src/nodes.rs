@@ -11,6 +11,11 @@ pub const ROOT_NODE: u64 = 1;
 /// The bit set in numbers of directories that are not objects.
 const IMPLIED_DIRECTORY_BIT: u64 = 1 << 63;
 
+/// Returns the number of a file by its object, which it has under every path.
+pub fn number_of(object: u64) -> u64 {
+    object + ROOT_NODE
+}
+
 struct Node {
     parent: u64,
     name: Vec<u8>,
@@ -90,7 +95,7 @@ impl Nodes {
         });
         match (known, object) {
             (Some(number), _) => *number,
-            (None, Some(object)) => object + ROOT_NODE,
+            (None, Some(object)) => number_of(object),
             (None, None) => {
                 // A directory that was here before it was renamed keeps this number, so it is taken.
                 let elsewhere = |number: &u64| {

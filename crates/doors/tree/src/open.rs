@@ -2,8 +2,10 @@
 
 use terrace::Kind;
 use terrace::files::{File, Setting, Stat};
+use terrace_datasets::Datasets;
 
 use crate::error::refused;
+use crate::nodes::number_of;
 use crate::views::OpenView;
 use crate::{Error, Result, Tree, views};
 
@@ -11,6 +13,8 @@ use crate::{Error, Result, Tree, views};
 pub struct Open {
     number: u64,
     bytes: Bytes,
+    /// The dataset of the view, or in whose folder the file was when it was opened.
+    dataset: Option<String>,
 }
 
 enum Bytes {
@@ -22,10 +26,13 @@ impl Tree {
     /// Opens a file or a view.
     pub fn open(&self, number: u64) -> Result<Open> {
         if views::is(number) {
-            return Ok(Open { number, bytes: Bytes::View(self.views.open(number)?) });
+            let view = self.views.open(number)?;
+            return Ok(Open { number, dataset: Some(view.dataset().to_owned()), bytes: Bytes::View(view) });
         }
         let nodes = self.nodes.read();
-        Ok(Open::file(number, self.files.open(&nodes.path_of(number)?)?))
+        let path = nodes.path_of(number)?;
+        let dataset = Datasets::name_in(&path).map(str::to_owned);
+        Ok(Open { dataset, ..Open::file(number, self.files.open(&path)?) })
     }
 
     /// Opens a file or a view to write to it.
@@ -61,7 +68,7 @@ impl Tree {
 
 impl Open {
     pub(crate) fn file(number: u64, file: File) -> Open {
-        Open { number, bytes: Bytes::File(file) }
+        Open { number, bytes: Bytes::File(file), dataset: None }
     }
 
     /// Its number in the tree.
@@ -77,11 +84,17 @@ impl Open {
         }
     }
 
-    /// The dataset of the view, if it is one.
+    /// The dataset of the view, or in whose folder the file was when it was opened. Writes to views of a dataset change such files.
     pub fn dataset(&self) -> Option<&str> {
+        self.dataset.as_deref()
+    }
+
+    /// Returns the generation of the bytes that readers of this number see. None if no generation stands for them: those of views, of a file
+    /// with buffered bytes, and of another file that has got the path of this number.
+    pub fn generation(&self) -> Result<Option<u64>> {
         match &self.bytes {
-            Bytes::File(_) => None,
-            Bytes::View(view) => Some(view.dataset()),
+            Bytes::File(file) if number_of(file.id()) == self.number => Ok(file.generation()?),
+            _ => Ok(None),
         }
     }
 

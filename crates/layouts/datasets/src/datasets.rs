@@ -90,6 +90,11 @@ impl Datasets {
         }
     }
 
+    /// Returns the name of the dataset in whose folder a key is, whether or not there is such a dataset.
+    pub fn name_in(key: &[u8]) -> Option<&str> {
+        keys::dataset_of(key)
+    }
+
     /// Opens a dataset. Updates that a crash interrupted resume in the background.
     ///
     /// # Errors

@@ -31,6 +31,13 @@ pub fn dataset_folder(dataset: &str) -> String {
     format!("{DATASETS_FOLDER}/{dataset}")
 }
 
+/// Returns the name of the dataset in whose folder a key is.
+pub fn dataset_of(key: &[u8]) -> Option<&str> {
+    let mut names = key.split(|byte| *byte == b'/');
+    let folder = names.next().filter(|first| *first == DATASETS_FOLDER.as_bytes());
+    std::str::from_utf8(folder.and(names.next())?).ok()
+}
+
 /// Returns the key of a dataset's declaration.
 pub fn declaration_key(dataset: &str) -> Vec<u8> {
     format!("{DATASETS_FOLDER}/{dataset}/{DECLARATION_NAME}").into_bytes()

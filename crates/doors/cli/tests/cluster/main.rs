@@ -5,6 +5,7 @@
 mod changes;
 mod doors;
 mod faults;
+mod mounts;
 mod shared;
 
 use std::collections::BTreeMap;

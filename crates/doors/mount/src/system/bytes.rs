@@ -4,12 +4,11 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use fuser::{Errno, FileHandle};
-use terrace_tree::Open;
 
-use super::{Answer, System, map_tree_errno};
+use super::{Answer, Opened, System, map_tree_errno};
 
 impl System {
-    pub fn opened(&self, handle: FileHandle) -> Answer<Arc<Open>> {
+    pub fn opened(&self, handle: FileHandle) -> Answer<Arc<Opened>> {
         self.open.get(handle.0).ok_or(Errno::EBADF)
     }
 
@@ -22,7 +21,10 @@ impl System {
             buffer.resize(buffer.len().max(size as usize), 0);
             let out = &mut buffer[..size as usize];
             match self.opened(handle) {
-                Ok(open) => open.read_to(offset, out, |read| answer(map_tree_errno(read))),
+                Ok(open) => {
+                    self.note_request(&open, handle);
+                    open.read_to(offset, out, |read| answer(map_tree_errno(read)));
+                }
                 Err(error) => answer(Err(error)),
             }
         });
@@ -45,7 +47,9 @@ impl System {
         };
         let told = |written: terrace_tree::Result<usize>| {
             if written.is_ok() {
-                self.stale.queue_related_views(&open, &self.open);
+                // Before others see that nothing is buffered any more: the bytes may be lost then, and no generation tells.
+                self.pages.forget(open.number());
+                self.stale.queue_readers(&open, &self.open);
             }
             answer(map_tree_errno(written));
         };

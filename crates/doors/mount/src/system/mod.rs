@@ -3,6 +3,7 @@
 mod bytes;
 mod holes;
 mod listing;
+mod opening;
 mod pairs;
 mod space;
 
@@ -21,26 +22,28 @@ use fuser::{
 use rustix_futex_sync::RwLock;
 use terrace::files::{FileResult, Owner, Setting};
 use terrace::{Files, Trusted};
-use terrace_tree::{Node, Open, ROOT_NODE, Tree};
+use terrace_tree::{Node, ROOT_NODE, Tree};
 
 use crate::answer::{attributes, errno, nanoseconds, special};
 use crate::handles::Handles;
+use crate::opened::Opened;
+use crate::pages::Pages;
 use crate::stale::Stale;
 use listing::Listings;
+use opening::DIRECT_FLAGS;
 use pairs::reply_xattr;
 
 /// The largest request in bytes.
 const MAX_REQUEST_BYTES: u32 = 1 << 20;
 /// Constant, because object numbers are never reused.
 const NODE_GENERATION: Generation = Generation(0);
-/// Bypass the page cache and pass whole requests, so that writes of other processes are visible.
-const OPEN_FLAGS: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
 /// The file system.
 pub struct System {
     tree: Tree,
-    open: Handles<Open>,
+    open: Handles<Opened>,
     listings: Listings,
+    pages: Pages,
     stale: Arc<Stale>,
 }
 
@@ -56,7 +59,13 @@ fn map_file_errno<T>(result: FileResult<T>) -> Answer<T> {
 
 impl System {
     pub fn new(files: &Files, stale: Arc<Stale>) -> System {
-        System { tree: Tree::new(files), open: Handles::default(), listings: Handles::default(), stale }
+        System {
+            tree: Tree::new(files),
+            open: Handles::default(),
+            listings: Handles::default(),
+            pages: Pages::default(),
+            stale,
+        }
     }
 
     /// Returns how long the kernel may cache the attributes and names that are looked up from now on.
@@ -83,7 +92,7 @@ impl System {
     }
 
     /// Returns the open file of a handle, if one is given.
-    fn given(&self, handle: Option<FileHandle>) -> Option<Arc<Open>> {
+    fn given(&self, handle: Option<FileHandle>) -> Option<Arc<Opened>> {
         handle.and_then(|handle| self.open.get(handle.0))
     }
 }
@@ -119,11 +128,13 @@ impl Filesystem for System {
     }
 
     fn forget(&self, _: &Request, number: INodeNo, times: u64) {
+        // The kernel has dropped its pages, too, and asks no more about the file before it looks it up again.
+        self.pages.forget(number.0);
         self.tree.forget(number.0, times);
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.reply_attributes(reply, |tree| tree.node(number.0, self.given(handle).as_deref()));
+        self.reply_attributes(reply, |tree| tree.node(number.0, self.given(handle).as_deref().map(|open| &**open)));
     }
 
     fn setattr(
@@ -146,7 +157,9 @@ impl Filesystem for System {
     ) {
         let (accessed, modified) = (accessed.map(nanoseconds), modified.map(nanoseconds));
         let setting = Setting { mode, uid, gid, accessed, modified };
-        self.reply_attributes(reply, |tree| tree.set(number.0, self.given(handle).as_deref(), size, &setting));
+        self.reply_attributes(reply, |tree| {
+            tree.set(number.0, self.given(handle).as_deref().map(|open| &**open), size, &setting)
+        });
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
@@ -198,14 +211,10 @@ impl Filesystem for System {
         done(map_tree_errno(self.tree.rename(from, to, flags.is_empty())), reply);
     }
 
-    fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let opened = match flags.0 & libc::O_ACCMODE {
-            libc::O_RDONLY => self.tree.open(number.0),
-            _ => self.tree.open_to_write(number.0),
-        };
-        match opened {
-            Ok(open) => reply.opened(FileHandle(self.open.keep(open)), OPEN_FLAGS),
-            Err(error) => reply.error(errno(&error)),
+    fn open(&self, _: &Request, number: INodeNo, how: OpenFlags, reply: ReplyOpen) {
+        match self.open_number(number.0, how) {
+            Ok((handle, flags)) => reply.opened(handle, flags),
+            Err(error) => reply.error(error),
         }
     }
 
@@ -216,8 +225,8 @@ impl Filesystem for System {
                 &trust.left(),
                 &attributes(&node),
                 NODE_GENERATION,
-                FileHandle(self.open.keep(open)),
-                OPEN_FLAGS,
+                FileHandle(self.open.keep(Opened::direct(open))),
+                DIRECT_FLAGS,
             ),
             Err(error) => reply.error(errno(&error)),
         }
@@ -262,7 +271,11 @@ impl Filesystem for System {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        done(self.opened(handle).and_then(|open| map_tree_errno(open.flush())), reply);
+        let flush = |open: Arc<Opened>| {
+            self.note_request(&open, handle);
+            map_tree_errno(open.flush())
+        };
+        done(self.opened(handle).and_then(flush), reply);
     }
 
     fn release(

@@ -11,7 +11,8 @@ use super::dirty::Dirty;
 pub use super::open_state::{Open, State};
 use super::others::Others;
 use super::spare::Spare;
-use super::{File, FileResult, Files, path};
+use super::{File, FileError, FileResult, Files, path};
+use crate::origins::is_at_origin;
 
 /// The open files by their objects' numbers, and the number of handles of each.
 pub struct OpenFiles {
@@ -88,14 +89,12 @@ impl Files {
         path::check(path)?;
         let stat = self.shared.find(path)?.ok_or_else(|| self.shared.missing(path))?;
         if stat.special.is_some() {
-            return Err(super::FileError::Invalid { path: key::show(path), reason: "it is not a regular file" });
+            return Err(FileError::Invalid { path: key::show(path), reason: "it is not a regular file" });
         }
         match (stat.kind, stat.id) {
             (Kind::File, Some(id)) => Ok(File::new(self.shared.clone(), self.shared.open.enter(id, path))),
-            (Kind::Symlink, _) => {
-                Err(super::FileError::Invalid { path: key::show(path), reason: "it is a symbolic link" })
-            }
-            _ => Err(super::FileError::IsDirectory(key::show(path))),
+            (Kind::Symlink, _) => Err(FileError::Invalid { path: key::show(path), reason: "it is a symbolic link" }),
+            _ => Err(FileError::IsDirectory(key::show(path))),
         }
     }
 
@@ -110,5 +109,20 @@ impl Files {
             course: Mutex::default(),
             held: Mutex::default(),
         })
+    }
+}
+
+impl File {
+    /// Returns the generation of the file's bytes, which grows with each change of them by any process. None while bytes of the file are
+    /// buffered here, because readers already see these, and for a file of an origin, some of whose bytes may be fetched again.
+    pub fn generation(&self) -> FileResult<Option<u64>> {
+        // The lock keeps bytes from being buffered between the two looks.
+        let state = self.open.state.read();
+        if state.written.is_some() {
+            return Ok(None);
+        }
+        let object = self.shared.object(&state.key)?.filter(|object| object.id == self.open.id);
+        let object = object.ok_or_else(|| FileError::stale(&state.key))?;
+        Ok((!is_at_origin(&object)).then_some(object.generation))
     }
 }

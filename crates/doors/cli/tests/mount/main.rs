@@ -2,125 +2,21 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod cache;
+mod place;
+mod sharing;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+use rustix::process::Signal;
 use terrace_testkit::{Missing, Random, skip};
 
-struct Place {
-    dir: TempDir,
-    mount: PathBuf,
-}
-
-impl Place {
-    /// A store of one tier, and a directory to mount it on. Skips the test where nothing can be mounted.
-    fn new() -> Option<Place> {
-        Place::with(|dir| format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{dir}/disk']\n"))
-    }
-
-    /// The same with memory above the disk, and a replica on each.
-    fn of_two_tiers() -> Option<Place> {
-        Place::with(|dir| {
-            format!(
-                "[store]\nreplicas = {{ min = 1, max = 2, default = 2 }}\n\
-                 [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{dir}/ram']\npersistent = false\n\
-                 [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{dir}/disk']\n"
-            )
-        })
-    }
-
-    fn with(tiers: impl FnOnce(std::path::Display<'_>) -> String) -> Option<Place> {
-        if let Err(error) = fs::File::options().read(true).write(true).open("/dev/fuse") {
-            skip("a mounted store", &Missing::new("fuse", error));
-            return None;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let mount = dir.path().join("mnt");
-        fs::create_dir(&mount).unwrap();
-        let config = dir.path().join("terrace.toml");
-        fs::write(&config, tiers(dir.path().display())).unwrap();
-        let place = Place { dir, mount };
-        assert!(place.terrace().arg("init").arg("--config").arg(config).output().unwrap().status.success());
-        Some(place)
-    }
-
-    fn terrace(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
-        command.env("TERRACE_STORE", self.dir.path().join("store"));
-        command
-    }
-
-    /// Mounts in the foreground.
-    fn mount(&self) -> Mounted<'_> {
-        self.mount_on(&self.mount)
-    }
-
-    fn mount_on(&self, directory: &Path) -> Mounted<'_> {
-        let mut child = self.terrace().arg("mount").arg(directory).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("is mounted on"), "{line:?}");
-        Mounted { place: self, child }
-    }
-
-    fn mounted(&self) -> bool {
-        let path = self.mount.display().to_string();
-        fs::read_to_string("/proc/mounts").unwrap().lines().any(|line| line.split(' ').nth(1) == Some(&path))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mounts = fs::read_to_string("/proc/mounts").unwrap();
-        for at in mounts.lines().filter_map(|line| line.split(' ').nth(1)) {
-            if Path::new(at).starts_with(self.dir.path()) {
-                let _ = Command::new("umount").args(["-l", at]).status();
-            }
-        }
-    }
-}
-
-struct Mounted<'a> {
-    place: &'a Place,
-    child: Child,
-}
-
-impl Mounted<'_> {
-    fn send(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Waits until it has ended by itself.
-    fn ends(&mut self) -> i32 {
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(60) {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code().unwrap_or(-1);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("it has not ended");
-    }
-
-    fn most_memory(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-    }
-}
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use place::Place;
 
 /// `O_SYNC` and `O_DSYNC` were ignored: what a write had answered was in the memory of the server only.
 #[test]
@@ -233,71 +129,6 @@ fn what_is_left_of_a_killed_mount_is_taken_off_by_the_next() {
     mounted.send(Signal::TERM);
     assert_eq!(mounted.ends(), 0);
     assert!(!place.mounted(), "no dead mount is left below");
-}
-
-fn append(path: &Path, line: &str) {
-    fs::File::options().create(true).append(true).open(path).unwrap().write_all(line.as_bytes()).unwrap();
-}
-
-/// The kernel trusted the length that it knew for a second, and the server obeyed its offset: of lines that two mounts appended half
-/// were lost, though each file was closed. All tests had one mount.
-#[test]
-fn lines_that_two_mounts_append_are_all_there() {
-    let Some(place) = Place::new() else { return };
-    let second = place.dir.path().join("mnt2");
-    fs::create_dir(&second).unwrap();
-    let mut mounts = [place.mount(), place.mount_on(&second)];
-    let at = [place.mount.clone(), second];
-    let words = ["one\n", "two\n", "three\n", "four\n"];
-    for (number, word) in words.iter().enumerate() {
-        append(&at[number % 2].join("turns"), word);
-        for at in &at {
-            // Both see at once what was closed.
-            let length = words[..=number].concat().len() as u64;
-            assert_eq!(fs::metadata(at.join("turns")).unwrap().len(), length);
-            assert_eq!(fs::read_to_string(at.join("turns")).unwrap(), words[..=number].concat());
-        }
-    }
-    std::thread::scope(|scope| {
-        for (who, at) in at.iter().enumerate() {
-            // Two through each mount: one that opens the file for each line, one that keeps it open.
-            let path = at.join("race");
-            scope.spawn({
-                let path = path.clone();
-                move || (0..200).for_each(|number| append(&path, &format!("{who} a {number}\n")))
-            });
-            scope.spawn(move || {
-                let mut file = fs::File::options().create(true).append(true).open(path).unwrap();
-                (0..200).for_each(|number| file.write_all(format!("{who} b {number}\n").as_bytes()).unwrap());
-            });
-        }
-    });
-    let found = fs::read_to_string(at[0].join("race")).unwrap();
-    for (who, how) in [(0, 'a'), (0, 'b'), (1, 'a'), (1, 'b')] {
-        let start = format!("{who} {how} ");
-        let lines: Vec<&str> = found.lines().filter_map(|line| line.strip_prefix(&start)).collect();
-        assert_eq!(lines, (0..200).map(|number| number.to_string()).collect::<Vec<_>>(), "{start}");
-    }
-    assert_eq!(found.lines().count(), 800);
-    for mounted in &mut mounts {
-        mounted.send(Signal::TERM);
-        assert_eq!(mounted.ends(), 0);
-    }
-}
-
-/// The kernel trusts a mount's answers for a moment if nobody else uses the store; a command that changes something waits for its end.
-#[test]
-fn what_a_command_changes_beside_a_mount_is_seen_at_once() {
-    let Some(place) = Place::new() else { return };
-    let _mounted = place.mount();
-    for length in 1..20 {
-        let file = place.dir.path().join("new");
-        fs::write(&file, vec![b'x'; length]).unwrap();
-        // The kernel is told, and would keep it.
-        let _ = fs::metadata(place.mount.join("a"));
-        assert!(place.terrace().arg("put").arg(&file).arg("a").output().unwrap().status.success());
-        assert_eq!(fs::metadata(place.mount.join("a")).unwrap().len(), length as u64);
-    }
 }
 
 #[test]
