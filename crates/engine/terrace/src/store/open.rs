@@ -261,7 +261,7 @@ fn check_log_end(catalog: &Catalog, reach: Option<u64>, dir: &Path, config: &Con
             ),
             _ => format!("it does not hold commit {}, with which the catalog ends", tail.sequence),
         };
-        // Otherwise, another process has committed meanwhile, of which copies of the log know once the catalog does; or has trimmed the log.
+        // Otherwise, another process has trimmed the log, or has committed meanwhile: copies of the log have its commits once the catalog does.
         if catalog.tail()? == tail {
             return Err(advise_rebuild(Error::LogDamaged(reason)));
         }
