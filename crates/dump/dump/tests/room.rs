@@ -11,7 +11,7 @@ use terrace_dump::transport::threads::Threads;
 use terrace_dump::{Dumped, Options, Result, Wanted, dump, gc, restore_whole};
 use terrace_testkit::{SmallDisk, noise};
 
-const NODES: [u32; 4] = [0, 0, 1, 1];
+const RANK_NODES: [u32; 4] = [0, 0, 1, 1];
 /// Each node has all bytes of the four ranks. A disk has room for three versions.
 const RANK_BYTES: usize = 1_000_000;
 const DISK_OPTIONS: &str = "size=14m";
@@ -54,7 +54,7 @@ impl Small {
 
     /// Dumps on all ranks with success. Returns what the first rank is told.
     fn dump_well(&self, keep: u32, round: u64) -> Dumped {
-        let done = self.dump(&Threads::on(&NODES), 2, keep, round).into_iter().collect::<Result<Vec<_>>>();
+        let done = self.dump(&Threads::on(&RANK_NODES), 2, keep, round).into_iter().collect::<Result<Vec<_>>>();
         done.unwrap().swap_remove(0)
     }
 
@@ -71,7 +71,7 @@ impl Small {
             let bytes = buffers.remove(&world.rank()).unwrap().swap_remove(0);
             (version, u64::from_le_bytes(bytes[..8].try_into().unwrap()), bytes)
         };
-        let restored = Threads::on(&NODES).run(|world| restore(world));
+        let restored = Threads::on(&RANK_NODES).run(|world| restore(world));
         for (rank, (_, round, bytes)) in (0..).zip(&restored) {
             assert!(*bytes == self::bytes(rank, *round), "rank {rank}");
         }
@@ -100,7 +100,7 @@ fn versions_that_are_too_many_are_dropped_from_a_full_store() {
     // With room, none is dropped before the dump is durable, and without `keep` never.
     assert_eq!(small.dump_well(2, 4).dropped, 1);
     small.dump_well(3, 5);
-    let full = small.dump(&Threads::on(&NODES), 2, 9, 6);
+    let full = small.dump(&Threads::on(&RANK_NODES), 2, 9, 6);
     assert!(full.iter().all(Result::is_err) && small.versions() == [3, 4, 5], "{full:?}");
     assert_eq!(small.restored(), (5, 5));
 }
@@ -108,7 +108,7 @@ fn versions_that_are_too_many_are_dropped_from_a_full_store() {
 #[test]
 fn the_only_version_that_is_whole_is_not_dropped_to_make_room() {
     let Some(mut small) = Small::new("dumps to full stores with losses") else { return };
-    let threads = Threads::on(&NODES);
+    let threads = Threads::on(&RANK_NODES);
     for (round, replicas) in [(0, 2), (1, 1), (2, 1)] {
         assert!(small.dump(&threads, replicas, 9, round).iter().all(Result::is_ok));
     }
@@ -134,13 +134,13 @@ fn a_rank_that_dies_while_room_is_made_leaves_a_whole_version() {
             small.dump_well(3, round);
         }
         let (before, _) = small.restored();
-        let done = small.dump(&Threads::on(&NODES).kill(2, call), 2, 1, round + 1);
+        let done = small.dump(&Threads::on(&RANK_NODES).kill(2, call), 2, 1, round + 1);
         let well = done.iter().filter(|done| done.is_ok()).count();
         let (version, restored) = small.restored();
         let exists = version > before;
         assert_eq!(restored, round + u64::from(exists), "call {call}: {done:?}");
         round += u64::from(exists);
-        if well == NODES.len() {
+        if well == RANK_NODES.len() {
             assert!(call > 50 && small.versions() == [version], "{call} calls");
             return;
         }

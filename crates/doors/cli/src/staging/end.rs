@@ -120,7 +120,7 @@ fn begin_report(asked: &JobEnd, wanted: &WantedResults) -> EndReport {
 }
 
 /// Puts what seems to be at the destination behind what is missing there, for which the time is: it was copied before, and is only read again.
-/// What is not looked at in a part of the time counts as missing.
+/// An object at which there is no time to look counts as missing.
 fn put_missing_first<T: Sync>(objects: Vec<T>, clock: &Clock<'_>, seems_there: impl Fn(&T) -> bool + Sync) -> Vec<T> {
     let clock = clock.part(LOOKS_PART);
     let seem_there = map_at_once(&objects, |object| clock.why_over().is_none() && seems_there(object));

@@ -9,21 +9,21 @@ use crate::model::{Objects, Task, draw_tasks, may_hold};
 use crate::{Counts, carry_out, draw_positions, owned};
 
 /// Commands on a store, before the copy and after it.
-const TASKS: usize = 12;
+const TASK_COUNT: usize = 12;
 const IMAGES_PER_STORE: usize = 6;
 
 pub fn try_machine(disk: RecordedDisk, seed: u64, counts: &mut Counts) {
     let mut random = Random::new(seed);
     let mut machine = Machine::new(&disk.path(), &mut random);
     machine.init();
-    let mut tasks = draw_tasks(&Objects::new(), TASKS, seed << 20, &mut random);
-    let mut later = tasks.split_off(1 + random.below(TASKS as u64 / 2) as usize);
+    let mut tasks = draw_tasks(&Objects::new(), TASK_COUNT, seed << 20, &mut random);
+    let mut later = tasks.split_off(1 + random.below(TASK_COUNT as u64 / 2) as usize);
     if random.once_in(2) {
         tasks.push(Task::Sync);
     }
     later.push(Task::Put {
         key: "last".into(),
-        content: (seed << 20) + TASKS as u64,
+        content: (seed << 20) + TASK_COUNT as u64,
         ack: "durable",
         is_adopted: false,
     });

@@ -12,8 +12,8 @@ use crate::cluster::{Cluster, RANK_COUNT, said, told, was_killed};
 use crate::sizes_of;
 
 /// Each rank has a cube of cells, and the cubes are a tower.
-const SIDE: usize = 16;
-const CELL_COUNT: usize = SIDE * SIDE * SIDE;
+const CUBE_SIDE: usize = 16;
+const CELL_COUNT: usize = CUBE_SIDE * CUBE_SIDE * CUBE_SIDE;
 
 /// Returns the program. None, with a counted skip, if it is not there.
 fn find_program() -> Option<String> {
@@ -50,9 +50,9 @@ fn matrix(rank: usize) -> Vec<f64> {
         let rows = layers.flat_map(move |layer| rows.clone().map(move |row| (layer, row)));
         rows.flat_map(move |(layer, row)| columns.clone().map(move |column| (layer, row, column)))
     };
-    let own = cells(rank * SIDE..(rank + 1) * SIDE, 0..SIDE, 0..SIDE);
+    let own = cells(rank * CUBE_SIDE..(rank + 1) * CUBE_SIDE, 0..CUBE_SIDE, 0..CUBE_SIDE);
     let values = |cell: (usize, usize, usize)| {
-        let touching = cells(near(cell.0, RANK_COUNT * SIDE), near(cell.1, SIDE), near(cell.2, SIDE));
+        let touching = cells(near(cell.0, RANK_COUNT * CUBE_SIDE), near(cell.1, CUBE_SIDE), near(cell.2, CUBE_SIDE));
         touching.map(move |other| if other == cell { 27.0 } else { -1.0 })
     };
     own.flat_map(values).collect()
@@ -73,7 +73,7 @@ fn check_memory(rank: usize, core: &[u8]) {
 #[test]
 fn hpccg_continues_after_a_kill_with_the_same_residuals() {
     let (Some(cluster), Some(program)) = (Cluster::new(), find_program()) else { return };
-    let side = SIDE.to_string();
+    let side = CUBE_SIDE.to_string();
     let program = [&program[..], &side, &side, &side];
     let flags = ["--at", "MPI_Allreduce", "--each", "40"];
     // It writes its results into the working directory, too.

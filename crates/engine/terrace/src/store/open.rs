@@ -261,7 +261,7 @@ fn check_log_end(catalog: &Catalog, reach: Option<u64>, dir: &Path, config: &Con
             ),
             _ => format!("it does not hold commit {}, with which the catalog ends", tail.sequence),
         };
-        // Otherwise, another process has committed meanwhile, of which copies of the log know once the catalog does; or has trimmed the log.
+        // Otherwise, another process has committed meanwhile, and copies of the log show it once the catalog does; or has trimmed the log.
         if catalog.tail()? == tail {
             return Err(advise_rebuild(Error::LogDamaged(reason)));
         }
