@@ -222,7 +222,7 @@ lint: needed-by-tests packages mpi-installed target/tools/bin/typos ## formattin
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(ALL_FEATURES) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet $(ALL_FEATURES)
-	$(CARGO) test --quiet -p terrace-testkit --test layers --test circles --test language
+	$(CARGO) test --quiet --workspace $(ALL_FEATURES) --test layers --test circles --test language
 	target/tools/bin/typos
 
 deny: target/tools/bin/cargo-deny ## licences, origins and duplicates of the crates that Terrace is built of
