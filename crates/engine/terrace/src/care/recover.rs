@@ -155,6 +155,11 @@ impl Care {
                     || doubts.contains(&frame_in(object, extent)) && !self.holds(object, extent, replica)
             })?;
         }
+        if !emptied.is_empty() && !self.catalog.is_shared() {
+            // Before what tells that these targets were compared: if a power cut took the commits but not this, gone replicas would
+            // count as there again.
+            self.catalog.log().sync(self.catalog.tail()?)?;
+        }
         for Emptied { device, .. } in emptied {
             // Before the notes by which it is known as older or newer.
             self.note_sweep(device)?;
@@ -312,6 +317,7 @@ impl Care {
             self.catalog.commit(Change { expect: Vec::new(), edits })?;
         }
         if let Some(first) = first_lost {
+            self.reader.lost.sync();
             tracing::warn!(
                 objects = objects_lost,
                 first,
