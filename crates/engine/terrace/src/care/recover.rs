@@ -80,6 +80,9 @@ impl Care {
         terrace_system::fail::point("recover:replayed");
         self.owe_what_is_gone(&doubts, is_pending)?;
         terrace_system::fail::point("recover:owed");
+        if is_new && !self.catalog.is_shared() {
+            self.journal.raise_notes()?;
+        }
         self.name_again(is_pending || is_new)?;
         terrace_system::fail::point("recover:named");
         if is_pending { boot::mark_in_use(&self.journal.dir) } else { Ok(()) }
