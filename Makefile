@@ -126,8 +126,10 @@ target/python/installed: crates/doors/python/requirements.txt
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
+# The services that the wheel speaks to. Any other one of terrace-python's features may be named, too.
+PYTHON_SERVICES ?= azblob gcs http s3
 python: target/python/installed ## the Python package as a wheel, target/wheels
-	$(MATURIN) --release --strip --quiet --out target/wheels
+	$(MATURIN) --release --strip --quiet --features "$(PYTHON_SERVICES:%=services-%)" --out target/wheels
 	@ls target/wheels/*.whl
 
 python-installed: target/python/installed
@@ -222,7 +224,7 @@ lint: needed-by-tests packages mpi-installed target/tools/bin/typos ## formattin
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(ALL_FEATURES) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet $(ALL_FEATURES)
-	$(CARGO) test --quiet -p terrace-testkit --test layers --test circles --test language
+	$(CARGO) test --quiet --workspace $(ALL_FEATURES) --test layers --test circles --test language
 	target/tools/bin/typos
 
 deny: target/tools/bin/cargo-deny ## licences, origins and duplicates of the crates that Terrace is built of
@@ -298,6 +300,9 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 	export TERRACE_KILLS=50; $(PYTEST) tests/test_hdf5_driver.py -k kill
 	export TERRACE_KILLS=10 TERRACE_TEST_REQUIRE=torch PYTHONPATH=$(CURDIR)/target/servers/torch; $(PYTEST) tests/test_checkpoint.py
 	export TERRACE_TEST_REQUIRE=s3,torch PYTHONPATH=$(CURDIR)/target/servers/torch; $(PYTEST) tests/test_loader.py tests/test_guide.py
+	$(MAKE) python-released
+	export TERRACE_TEST_REQUIRE=s3,services; $(PYTEST) tests/test_services.py
+	$(MAKE) python-installed
 	export TERRACE_TEST_REQUIRE=orbax PYTHONPATH=$(CURDIR)/target/servers/orbax; $(PYTEST) -o faulthandler_timeout=550 tests/test_orbax.py
 	CASES=250000 $(CARGO) test -p terrace-codec --test hostile -- --nocapture
 	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture

@@ -371,6 +371,36 @@ fn a_rebuild_compares_targets_that_are_behind_the_log() {
     }
 }
 
+/// The directory was restored and rebuilt, and a target was restored later: the notes of what had been written to the targets had come back with
+/// the directory, and `sync` called all durable. The other tests restored the target before the rebuild.
+#[test]
+fn a_target_that_is_restored_after_a_rebuild_is_compared_with_the_catalog() {
+    for (layout, is_away) in [("frames", false), ("plain", false), ("frames", true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let more = format!("layout = '{layout}'\n");
+        let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], &more), tier(dir.path(), "b", &["b"], "")]);
+        let (home, target) = (store.dir().to_owned(), dir.path().join("a"));
+        put_first(&store);
+        store.close().unwrap();
+        let (older_home, older_target) = (copy_of(&home), copy_of(&target));
+        let store = Store::open(&home).unwrap();
+        go_on(&store);
+        store.close().unwrap();
+
+        restore(&older_home, &home);
+        let aside = dir.path().join("aside");
+        if is_away {
+            fs::rename(&target, &aside).unwrap();
+        }
+        Store::rebuild(&home).unwrap().close().unwrap();
+        if is_away {
+            fs::rename(&aside, &target).unwrap();
+        }
+        restore(&older_target, &target);
+        is_whole_without(&Store::open(&home).unwrap(), "b");
+    }
+}
+
 /// A target was restored while a process had the store open. The next sync of that process wrote its note about the log to the older copy,
 /// which hid what had happened; what it wrote went to files that were gone.
 #[test]

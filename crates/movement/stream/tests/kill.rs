@@ -199,7 +199,10 @@ fn every_byte_arrives_exactly_once_despite_kills() {
             ledger.into_iter().filter_map(|(name, mark)| Some((String::from_utf8(name).unwrap(), mark.parked?)));
         parked.collect::<Vec<_>>()
     };
-    assert_eq!(parked(&Store::open(&dir.join("store")).unwrap()), [("bad/d".into(), "it is bad".into())]);
+    assert_eq!(
+        parked(&Store::open(&dir.join("store")).unwrap()),
+        [("bad/d".into(), "it is bad (from log to the destination)".into())]
+    );
     // The last process repairs everything, sends all requests again, twice and shuffled, and survives.
     let last = spawn(dir, 2, seed << 20 | 0xFFFFF, until, None).wait().unwrap();
     assert!(last.success(), "{}", fs::read_to_string(dir.join("stderr-2")).unwrap());

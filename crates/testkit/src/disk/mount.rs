@@ -12,7 +12,7 @@ use nix::mount::umount;
 use tempfile::TempDir;
 
 /// The longest wait for a mount that is still in use.
-const MAX_UNMOUNT_WAIT: Duration = Duration::from_secs(30);
+const MAX_UNMOUNT_WAIT: Duration = Duration::from_secs(90);
 const UNMOUNT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Unmounts the disk in the folder `$0` once standard input ends, which is when the test drops the folder or dies, and
 /// removes the folder. Only this cleans up after a test that was killed.

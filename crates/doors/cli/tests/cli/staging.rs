@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
@@ -13,7 +12,7 @@ use terrace_testkit::{SmallDisk, wait_until};
 
 use crate::place::{Place, Ran, noise, ran};
 
-const BIG_BYTES: usize = 12_000_000;
+pub const BIG_BYTES: usize = 12_000_000;
 
 /// A store that needs a second to read the big object, and other objects.
 fn slow() -> Place {
@@ -28,23 +27,23 @@ fn slow() -> Place {
 }
 
 /// Key, outcome and reason of each object.
-fn outcomes(report: &Value) -> Vec<(String, String, String)> {
+pub fn outcomes(report: &Value) -> Vec<(String, String, String)> {
     let text = |object: &Value, field: &str| object[field].as_str().unwrap_or_default().to_owned();
     let objects = report["objects"].as_array().unwrap().iter();
     objects.map(|object| (text(object, "key"), text(object, "outcome"), text(object, "reason"))).collect()
 }
 
 /// Keys and outcomes.
-fn short(report: &Value) -> Vec<(String, String)> {
+pub fn short(report: &Value) -> Vec<(String, String)> {
     outcomes(report).into_iter().map(|(key, outcome, _)| (key, outcome)).collect()
 }
 
-fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+pub fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(|(key, outcome)| ((*key).to_owned(), (*outcome).to_owned())).collect()
 }
 
 /// All files below a folder.
-fn files(folder: &Path) -> Vec<String> {
+pub fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().map(Result::unwrap) {
         match entry.path().is_dir() {
@@ -110,164 +109,6 @@ fn a_result_with_the_name_of_a_part_takes_no_other_ones_place() {
     assert_eq!(place.keys(""), [".r.terrace-part", "r"]);
 }
 
-/// They passed for results, and replaced newer files at the destination.
-#[test]
-fn inputs_whose_staging_was_ended_are_no_results() {
-    let place = Place::with("throttle = { write = '12MB/s' }", "throttle = { write = '12MB/s' }");
-    for number in 0..6 {
-        place.write(format!("origin/{number}"), noise(BIG_BYTES / 4, number));
-        place.write(format!("results/{number}"), "newer");
-    }
-    let start = ["job", "start", "--origin", "origin"];
-    let mut child = place.command(start).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    wait_until("an input is in the store", || !place.keys("").is_empty());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    place.write("made/out", "out");
-    place.good(["put", "made", ""]);
-    let (report, code) = place.json(["job", "end", "--to", "results"]);
-    let failed = outcomes(&report).into_iter().filter(|(_, outcome, _)| outcome == "failed");
-    assert!(code == 1 && failed.clone().count() > 0, "{report}");
-    assert!(failed.clone().all(|(_, _, reason)| reason.contains("run that command again")), "{report}");
-    assert!((0..6).all(|number| place.read(format!("results/{number}")) == b"newer"), "no input is copied");
-    assert_eq!(place.read("results/out"), b"out", "a result is");
-    // The command ends this time.
-    assert_eq!(place.json(start).1, 0);
-    let (report, code) = place.json(["job", "end", "--to", "results"]);
-    assert_eq!((short(&report), &report["inputs"], code), (pairs(&[("out", "present")]), &json!(6), 0));
-}
-
-/// A record for which there was no room let all inputs pass for results.
-#[test]
-fn inputs_that_fill_the_store_are_no_results() {
-    let place = Place::empty();
-    let Some(disk) = SmallDisk::mount("inputs that fill the store", &place.path("small"), "size=24m") else { return };
-    let target = disk.path().join("disk").display().to_string();
-    place.write("terrace.toml", format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{target}']\n"));
-    place.good(["init", "--config", "terrace.toml"]);
-    for number in 0..30 {
-        place.write(format!("origin/{number}"), noise(1_000_000, number));
-    }
-    let ran = place.run(["job", "start", "--origin", "origin"]);
-    assert!(ran.code == 1 && ran.out.contains(" staged ("), "{} {}", ran.out, ran.err);
-    let (report, code) = place.json(["job", "end", "--to", "results"]);
-    assert_eq!((&report["copied"], files(&place.path("results")).len()), (&json!(0), 0), "{report} {code}");
-}
-
-/// Nobody was told.
-#[test]
-fn an_input_that_the_job_changed_and_that_is_staged_again_is_named() {
-    let place = Place::new();
-    place.write("origin/state", "before");
-    let start = ["job", "start", "--origin", "origin"];
-    place.good(start);
-    place.write("state", "after");
-    place.good(["put", "state", "state"]);
-    let ran = place.run(start);
-    assert!(ran.code == 0 && ran.err.contains("state: replaced, though the job had changed it"), "{}", ran.err);
-    assert!(!place.run(start).err.contains("replaced"));
-}
-
-/// Nothing was staged.
-#[test]
-fn inputs_beside_one_that_cannot_be_read_come_in() {
-    let place = Place::new();
-    place.write("origin/open", "a");
-    place.write(format!("origin/{}", vec!["x".repeat(200); 10].join("/")), "its name is too long");
-    let ran = place.run(["job", "start", "--origin", "origin"]);
-    assert_eq!((ran.out.as_str(), ran.code), ("1 input staged (1 B), 0 unchanged, 1 failed\n", 1), "{}", ran.err);
-    assert_eq!(place.keys(""), ["open"]);
-}
-
-/// Each was said to have changed meanwhile.
-#[test]
-fn symbolic_links_in_a_folder_come_in_as_links() {
-    let place = Place::new();
-    place.write("origin/d/a", "a");
-    for (link, to) in [("link", "a"), ("dangling", "nowhere")] {
-        symlink(to, place.path("origin/d").join(link)).unwrap();
-    }
-    let start = ["job", "start", "--origin", "origin"];
-    assert_eq!(place.json(start).1, 0);
-    assert_eq!((&place.json(start).0["staged"], place.json(start).1), (&json!(0), 0));
-    place.good(["get", "d", "out"]);
-    assert_eq!(fs::read_link(place.path("out/link")).unwrap(), Path::new("a"));
-    assert_eq!(fs::read_link(place.path("out/dangling")).unwrap(), Path::new("nowhere"));
-}
-
-/// One that was named itself was followed, even out of the origin.
-#[test]
-fn symbolic_links_that_are_named_come_in_as_links() {
-    let place = Place::new();
-    place.write("secret/key", "secret");
-    place.write("origin/real/a", "a");
-    symlink("real", place.path("origin/link")).unwrap();
-    symlink(place.path("secret/key"), place.path("origin/out")).unwrap();
-    symlink(place.path("secret"), place.path("origin/folder")).unwrap();
-    place.write("list", "link\nout\nfolder\nreal\n");
-    let start = ["job", "start", "--origin", "origin", "--stage", "list"];
-    assert_eq!((&place.json(start).0["staged"], place.json(start).1), (&json!(4), 0));
-    place.good(["get", "", "got"]);
-    assert_eq!(fs::read_link(place.path("got/link")).unwrap(), Path::new("real"));
-    assert_eq!(fs::read_link(place.path("got/out")).unwrap(), place.path("secret/key"));
-    assert_eq!(place.keys(""), ["folder", "link", "out", "real/a"]);
-    for behind in ["folder/key", "link/a"] {
-        place.write("list", behind);
-        let link = behind.split('/').next().unwrap();
-        let words = format!("origin/{link} is a symbolic link, and is not followed");
-        place.bad(start, &[&words]);
-    }
-}
-
-/// A pipe kept `job start` waiting for ever.
-#[test]
-fn an_input_that_may_have_no_end_is_refused() {
-    let place = Place::new();
-    place.write("origin/a", "a");
-    assert!(Command::new("mkfifo").arg(place.path("origin/pipe")).status().unwrap().success());
-    place.write("list", "pipe\na\n");
-    place.bad(["job", "start", "--origin", "origin", "--stage", "list"], &["origin/pipe: it is no file, directory or"]);
-    assert_eq!(place.good(["cat", "a"]), "a");
-}
-
-/// A note said that it was skipped, and the exit code was 0.
-#[test]
-fn a_pipe_or_socket_in_a_folder_is_an_input_that_is_missing() {
-    let place = Place::new();
-    place.write("origin/in/a", "a");
-    place.write("origin/in/z", "z");
-    assert!(Command::new("mkfifo").arg(place.path("origin/in/pipe")).status().unwrap().success());
-    let _socket = UnixListener::bind(place.path("origin/in/socket")).unwrap();
-    place.write("list", "in\n");
-    let (all, listed) =
-        (["job", "start", "--origin", "origin"], ["job", "start", "--origin", "origin", "--stage", "list"]);
-    let ran = place.run(listed);
-    for name in ["pipe", "socket"] {
-        let words = format!("reading origin/in/{name}: it is a pipe, a socket or a device");
-        assert!(ran.code == 1 && ran.err.contains(&words), "{}", ran.err);
-    }
-    assert_eq!(place.keys(""), ["in/a", "in/z"]);
-    let again = |start: &[&str]| place.json(start.iter().copied());
-    assert_eq!(again(&listed), (json!({"staged": 0, "unchanged": 2, "failed": 2, "bytes": 0}), 1));
-    assert_eq!(again(&all).1, 1, "without a list, all are named");
-    // What is beside them can be named.
-    place.write("list", "in/a\nin/z\n");
-    assert_eq!(again(&listed).1, 0);
-}
-
-#[test]
-fn an_origin_in_a_tier_is_refused() {
-    let place = Place::new();
-    place.write("made", "a");
-    place.good(["put", "made", "a"]);
-    for origin in ["tiers/disk", "tiers/disk/segments", "store"] {
-        place.bad(["job", "start", "--origin", origin], &["the store keeps its own files in"]);
-    }
-    fs::create_dir_all(place.path("bound/below")).unwrap();
-    fs::copy(place.path("tiers/disk/terrace-target"), place.path("bound/terrace-target")).unwrap();
-    place.bad(["job", "start", "--origin", "bound/below"], &["a store keeps its own files in"]);
-}
-
 /// Such a file counted as present, and its mode stayed wrong.
 #[test]
 fn a_result_that_is_there_gets_its_mode_and_time() {
@@ -289,21 +130,6 @@ fn a_result_that_is_there_gets_its_mode_and_time() {
     assert_eq!((mode("results/a"), mode("results/empty")), (0o750, 0o700));
     let time = |path: &str| place.path(path).metadata().unwrap().modified().unwrap();
     assert_eq!(time("results/a"), time("made/a"));
-}
-
-#[test]
-fn an_input_that_is_not_there_is_named_and_the_others_come_in() {
-    let place = Place::new();
-    place.write("origin/a", "a");
-    place.write("list", "missing\na\n");
-    let ran = place.run(["job", "start", "--origin", "origin", "--stage", "list"]);
-    assert!(ran.code == 1 && ran.err.contains("origin/missing"), "{}", ran.err);
-    assert_eq!(ran.out, "1 input staged (1 B), 0 unchanged, 1 failed\n");
-    assert_eq!(place.keys(""), ["a"]);
-    place.write("list", "a\n../b\n");
-    place.bad(["job", "start", "--origin", "origin", "--stage", "list"], &["list: line 2"]);
-    place.bad(["job", "start", "--origin", "nowhere"], &["nowhere"]);
-    place.bad(["job", "start", "--origin", "list"], &["list is no directory"]);
 }
 
 #[test]
@@ -484,7 +310,7 @@ fn many(count: u64) -> Place {
     place
 }
 
-fn is_made(place: &Place, path: &Path) -> bool {
+pub fn is_made(place: &Place, path: &Path) -> bool {
     let number: u64 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
     place.read(path) == noise(number as usize % 5000, number)
 }
@@ -526,29 +352,6 @@ fn a_kill_between_many_results_leaves_each_whole_or_absent() {
     assert_eq!((&report["safe"], code), (&json!(true), 0));
     let copied = files(&place.path("results"));
     assert!(copied.len() == 2000 && copied.iter().all(|path| is_made(&place, Path::new(path))));
-}
-
-/// Inputs come in several at a time.
-#[test]
-fn of_many_inputs_each_comes_in_and_those_that_are_wrong_are_named() {
-    let place = Place::new();
-    for number in 0..300 {
-        place.write(format!("origin/{}/{number}", number % 7), noise(number as usize % 5000, number));
-    }
-    let start = ["job", "start", "--origin", "origin"];
-    assert_eq!(&place.json(start).0["staged"], &json!(300));
-    place.write("origin/2/30", noise(30, 77));
-    place.write("list", "2\n3\nmissing\n4/4\n");
-    let Ran { code, err, .. } = place.run(["job", "start", "--origin", "origin", "--stage", "list"]);
-    assert!(code == 1 && err.contains("origin/missing"), "{err}");
-    place.good(["get", "", "got"]);
-    assert!(place.read("got/2/30") == noise(30, 77));
-    assert!(
-        (0..300).filter(|number| *number != 30).all(|n| is_made(&place, &place.path(format!("got/{}/{n}", n % 7))))
-    );
-    // All are inputs, so there is nothing to copy.
-    let (report, code) = place.json(["job", "end", "--to", "results"]);
-    assert_eq!((&report["inputs"], &report["copied"], code), (&json!(300), &json!(0), 0));
 }
 
 #[cfg(feature = "services-fs")]

@@ -22,7 +22,7 @@ pub struct Machine {
     /// Outside the disk: the first tier, and files that are put and got.
     memory: TempDir,
     layout: &'static str,
-    targets: &'static [&'static str],
+    pub targets: &'static [&'static str],
     /// Limits of the engine, small for some machines, so that short runs meet them.
     limits: &'static [(&'static str, &'static str)],
     boots: u64,
@@ -222,6 +222,14 @@ impl Machine {
             file.write_all_at(&bytes, at + stored / 2).unwrap();
             file.sync_all().unwrap();
         }
+    }
+
+    /// Empties a target, durably: another disk has taken the place of its own.
+    pub fn replace(&self, target: &str) {
+        let path = self.disk.join(target);
+        fs::remove_dir_all(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        self.write_back();
     }
 
     /// The codes of the findings of `terrace health`.

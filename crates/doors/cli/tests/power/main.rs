@@ -12,6 +12,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod damaged;
+mod emptied;
 mod machine;
 mod model;
 mod restored;
@@ -215,4 +216,10 @@ fn what_a_scrub_found_is_known_after_a_power_cut_on_ext4() {
 fn an_older_store_directory_loses_nothing_after_a_power_cut() {
     let shows = "what was acknowledged was there, with an older directory of the store";
     try_machines(DiskFormat::Ext4, setting("TERRACE_POWER", 10).div_ceil(5), shows, restored::try_machine);
+}
+
+#[test]
+fn replicas_on_a_replaced_disk_stay_gone_after_a_power_cut() {
+    let shows = "replicas on a replaced disk were pending";
+    try_machines(DiskFormat::Ext4, setting("TERRACE_POWER", 10).div_ceil(5), shows, emptied::try_machine);
 }

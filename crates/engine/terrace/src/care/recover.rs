@@ -80,6 +80,9 @@ impl Care {
         terrace_system::fail::point("recover:replayed");
         self.owe_what_is_gone(&doubts, is_pending)?;
         terrace_system::fail::point("recover:owed");
+        if is_new && !self.catalog.is_shared() {
+            self.journal.raise_notes()?;
+        }
         self.name_again(is_pending || is_new)?;
         terrace_system::fail::point("recover:named");
         if is_pending { boot::mark_in_use(&self.journal.dir) } else { Ok(()) }
@@ -154,6 +157,11 @@ impl Care {
                     || on_volatile(replica) && is_gone()
                     || doubts.contains(&frame_in(object, extent)) && !self.holds(object, extent, replica)
             })?;
+        }
+        if !emptied.is_empty() && !self.catalog.is_shared() {
+            // Before what tells that these targets were compared: if a power cut took the commits but not this, gone replicas would
+            // count as there again.
+            self.catalog.log().sync(self.catalog.tail()?)?;
         }
         for Emptied { device, .. } in emptied {
             // Before the notes by which it is known as older or newer.
@@ -312,6 +320,7 @@ impl Care {
             self.catalog.commit(Change { expect: Vec::new(), edits })?;
         }
         if let Some(first) = first_lost {
+            self.reader.lost.sync();
             tracing::warn!(
                 objects = objects_lost,
                 first,

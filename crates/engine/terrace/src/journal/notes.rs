@@ -48,6 +48,33 @@ impl Journal {
         }
     }
 
+    /// Raises the notes once a new catalog was compared with the targets: the directory may be an older copy, and what it knows of the
+    /// targets with it. Of a target that is away, it then knows the last synced commit that has added frames to it.
+    ///
+    /// # Errors
+    /// If the log cannot be synced, or the catalog cannot be read.
+    pub fn raise_notes(&self) -> Result<()> {
+        let (store, synced, tail) = (self.catalog.log().store(), self.catalog.synced()?, self.catalog.tail()?);
+        if synced == 0 {
+            return Ok(());
+        }
+        // The notes name this record, which must be durable then.
+        self.catalog.log().sync(tail)?;
+        self.write_reach(synced, tail);
+        for device in self.persistent_directories() {
+            let segments = self.catalog.segments(device.id)?;
+            let with_frames = segments.iter().filter(|(_, live)| live.frames > 0 && live.sequence <= synced);
+            let held = with_frames.map(|(_, live)| live.sequence).max().unwrap_or(0);
+            if log::read_target_reach(&self.dir, device.id, store).is_none_or(|known| known.sequence < held) {
+                let reach = Reach { sequence: held, record: (tail.sequence, tail.checksum) };
+                // The error may be ignored: the target is only trusted as before.
+                let noted = log::write_target_reach(&self.dir, device.id, store, reach);
+                let _ = noted.inspect_err(|error| tracing::debug!(%error, "could not note what a target holds"));
+            }
+        }
+        Ok(())
+    }
+
     /// Notes on the targets of services that they hold the frames of all commits up to `sequence`, where commits after `synced` have added
     /// some. Those that hold a copy of the log get their note with its next piece.
     pub(super) fn note_synced(&self, synced: u64, sequence: u64) -> Result<()> {
