@@ -1,5 +1,7 @@
 //! Queries. Each holds its read transaction only while it copies the answer.
 
+use std::ops::Bound;
+
 use heed::RoTxn;
 use serde::Deserialize;
 use terrace_format::{Extent, Object, Owed, TargetId, Task};
@@ -208,6 +210,28 @@ impl Catalog {
             let (key, value) = entry?;
             if let Some(segment) = keys::number(key, 3) {
                 found.push((segment, Live::read(value)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the targets that hold frames of objects.
+    pub fn targets_with_frames(&self) -> Result<Vec<TargetId>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let (mut found, mut next) = (Vec::new(), Some(0));
+        // The rest of a target's segments is passed over as soon as one of them has frames.
+        while let Some(start) = next.take() {
+            let begin = keys::segments_on(start);
+            for entry in env.records.range(&txn, &(Bound::Included(begin.as_slice()), Bound::Unbounded))? {
+                let (key, value) = entry?;
+                let Some((&keys::SEGMENT_LETTER, numbers)) = key.split_first() else { break };
+                let Some(target) = numbers.first_chunk().map(|bytes| TargetId::from_be_bytes(*bytes)) else { continue };
+                if Live::read(value)?.frames > 0 {
+                    found.push(target);
+                    next = target.checked_add(1);
+                    break;
+                }
             }
         }
         Ok(found)

@@ -197,6 +197,25 @@ fn a_lost_configuration_can_be_written_again() {
     assert_eq!(place.good(["cat", "k"]), "bytes");
 }
 
+/// `health` called the store safe, and reads of objects failed, though another tier had them.
+#[test]
+fn a_configuration_without_a_tier_that_holds_replicas_is_refused() {
+    let place = Place::new();
+    place.write("a", noise(300_000, 1));
+    place.good(["put", "a", "k", "-q", "--replicas", "2"]);
+    let file = place.path("store/terrace.toml");
+    let whole = fs::read_to_string(&file).unwrap();
+    // Without the first tier. The other one is persistent, as one has to be.
+    let sections: Vec<&str> = whole.split("[[tier]]").collect();
+    fs::write(&file, format!("{}[[tier]]{}", sections[0], sections[2])).unwrap();
+    for command in [&["ls"][..], &["cat", "k"], &["health"], &["sync"], &["rebuild"]] {
+        place.bad(command, &["its file terrace.toml has no target 0", "Write it again as it was"]);
+    }
+    fs::write(&file, &whole).unwrap();
+    place.good(["check", "a", "k"]);
+    place.good(["sync"]);
+}
+
 /// Of 200 replicas, `put` said "not 5", which nobody had asked for. 0 replicas were taken for no requirement.
 #[test]
 fn numbers_of_replicas_that_are_not_possible_are_named() {

@@ -89,7 +89,9 @@ impl TierList {
     pub fn device(&self, id: TargetId) -> Result<&Device> {
         self.position(id).and_then(|at| self.devices.get(at)).ok_or_else(|| Error::Damaged {
             what: "a replica's record".into(),
-            reason: format!("the store has no target {id}"),
+            reason: format!(
+                "its file terrace.toml has no target {id}; is a tier's section missing there? Write it again as it was"
+            ),
         })
     }
 

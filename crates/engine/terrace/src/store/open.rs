@@ -177,7 +177,10 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
         boot::shared(dir, &engine.lock)?;
         return Ok(engine);
     }
+    check_targets_are_known(&engine, dir)?;
     engine.care.recover()?;
+    // A new catalog knows them now.
+    check_targets_are_known(&engine, dir)?;
     // Once more: targets that were just made have their markers now.
     note_mounts(dir, &config, false)?;
     engine.mover.rules_begin();
@@ -204,6 +207,21 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     }
     boot::shared(dir, &engine.lock)?;
     Ok(engine)
+}
+
+/// Checks that the configuration names each target that holds replicas.
+fn check_targets_are_known(engine: &Engine, dir: &Path) -> Result<()> {
+    let held = engine.catalog.targets_with_frames()?;
+    match held.into_iter().find(|target| engine.tiers.position(*target).is_none()) {
+        None => Ok(()),
+        Some(target) => Err(refuse(
+            dir,
+            &format!(
+                "its file terrace.toml has no target {target}, which holds replicas: a tier's section was removed from it. Write it again as it \
+                 was. `terrace drain` and `terrace tiers remove` give a tier up, also one that is gone"
+            ),
+        )),
+    }
 }
 
 /// Removes the catalog, which is then made from the log, if the machine went down while it was in use, or if it or its mark
