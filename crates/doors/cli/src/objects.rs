@@ -115,11 +115,17 @@ pub fn sync(store: &Store, show: Show) -> Result<bool> {
     })?;
     bar.finish_and_clear();
     let lost = tell_lost(store)?;
-    let words = if lost {
-        "no replica is pending, and all that is left is durable"
-    } else {
-        "no replica is pending, and all is durable"
+    let volatile = store.find_volatile()?;
+    let words = match volatile.first {
+        Some(first) => format!(
+            "no replica is pending; {} only in memory, as rules or requirements allow: {}{}; all else is durable",
+            count(volatile.objects, "object"),
+            name(&first),
+            if volatile.objects > 1 { ", ..." } else { "" }
+        ),
+        None if lost => "no replica is pending, and all that is left is durable".to_owned(),
+        None => "no replica is pending, and all is durable".to_owned(),
     };
-    show.result(&json!({"owed": 0}), words)?;
+    show.result(&json!({"owed": 0, "volatile": volatile.objects}), &words)?;
     Ok(good && !lost)
 }

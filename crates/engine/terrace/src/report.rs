@@ -291,6 +291,9 @@ pub struct Moved {
     /// Extents that have fewer replicas than before and fewer than they should have, because no other failure domain takes
     /// one.
     pub thinned: u64,
+    /// Those of `thinned` that have one replica.
+    #[serde(skip)]
+    pub(crate) single: u64,
 }
 
 impl Moved {
@@ -299,6 +302,7 @@ impl Moved {
         self.made += next.made;
         self.dropped += next.dropped;
         self.thinned += next.thinned;
+        self.single += next.single;
         (self.kept, self.kept_from_memory) = (next.kept, next.kept_from_memory);
         self.changed.clone_from(&next.changed);
     }
@@ -313,7 +317,9 @@ impl Moved {
 
     /// Counts an extent that had `before` replicas, made or pending, and now has `after`.
     pub(crate) fn count_thinned(&mut self, before: usize, after: usize, wanted: u8) {
-        self.thinned += u64::from(after < before && after < usize::from(wanted));
+        let is_thinned = after < before && after < usize::from(wanted);
+        self.thinned += u64::from(is_thinned);
+        self.single += u64::from(is_thinned && after == 1);
     }
 }
 
@@ -479,7 +485,7 @@ pub enum FindingCode {
     ScrubOld,
     /// The last scrub found bad replicas that were not replaced.
     BadReplicas,
-    /// The last scrub found extents with one replica that should have more, and have none pending.
+    /// Extents with one replica should have more, and have none pending: the last scrub found them, or a later move or eviction left them.
     OneCopy,
     /// The last scrub found replicas in adopted files that their owners have changed.
     FilesChanged,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use terrace::report::ReplicaState;
 use terrace::{Ack, Config, PutOptions, Store};
-use terrace_testkit::Random;
+use terrace_testkit::{Random, wait_until};
 
 const MIB_BYTES: usize = 1 << 20;
 
@@ -113,5 +113,64 @@ fn replicas_that_another_process_has_put_leave_too() {
     }
     for name in &names {
         assert!(store.get(name.as_bytes()).unwrap() == bytes(4), "{name}");
+    }
+}
+
+/// The tier in memory was full to its mark with bytes that nobody read, and nothing was written any more: what was read all the time stayed
+/// on the slow tier for ever.
+#[test]
+fn what_is_read_often_takes_the_place_of_what_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let text = format!(
+        "[[tier]]\nname = 'quick'\nkind = 'directory'\ntargets = ['{}']\ncapacity = '16MiB'\npersistent = false\n\
+         [[tier]]\nname = 'slow'\nkind = 'directory'\ntargets = ['{}/slow']\n\
+         throttle = {{ read = '40MB/s', write = '200MB/s', latency = '2ms' }}\n",
+        memory.path().display(),
+        dir.path().display()
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let cold: Vec<String> = (0..7).map(|number| format!("cold{number}")).collect();
+    cold.iter().zip(10..).for_each(|(key, seed)| put(&store, key, seed));
+    put(&store, "hot", 1);
+    store.sync().unwrap();
+    assert!(!is_on(&store, "hot", "quick"), "there is no room for it");
+    wait_until("what is hot is in memory", || {
+        store.promote().unwrap();
+        store.get(b"hot").unwrap() == bytes(1) && is_on(&store, "hot", "quick")
+    });
+    let left = cold.iter().filter(|key| !is_on(&store, key, "quick")).count();
+    assert!(left <= 2, "{left} objects made room for one");
+    for (key, seed) in cold.iter().zip(10..) {
+        assert!(store.get(key.as_bytes()).unwrap() == bytes(seed), "{key}");
+    }
+}
+
+/// An eviction took single extents out of plain files, which keep their space until they are deleted as a whole: the tier stayed full, and
+/// more and more replicas left it.
+#[test]
+fn plain_files_are_evicted_as_a_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    let text = format!(
+        "[store]\nreplicas = {{ default = 2 }}\n\
+         [[tier]]\nname = 'quick'\nkind = 'directory'\ntargets = ['{d}/quick']\ncapacity = '16MiB'\nlayout = 'plain'\n\
+         [[tier]]\nname = 'slow'\nkind = 'directory'\ntargets = ['{d}/slow']\n"
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let keys: Vec<String> = (0..12).map(|number| format!("k{number}")).collect();
+    keys.iter().zip(1..).for_each(|(key, seed)| put(&store, key, seed));
+    let extents_on_quick = |key: &String| {
+        let found = store.locate(key.as_bytes()).unwrap();
+        let on = |r: &terrace::report::ReplicaLocation| r.tier == "quick" && r.state == ReplicaState::Present;
+        found.extents.iter().filter(|extent| extent.replicas.iter().any(on)).count()
+    };
+    wait_until("some have left", || keys.iter().any(|key| extents_on_quick(key) == 0));
+    store.sync().unwrap();
+    let left = keys.iter().filter(|key| extents_on_quick(key) == 0).count();
+    assert!(left < 10, "{left} files left a tier that takes seven");
+    for (key, seed) in keys.iter().zip(1..) {
+        assert!([0, 2].contains(&extents_on_quick(key)), "a part of {key} left");
+        assert!(store.get(key.as_bytes()).unwrap() == bytes(seed), "{key}");
     }
 }

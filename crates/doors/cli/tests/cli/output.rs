@@ -141,6 +141,22 @@ fn nothing_but_results_goes_into_a_pipe() {
     assert_eq!(place.good(["sync"]), "no replica is pending, and all is durable\n");
 }
 
+/// It said that all is durable.
+#[test]
+fn sync_tells_what_is_only_in_memory() {
+    let place = Place::new();
+    let config = fs::read_to_string(place.path("store/terrace.toml")).unwrap();
+    let rule = "[[rule]]\nprefix = 'scratch'\nvolatile = true\nreplicas = 1\ntiers = ['ram']\n";
+    fs::write(place.path("store/terrace.toml"), format!("{config}\n{rule}")).unwrap();
+    place.write("a", noise(2_000_000, 5));
+    place.good(["put", "a", "a"]);
+    assert_eq!(place.good(["sync"]), "no replica is pending, and all is durable\n");
+    place.good(["put", "a", "scratch/a"]);
+    let said = place.good(["sync"]);
+    assert!(said.contains("1 object only in memory") && said.contains("scratch/a"), "{said}");
+    assert_eq!(place.json(["sync"]).0, json!({"owed": 0, "volatile": 1}));
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_trouble_and_a_full_disk_is() {
     let place = Place::new();

@@ -48,6 +48,23 @@ fn data_moves_between_tiers_and_tiers_come_and_go() {
     assert_eq!(place.json(["scrub"]).0, json!({"checked": 4, "bad": 0, "repaired": 0, "lost": 0}));
 }
 
+/// The command told it, and `health` said "safe" until the next scrub.
+#[test]
+fn health_knows_at_once_what_a_move_has_left_with_one_replica() {
+    let place = Place::new();
+    place.write("a", noise(1_500_000, 2));
+    place.good(["put", "a", "a", "--ack", "durable"]);
+    place.good(["sync"]);
+    assert_eq!(place.good(["health", "--wait", "safe"]), "safe\n");
+    assert!(place.good(["evict", "a", "--tier", "ram"]).contains("2 extents now with fewer replicas than wanted"));
+    place.good(["sync"]);
+    let (health, code) = place.json(["health"]);
+    assert_eq!((&health["findings"][0]["code"], code), (&"ONE_COPY".into(), 1), "{health}");
+    place.good(["repair"]);
+    assert_eq!(place.good(["health", "--wait", "safe"]), "safe\n");
+    assert_eq!(tiers_of(&place, "a"), ["ram", "disk"]);
+}
+
 /// It was removed "with what the store had put there", although all of that stayed.
 #[test]
 fn what_is_on_a_tier_that_is_away_is_left_behind_and_told_of() {

@@ -11,7 +11,6 @@ mod schedule;
 mod scrub;
 mod survey;
 mod sweep;
-mod unreplaced;
 
 use std::sync::Arc;
 
@@ -24,7 +23,6 @@ use crate::mover::Mover;
 use crate::place::Planning;
 use crate::read::Reader;
 
-pub(crate) use schedule::ScrubRecord;
 pub(crate) use survey::Survey;
 
 /// Compares the catalog, the log and the targets with each other, and repairs differences.

@@ -81,6 +81,11 @@ impl Device {
         self.free().saturating_sub((capacity as f64 * (1.0 - mark)) as u64)
     }
 
+    /// Returns this share of its capacity, in bytes.
+    pub fn capacity_below(&self, mark: f64) -> u64 {
+        (self.capacity.load(Ordering::Relaxed) as f64 * mark) as u64
+    }
+
     /// Returns the number of this process's operations in progress, divided by the number that it can do at the same time.
     pub fn load(&self) -> f64 {
         f64::from(self.busy.load(Ordering::Relaxed)) / f64::from(Device::DEVICE_LANES)

@@ -1,6 +1,7 @@
 //! The store's directory: its files, its users, and the locks of its processes.
 
 mod appends;
+mod bad_replica;
 pub mod boot;
 mod cluster;
 mod filesystem;
@@ -19,11 +20,13 @@ mod original;
 mod owner;
 mod place_check;
 mod rules;
+mod scrub_record;
 mod sole;
 mod target_note;
 mod trust;
 
 pub use appends::AppendLocks;
+pub use bad_replica::{BadReplica, MAX_LISTED_REPLICAS};
 pub use cluster::{Access, Cluster, Consistency, refuse_if_shared};
 pub use id_check::check_id;
 pub use identity::{
@@ -39,6 +42,7 @@ pub use original::{check_identity, describe_copy, find_original, note_place};
 pub use owner::note_owner;
 pub use place_check::check_place;
 pub use rules::Rules;
+pub use scrub_record::ScrubRecord;
 pub use sole::{Sole, take_sole};
 pub use target_note::TargetNote;
 pub use trust::{Trust, Trusted};

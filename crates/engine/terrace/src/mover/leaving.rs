@@ -16,6 +16,8 @@ use crate::devices::Device;
 
 /// The scores that separate classes of hotness. The coldest class is evicted first.
 const WARMTH_SCORES: [f64; 3] = [0.5, 4.0, 32.0];
+/// The warmest class. The coldest is 0.
+pub(super) const MAX_WARMTH: usize = WARMTH_SCORES.len();
 /// The ranks of replicas of the coldest class.
 const COLD_RANKS: usize = 2;
 /// The coldest replicas are chosen among those that take this many times the bytes that have to leave, and are at least
@@ -37,6 +39,18 @@ pub(super) struct Leaving {
     pub key: Vec<u8>,
     /// The extent's offset in the object.
     pub offset: u64,
+}
+
+impl Leaving {
+    /// Returns the class of its hotness.
+    pub fn warmth(&self) -> usize {
+        self.rank / 2
+    }
+}
+
+/// Returns the class of a hotness score.
+pub(super) fn find_warmth(score: f64) -> usize {
+    WARMTH_SCORES.iter().filter(|least| score > **least).count()
 }
 
 /// The searches of the catalog for replicas on each target.
@@ -123,8 +137,7 @@ impl Found<'_> {
                 continue;
             }
             let score = self.mover.planning.hotness.score(key, extent.offset, object.length);
-            let warmth = WARMTH_SCORES.iter().filter(|warmth| score > **warmth).count();
-            let rank = 2 * warmth + usize::from(!self.mover.is_spare(self.device, object, extent));
+            let rank = 2 * find_warmth(score) + usize::from(!self.mover.is_spare(self.device, object, extent));
             let length = u64::from(replica.place.length);
             self.spare_bytes += if rank == 0 { length } else { 0 };
             self.cold_bytes += if rank < COLD_RANKS { length } else { 0 };

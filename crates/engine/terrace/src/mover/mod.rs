@@ -8,10 +8,12 @@
 mod away;
 mod claimed;
 mod compact;
+mod displace;
 mod drain;
 mod drops;
 mod edits;
 mod evict;
+mod eviction;
 pub(crate) mod expiry;
 mod flow;
 mod leaving;

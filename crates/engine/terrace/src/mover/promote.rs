@@ -1,5 +1,6 @@
-//! Promotion: makes replicas on faster tiers for bytes that are read often.
+//! Promotion: makes replicas on faster tiers for bytes that are read often, where there is room. `displace.rs` makes room.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use terrace_catalog::{Change, Edit, Extent, TargetId, frames};
@@ -20,6 +21,8 @@ struct Candidate {
     key: Vec<u8>,
     object: u64,
     extent: Extent,
+    /// Its nearest replica. The key of this is the candidate's place in their list.
+    entry: Entry,
 }
 
 impl Mover {
@@ -35,26 +38,10 @@ impl Mover {
 
     /// Makes replicas pending on faster tiers for bytes that are read often enough to pay for them. Returns their number.
     pub fn promote(&self) -> Result<usize> {
-        let (mut candidates, mut entries) = (Vec::new(), Vec::new());
         // One list, since targets are named by their place in it.
         let tiers: &TierList = &self.tiers;
-        for key in self.planning.hotness.objects() {
-            let Some((object, extents)) = self.catalog.locate(&key, 0, u64::MAX)? else { continue };
-            for extent in frames(&extents) {
-                let score = self.planning.hotness.score(&key, extent.offset, object.length);
-                let Some(target) = nearest(tiers, extent).filter(|_| score >= MIN_WARM_SCORE) else { continue };
-                let Some(replica) = extent.replicas.iter().find(|r| r.target == tiers.devices[target].id) else {
-                    continue;
-                };
-                entries.push(Entry {
-                    key: candidates.len() as u64,
-                    bytes: u64::from(replica.stored),
-                    target: target as u16,
-                    score,
-                });
-                candidates.push(Candidate { key: key.clone(), object: object.id, extent: extent.clone() });
-            }
-        }
+        let candidates = self.find_candidates(tiers)?;
+        let mut entries: Vec<Entry> = candidates.iter().map(|candidate| candidate.entry).collect();
         let Some(mut snapshot) = self.planning.planner.tiers(tiers).filter(|_| !entries.is_empty()) else {
             return Ok(0);
         };
@@ -65,15 +52,42 @@ impl Mover {
         let moves = promotions(&entries, &snapshot);
         let mut promoted = 0;
         for hint in &moves {
-            let Candidate { key, object, extent } = &candidates[hint.key as usize];
-            promoted += usize::from(self.promote_one(key, *object, extent, &tiers.devices[usize::from(hint.to)])?);
+            let candidate = &candidates[hint.key as usize];
+            promoted += usize::from(self.promote_one(candidate, &tiers.devices[usize::from(hint.to)])?);
         }
+        let chosen: HashSet<u64> = moves.iter().map(|hint| hint.key).collect();
+        entries.retain(|entry| !chosen.contains(&entry.key));
+        self.displace_colder(tiers, &entries, snapshot)?;
         Ok(promoted)
     }
 
+    /// Returns the extents that are read often.
+    fn find_candidates(&self, tiers: &TierList) -> Result<Vec<Candidate>> {
+        let mut candidates = Vec::new();
+        for key in self.planning.hotness.objects() {
+            let Some((object, extents)) = self.catalog.locate(&key, 0, u64::MAX)? else { continue };
+            for extent in frames(&extents) {
+                let score = self.planning.hotness.score(&key, extent.offset, object.length);
+                let Some(target) = nearest(tiers, extent).filter(|_| score >= MIN_WARM_SCORE) else { continue };
+                let Some(replica) = extent.replicas.iter().find(|r| r.target == tiers.devices[target].id) else {
+                    continue;
+                };
+                let entry = Entry {
+                    key: candidates.len() as u64,
+                    bytes: u64::from(replica.stored),
+                    target: target as u16,
+                    score,
+                };
+                candidates.push(Candidate { key: key.clone(), object: object.id, extent: extent.clone(), entry });
+            }
+        }
+        Ok(candidates)
+    }
+
     /// Makes a replica of an extent pending on a target. It replaces a replica in the same failure domain, if there is one.
-    fn promote_one(&self, key: &[u8], object: u64, extent: &Extent, to: &Device) -> Result<bool> {
-        let task = extent.task(object, to.id);
+    fn promote_one(&self, candidate: &Candidate, to: &Device) -> Result<bool> {
+        let Candidate { key, object, extent, .. } = candidate;
+        let task = extent.task(*object, to.id);
         let rules = self.planning.rules.now();
         let allowed = rules.rule_for(key).and_then(|rule| rule.tiers.as_deref());
         let forbidden = allowed.is_some_and(|names| !names.contains(&self.tiers.tier(to).name));

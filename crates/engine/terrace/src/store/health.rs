@@ -10,8 +10,7 @@ use terrace_system::clock::unix_seconds;
 
 use super::Store;
 use crate::Result;
-use crate::care::ScrubRecord;
-use crate::home::TargetNote;
+use crate::home::{ScrubRecord, TargetNote};
 use crate::report::{Finding, FindingCode, Health, HealthState, Scrubbed, Status, TierState, TierStatus};
 
 /// All replicas should be verified once in this time, or once in two intervals of the schedule if that is longer.
@@ -189,8 +188,9 @@ impl Store {
         let count = |of: fn(&Scrubbed) -> u64| last.map_or(0, |last| of(&last.found)) + of(&record.found);
         let mut add = |count: u64, code, health, what: &str, advice| {
             if count > 0 {
-                let message = format!("the last scrub found {count} {what}");
-                findings.push(Finding { code, health, message, advice });
+                // Moves and evictions leave such extents, too.
+                let found = if code == FindingCode::OneCopy { "" } else { "the last scrub found " };
+                findings.push(Finding { code, health, message: format!("{found}{count} {what}"), advice });
             }
         };
         let mut unrepaired = count(|found| found.bad.saturating_sub(found.repaired));
@@ -200,7 +200,7 @@ impl Store {
         }
         let (what, advice) = ("bad replicas that were not replaced", "run `terrace repair`");
         add(unrepaired, FindingCode::BadReplicas, Warning, what, advice);
-        let what = "extents with one replica that are to have more";
+        let what = "extents have one replica and are to have more";
         let advice = "add a tier, or free some space, and run `terrace repair`";
         add(count(|found| found.one_copy), FindingCode::OneCopy, Warning, what, advice);
         let what = "replicas in adopted files that their owners have changed";

@@ -31,6 +31,7 @@ mod shared_node;
 mod stage_origin;
 mod sync;
 mod uploads;
+mod volatile;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -62,6 +63,7 @@ pub use saved::{SavedCatalog, SavedEnd, Unsaved};
 pub use shared_node::SharedNode;
 pub use stage_origin::FetchedBytes;
 pub use uploads::{Upload, UploadId, UploadPart};
+pub use volatile::VolatileObjects;
 
 use crate::config::Config;
 use crate::devices::targets;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Store;
 use crate::Result;
+use crate::home::ScrubRecord;
 use crate::report::{Moved, Replaced, Scrubbed};
 
 impl Store {
@@ -71,7 +72,7 @@ impl Store {
         let mut scrubbed = self.engine.care.scrub(prefix, repair, subset, &mut go_on)?;
         scrubbed.found.redirected = redirected;
         if prefix.is_empty() && subset.is_none() {
-            self.engine.care.note_scrubbed(&scrubbed.found, &scrubbed.unreplaced);
+            ScrubRecord::note_scrubbed(&self.engine.dir, &scrubbed.found, &scrubbed.unreplaced);
         }
         Ok(scrubbed.found)
     }

@@ -8,8 +8,8 @@ use terrace_format::key::show;
 
 use super::{FrameState, Scrub, Subject};
 use crate::Result;
-use crate::care::unreplaced::BadReplica;
 use crate::devices::Device;
+use crate::home::BadReplica;
 use crate::mover::Repair;
 use crate::origins::is_at_origin;
 use crate::read::{Suspect, bad, is_changed_by_owner, task_of};

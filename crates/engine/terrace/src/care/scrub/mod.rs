@@ -10,7 +10,7 @@ use terrace_catalog::{Extent, Object, Task, frames};
 use terrace_format::key::show;
 
 use super::Care;
-use super::unreplaced::{BadReplica, MAX_LISTED_REPLICAS};
+use crate::home::{BadReplica, MAX_LISTED_REPLICAS};
 use crate::report::Scrubbed;
 use crate::{Error, Result};
 

@@ -4,8 +4,8 @@ use terrace_catalog::{Extent, Object};
 
 use super::{Scrub, Subject};
 use crate::Result;
-use crate::care::unreplaced::BadReplica;
 use crate::devices::Device;
+use crate::home::BadReplica;
 
 impl Scrub<'_> {
     /// Counts plain files that are not at the object's key, because another program put a file there.

@@ -7,11 +7,11 @@ use terrace_tier::Place;
 use crate::Result;
 
 /// The most replicas that a round of scrubs lists. Others count until the next round.
-pub(super) const MAX_LISTED_REPLICAS: usize = 1000;
+pub const MAX_LISTED_REPLICAS: usize = 1000;
 
 /// A bad replica that no good one has replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadReplica {
+pub struct BadReplica {
     pub key: Vec<u8>,
     pub task: Task,
     pub place: Place,

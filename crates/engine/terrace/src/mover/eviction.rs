@@ -1,0 +1,126 @@
+//! Plans how replicas leave a target that is too full.
+
+use std::collections::HashSet;
+
+use terrace_catalog::{Edit, Extent, Object, Replica, TargetId, Task, frames};
+use terrace_plan::snapshot::TierSet;
+
+use super::Mover;
+use super::edits::{drop_replica, owe, replica_on};
+use crate::Result;
+use crate::devices::Device;
+use crate::origins::is_at_origin;
+use crate::read::task_of;
+
+/// The edits by which replicas leave a target.
+pub(super) struct Eviction<'m> {
+    mover: &'m Mover,
+    device: &'m Device,
+    pub edits: Vec<Edit>,
+    /// The number of extents that are left with one replica and are to have more.
+    pub single: u64,
+    /// The plain files that were looked at.
+    files: HashSet<u64>,
+}
+
+impl<'m> Eviction<'m> {
+    pub fn new(mover: &'m Mover, device: &'m Device) -> Eviction<'m> {
+        Eviction { mover, device, edits: Vec::new(), single: 0, files: HashSet::new() }
+    }
+
+    /// Adds the edits by which the replica of an extent leaves, and with it all replicas in its plain file: that takes its space until
+    /// it is deleted as a whole. Returns the bytes that leave, or 0 if any of them has to stay.
+    pub fn add(&mut self, key: &[u8], offset: u64) -> Result<u64> {
+        let Some((object, extents)) = self.mover.catalog.locate(key, offset, offset + 1)? else { return Ok(0) };
+        let found = extents.first().and_then(|extent| Some((extent, replica_on(extent, self.device)?)));
+        let Some((extent, replica)) = found else { return Ok(0) };
+        if replica.place.is_plain() {
+            return self.add_file(key, replica.place.segment);
+        }
+        let leaves = self.add_frame(key, &object, extent, replica)?;
+        Ok(if leaves { replica.place.length.into() } else { 0 })
+    }
+
+    fn add_file(&mut self, key: &[u8], file: u64) -> Result<u64> {
+        if !self.files.insert(file) {
+            return Ok(0);
+        }
+        let Some((object, extents)) = self.mover.catalog.locate(key, 0, u64::MAX)? else { return Ok(0) };
+        let (edits, single, mut bytes) = (self.edits.len(), self.single, 0);
+        for extent in frames(&extents) {
+            let Some(replica) = replica_on(extent, self.device).filter(|replica| replica.place.segment == file) else {
+                continue;
+            };
+            if !self.add_frame(key, &object, extent, replica)? {
+                self.edits.truncate(edits);
+                self.single = single;
+                return Ok(0);
+            }
+            bytes += u64::from(replica.place.length);
+        }
+        Ok(bytes)
+    }
+
+    /// Adds the edits by which one replica leaves. Returns whether it does.
+    fn add_frame(&mut self, key: &[u8], object: &Object, extent: &Extent, replica: &Replica) -> Result<bool> {
+        let Eviction { mover, device, .. } = *self;
+        let is_spare = mover.is_spare(device, object, extent);
+        if !is_spare && self.owe_below(key, object.id, extent, replica)? {
+            return Ok(true);
+        }
+        if is_at_origin(object) && extent.replicas.len() == 1 {
+            self.edits.extend(mover.uncache_frame(key, object, extent)?);
+            return Ok(true);
+        }
+        if !is_spare && !mover.has_copy_below(device, extent) {
+            return Ok(false);
+        }
+        if !is_spare {
+            self.owe_for_later(key, object, extent)?;
+        }
+        self.edits.push(drop_replica(key, object.id, extent, replica));
+        Ok(true)
+    }
+
+    /// Makes an extent's replica pending on a lower tier, after which it leaves this target. Returns whether it leaves.
+    fn owe_below(&mut self, key: &[u8], object: u64, extent: &Extent, replica: &Replica) -> Result<bool> {
+        let Eviction { mover, device, .. } = *self;
+        let owed = mover.catalog.owed_to(&task_of(object, extent, replica))?;
+        if !owed.is_empty() {
+            // A replica of this frame is already pending. This one can leave once that exists, unless its target takes none.
+            return Ok(owed.iter().any(|target| mover.takes(*target, extent)));
+        }
+        let stay = extent.replicas.iter().filter(|r| *r != replica);
+        let beside: Vec<TargetId> = stay.map(|r| r.target).collect();
+        let volatile = mover.planning.rules.now().may_be_volatile(key) || !mover.outlives(replica);
+        let (placer, lower) = (mover.placer_for(object, key), device.tier + 1..mover.tiers.tiers.len());
+        // If the extent has no copy on a lower tier, it may go to any of them, whatever its rule says. Additional replicas
+        // follow the rule.
+        let tiers = if mover.has_copy_below(device, extent) { placer.allowed(lower) } else { TierSet::of(lower) };
+        let place = placer.choose_target_of_move(tiers, extent, &beside, volatile);
+        if let Some(target) = place {
+            self.edits.push(owe(
+                key,
+                Task { target, ..task_of(object, extent, replica) },
+                extent,
+                Some(replica.target),
+            ));
+        }
+        Ok(place.is_some())
+    }
+
+    /// Makes as many replicas pending on lower tiers without room as an extent lacks once its replica on this target is dropped. Fewer where
+    /// the rule allows no other failure domain; counts an extent that is left with one.
+    fn owe_for_later(&mut self, key: &[u8], object: &Object, extent: &Extent) -> Result<()> {
+        let Eviction { mover, device, .. } = *self;
+        let task = extent.task(object.id, device.id);
+        let stay = extent.replicas.iter().map(|replica| replica.target).filter(|target| *target != device.id);
+        let others: Vec<TargetId> = stay.chain(mover.catalog.owed_to(&task)?).collect();
+        let missing = usize::from(mover.wanted(object.want, object.id, extent)).saturating_sub(others.len());
+        let lower = device.tier + 1..mover.tiers.tiers.len();
+        let targets = mover.placer_for(object.id, key).for_later(lower, missing, &others);
+        self.single += u64::from(missing > 0 && others.len() + targets.len() == 1);
+        self.edits.extend(targets.into_iter().map(|target| owe(key, Task { target, ..task }, extent, None)));
+        Ok(())
+    }
+}
