@@ -53,7 +53,7 @@ fn data_moves_between_tiers_and_tiers_come_and_go() {
 fn health_knows_at_once_what_a_move_has_left_with_one_replica() {
     let place = Place::new();
     place.write("a", noise(1_500_000, 2));
-    place.good(["put", "a", "a", "--ack", "durable"]);
+    place.good(["put", "a", "a", "--ack", "replicated"]);
     place.good(["sync"]);
     assert_eq!(place.good(["health", "--wait", "safe"]), "safe\n");
     assert!(place.good(["evict", "a", "--tier", "ram"]).contains("2 extents now with fewer replicas than wanted"));

@@ -74,11 +74,19 @@ fn explained(found: &Model, operations: &[Operation], outcomes: &[Outcome], loss
 }
 
 /// An object's plain file. A name whose file is gone from the folder of their numbers is anybody's, and stays until a new
-/// file takes it.
+/// file takes it; an object's old and new key may be such names of one file.
 fn plain_file(root: &Path, key: &[u8]) -> Option<Vec<u8>> {
-    let names = ["a", "b"].map(|target| root.join(target).join("files").join(str::from_utf8(key).unwrap()));
-    let ours = |name: &&PathBuf| fs::metadata(name).is_ok_and(|metadata| metadata.nlink() > 1);
-    names.iter().find(ours).map(|name| fs::read(name).unwrap())
+    let is_numbered = |target: &Path, inode: u64| {
+        let numbered = fs::read_dir(target.join("plain")).into_iter().flatten();
+        numbered.into_iter().any(|entry| entry.unwrap().metadata().unwrap().ino() == inode)
+    };
+    let named = ["a", "b"].into_iter().find_map(|target| {
+        let target = root.join(target);
+        let name = target.join("files").join(str::from_utf8(key).unwrap());
+        let inode = fs::metadata(&name).ok()?.ino();
+        is_numbered(&target, inode).then_some(name)
+    });
+    named.map(|name| fs::read(name).unwrap())
 }
 
 /// The machine is started, and knows it.
