@@ -4,6 +4,7 @@
 
 mod cluster;
 mod ending;
+mod executable;
 mod hpccg;
 mod levels;
 mod obstacles;
