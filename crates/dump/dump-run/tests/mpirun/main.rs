@@ -8,6 +8,7 @@ mod executable;
 mod hpccg;
 mod levels;
 mod obstacles;
+mod requests;
 
 use std::fs;
 use std::path::Path;
