@@ -23,9 +23,11 @@ pub enum RestartObstacle {
     Jumps,
     /// The C library's random numbers.
     Random,
+    /// Persistent requests, which the program knows by what they are in this process.
+    Requests,
 }
 
-const ALL_OBSTACLES: [(RestartObstacle, &str); 7] = [
+const ALL_OBSTACLES: [(RestartObstacle, &str); 8] = [
     (RestartObstacle::Threads, "it has begun threads"),
     (RestartObstacle::Libraries, "it has loaded libraries by dlopen"),
     (RestartObstacle::Mappings, "it has mapped memory or files by mmap, shmat or sbrk"),
@@ -33,6 +35,10 @@ const ALL_OBSTACLES: [(RestartObstacle, &str); 7] = [
     (RestartObstacle::Locked, "it has locked memory by mlock"),
     (RestartObstacle::Jumps, "it has called setjmp"),
     (RestartObstacle::Random, "it takes random numbers from the C library, whose state is not the program's"),
+    (
+        RestartObstacle::Requests,
+        "it has persistent requests (as MPI_Recv_init makes them), which it must free by MPI_Request_free before this call",
+    ),
 ];
 
 /// A bit for each obstacle that was met.
@@ -42,6 +48,12 @@ static MET_OBSTACLES: AtomicU32 = AtomicU32::new(0);
 pub fn note(obstacle: RestartObstacle) {
     // Relaxed: it is read when the program pauses, in the same thread or long after.
     MET_OBSTACLES.fetch_or(1 << obstacle as u32, Ordering::Relaxed);
+}
+
+/// Notes that an obstacle is gone.
+pub fn clear(obstacle: RestartObstacle) {
+    // Relaxed, as above.
+    MET_OBSTACLES.fetch_and(!(1 << obstacle as u32), Ordering::Relaxed);
 }
 
 /// # Errors

@@ -8,7 +8,7 @@ use terrace_dump::{Error, Options, Result, Wanted, restore_whole};
 use terrace_dump_mpi::{MpiWorld, open_store};
 
 use crate::areas::Areas;
-use crate::calls::given;
+use crate::calls::{given, requests};
 use crate::checkpoint::describe;
 use crate::heap::{self, PROGRAM_HEAP};
 use crate::image::{ProcessDescription, decode_head};
@@ -44,6 +44,7 @@ pub fn restart(world: &MpiWorld, name: &str, archive: Option<&Archive>) -> Resul
     let restored = restore_whole(world, &store, name, None, Wanted::Dealt, Options::default().window, archive)?;
     let (version, is_archived) = (restored.version, restored.is_archived);
     let areas = agree(world, Areas::find())?;
+    requests::free_complete();
     let checked = obstacles::check()
         .and_then(|()| check_ranks(world, restored.ranks))
         .and_then(|()| take_image(restored.whole()?.remove(&world.rank()).unwrap_or_default()))

@@ -2,6 +2,8 @@
 //!
 //! While the program pauses, all its registers are on its stack. So a copy of its memory is enough to continue it, also in another process.
 
+use std::fs;
+use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::OnceLock;
@@ -51,12 +53,33 @@ pub fn used_part(paused: Paused) -> Addresses {
     used / PAGE_BYTES * PAGE_BYTES..STACK_END
 }
 
+/// Returns whether the stack with which the process began is executable. Programs need that whose compiler writes code on the stack: GCC does
+/// so for a nested function that is passed on.
+fn is_first_stack_executable() -> Result<bool> {
+    let failed = |error| Error::Refused(format!("reading /proc/self/maps: {error}; the kernel must offer it"));
+    let maps = fs::read("/proc/self/maps").map_err(failed)?;
+    let is_executable = |line: &str| line.split(' ').nth(1).is_some_and(|access| access.contains('x'));
+    Ok(String::from_utf8_lossy(&maps).lines().any(|line| line.ends_with("[stack]") && is_executable(line)))
+}
+
+fn make_executable(stack: &Addresses) -> Result<()> {
+    let access = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+    // SAFETY: the stack was just mapped, and nobody uses it yet.
+    match unsafe { libc::mprotect(stack.start as *mut c_void, stack.len(), access) } {
+        0 => Ok(()),
+        _ => Err(Error::Refused(format!("the stack cannot be made executable: {}", io::Error::last_os_error()))),
+    }
+}
+
 /// Runs a program on its stack. Each time it pauses, calls `serve`, which returns the registers with which the program continues. Returns
 /// only with an error: a program that ran ends the process.
 pub fn run(program: extern "C" fn(), mut serve: impl FnMut(Paused) -> Paused) -> Result<()> {
     let stack = addresses();
     if !heap::map(stack.clone()) {
         return Err(Error::Refused(format!("there is no room for a stack at {:#x}", stack.start)));
+    }
+    if is_first_stack_executable()? {
+        make_executable(&stack)?;
     }
     let (mut program_context, mut own) = (MaybeUninit::<ucontext_t>::zeroed(), MaybeUninit::<ucontext_t>::zeroed());
     HOST_CONTEXT.store(own.as_mut_ptr(), Ordering::Relaxed);

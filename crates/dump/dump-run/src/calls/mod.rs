@@ -18,3 +18,4 @@ mod handles;
 mod memory;
 mod others;
 mod points;
+pub mod requests;

@@ -66,6 +66,8 @@ impl Cluster {
         };
         let program = self.path(program).display().to_string();
         let mut compile = Command::new(compiler);
+        // Fortran writes a file for each module there.
+        compile.current_dir(self.0.path());
         said(&compile.args(flags.split(' ')).args(["-o", &program]).arg(source).output().unwrap());
         program
     }

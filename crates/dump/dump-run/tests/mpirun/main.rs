@@ -4,9 +4,11 @@
 
 mod cluster;
 mod ending;
+mod executable;
 mod hpccg;
 mod levels;
 mod obstacles;
+mod requests;
 
 use std::fs;
 use std::path::Path;
