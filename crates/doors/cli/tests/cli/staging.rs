@@ -354,6 +354,18 @@ fn a_kill_between_many_results_leaves_each_whole_or_absent() {
     assert!(copied.len() == 2000 && copied.iter().all(|path| is_made(&place, Path::new(path))));
 }
 
+/// Those of one batch had one part, and all but one of them failed.
+#[test]
+fn long_names_that_begin_alike_are_copied_in_one_batch() {
+    let place = Place::new();
+    let name = |number: u64| format!("{}{number}", "n".repeat(240));
+    (0..9).for_each(|number| drop(place.write(Path::new("made").join(name(number)), noise(100, number))));
+    place.good(["put", "made", ""]);
+    let (report, code) = place.json(["job", "end", "--to", "results"]);
+    assert_eq!((&report["copied"], code), (&json!(9), 0), "{report}");
+    assert!((0..9).all(|number| place.read(Path::new("results").join(name(number))) == noise(100, number)));
+}
+
 #[cfg(feature = "services-fs")]
 #[test]
 fn a_service_is_an_origin_and_a_destination() {
