@@ -77,6 +77,7 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
     let mut report = begin_report(asked, &wanted);
     let bar = show.bar(wanted.objects.iter().map(|(_, object)| object.length).sum());
     let (mut left, mut number, mut lengths) = (wanted.objects.as_slice(), 0, BatchLengths::begin());
+    let mut gone = None;
     while !left.is_empty() {
         if let Some(reason) = clock.why_over() {
             for number in number..wanted.objects.len() {
@@ -86,7 +87,12 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
         }
         let (batch, rest) = left.split_at(lengths.next(left.iter().map(|(_, object)| object.length)));
         bar.set_message(batch.first().map(|(key, _)| name(key)).unwrap_or_default());
-        for ((_, object), outcome) in batch.iter().zip(save_batch(store, &*place, batch, &clock)) {
+        let outcomes = save_batch(store, &*place, batch, &clock);
+        gone = place.check().err();
+        if gone.is_some() {
+            break;
+        }
+        for ((_, object), outcome) in batch.iter().zip(outcomes) {
             match outcome {
                 Ok(outcome) => report.note(number, outcome, None),
                 Err(error) if clock.is_late() && io_kind(&error) == Some(std::io::ErrorKind::TimedOut) => {
@@ -100,6 +106,14 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
         left = rest;
     }
     bar.finish_and_clear();
+    // Also if no object was left to copy: exit code 0 says that all are there.
+    if let Some(error) = gone.or_else(|| place.check().err()) {
+        report.note_gone(&describe(&error));
+        // Otherwise the objects say so.
+        if wanted.objects.is_empty() {
+            complain(&describe(&error));
+        }
+    }
     for (key, reason) in report.lacking().take(MAX_SHOWN_OBJECTS) {
         complain(&format!("{}: {reason}", name(key.as_bytes())));
     }

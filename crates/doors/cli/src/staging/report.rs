@@ -17,7 +17,7 @@ pub enum SavedAs {
     Present,
     /// It could not be copied, or differs there.
     Failed,
-    /// It was not tried, or was given up at the deadline.
+    /// It was not tried, was given up at the deadline, or the destination went away.
     Left,
 }
 
@@ -76,6 +76,20 @@ impl EndReport {
             SavedAs::Left => self.left += 1,
         }
         self.safe = self.failed + self.left == 0;
+    }
+
+    /// Notes that the destination went away, for this reason: of what was copied, nothing is at its place.
+    pub fn note_gone(&mut self, reason: &str) {
+        for object in &mut self.objects {
+            object.reason = Some(match object.outcome {
+                SavedAs::Failed => continue,
+                SavedAs::Copied => format!("it was copied; then {reason}"),
+                SavedAs::Present | SavedAs::Left => reason.to_owned(),
+            });
+            object.outcome = SavedAs::Left;
+        }
+        self.left += self.copied + self.present;
+        (self.copied, self.present, self.bytes, self.safe) = (0, 0, 0, false);
     }
 
     /// Notes a name whose object is not copied, for this reason.
