@@ -18,6 +18,7 @@ use super::record::{InputRecord, MadeBy};
 use super::report::{EndReport, SavedAs};
 use super::report_file::ReportFile;
 use super::results::{Wanted, file_of, open_results};
+use super::unfinished::{UNFINISHED_NAME, is_unfinished};
 use crate::errors::{describe, io_kind};
 use crate::inspect::each;
 use crate::job_arguments::JobEnd;
@@ -42,6 +43,9 @@ struct WantedResults {
 
 impl WantedResults {
     fn add(&mut self, key: &[u8], object: &Object) {
+        if is_unfinished(key) {
+            return self.not_copied.push((key.to_vec(), UNFINISHED_NAME));
+        }
         match Special::of(&object.attributes) {
             None => self.objects.push((key.to_vec(), object.clone())),
             Some(_) => self.not_copied.push((key.to_vec(), "it is a pipe, a socket or a device; remove it")),
