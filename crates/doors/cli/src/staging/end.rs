@@ -12,17 +12,17 @@ use terrace::{Object, Store};
 
 use super::at_once::map_at_once;
 use super::batch::{BatchLengths, save_batch};
-use super::clock::Clock;
+use super::clock::{Clock, DeadlinePassed};
 use super::list::read_list;
 use super::record::{InputRecord, MadeBy};
 use super::report::{EndReport, SavedAs};
 use super::report_file::ReportFile;
 use super::results::{Wanted, file_of, open_results};
 use super::unfinished::{UNFINISHED_NAME, is_unfinished};
-use crate::errors::{describe, io_kind};
+use crate::errors::describe;
 use crate::inspect::each;
 use crate::job_arguments::JobEnd;
-use crate::output::{Show, complain, name};
+use crate::output::{Show, complain, count, name};
 
 const MAX_SHOWN_OBJECTS: usize = 20;
 /// The part of the time before the deadline in which the destination is looked at before the first copy. A bucket answers some hundred times
@@ -73,7 +73,12 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
     // The report of an earlier command would be taken for this one's if the destination cannot be opened.
     let replaced = file.as_ref().filter(|file| file.is_there());
     replaced.map_or(Ok(()), |file| file.write(&begin_report(asked, &wanted)))?;
-    let place = open_results(store, &asked.to, &asked.options)?;
+    let place = open_results(store, &asked.to, &asked.options).inspect_err(|error| {
+        let mut report = begin_report(asked, &wanted);
+        report.note_gone(&describe(error));
+        // The error of the destination, in which the report may be, is the one to tell.
+        let _ = file.as_ref().map(|file| file.write(&report));
+    })?;
     // Its folder may be the destination.
     let new = file.as_ref().filter(|_| replaced.is_none());
     new.map_or(Ok(()), |file| file.write(&begin_report(asked, &wanted)))?;
@@ -99,7 +104,7 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
         for ((_, object), outcome) in batch.iter().zip(outcomes) {
             match outcome {
                 Ok(outcome) => report.note(number, outcome, None),
-                Err(error) if clock.is_late() && io_kind(&error) == Some(std::io::ErrorKind::TimedOut) => {
+                Err(error) if DeadlinePassed::is_in(&error) => {
                     report.note(number, SavedAs::Left, Some(describe(&error)));
                 }
                 Err(error) => report.note(number, SavedAs::Failed, Some(describe(&error))),
@@ -120,6 +125,10 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
     }
     for (key, reason) in report.lacking().take(MAX_SHOWN_OBJECTS) {
         complain(&format!("{}: {reason}", name(key.as_bytes())));
+    }
+    let others = report.lacking().skip(MAX_SHOWN_OBJECTS).count() as u64;
+    if others > 0 {
+        complain(&format!("{} more, which `--report FILE` names", count(others, "object")));
     }
     // Before the file, for which there may be no room.
     show.result(&report, &report.describe())?;

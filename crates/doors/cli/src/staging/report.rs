@@ -56,7 +56,7 @@ impl EndReport {
             key: key::show(key),
             bytes,
             outcome: SavedAs::Left,
-            reason: Some("the command ended before".to_owned()),
+            reason: Some("the command ended before it came to this object; run it again".to_owned()),
         };
         let objects: Vec<SavedObject> = objects.map(object).collect();
         let left = objects.len() as u64;
@@ -78,7 +78,7 @@ impl EndReport {
         self.safe = self.failed + self.left == 0;
     }
 
-    /// Notes that the destination went away, for this reason: of what was copied, nothing is at its place.
+    /// Notes that there is no destination, for this reason: of what was copied before, nothing is at its place.
     pub fn note_gone(&mut self, reason: &str) {
         for object in &mut self.objects {
             object.reason = Some(match object.outcome {

@@ -65,7 +65,10 @@ pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
     let count_of = |is_one: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is_one(outcome)).count() as u64;
     let left = count_of(|outcome| matches!(outcome, Outcome::Left));
     if left > 0 {
-        complain(&format!("the rest, {}, is not tried", count(left, "input")));
+        complain(&format!(
+            "the store is full, and the rest, {}, is not tried; free some space, and run it again",
+            count(left, "input")
+        ));
     }
     failed += count_of(|outcome| matches!(outcome, Outcome::Failed(_)));
     // Only a panic of a thread that held it, which was passed on, poisons it.

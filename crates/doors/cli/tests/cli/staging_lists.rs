@@ -34,6 +34,13 @@ fn a_report_tells_of_a_destination_that_cannot_be_opened() {
     place.write("unmounted", "no directory");
     place.bad(["job", "end", "--to", "unmounted/results", "--report", "end.json"], &["unmounted/results"]);
     assert_eq!(is_safe(), json!(false));
+    // The reason is the destination's, also in a new report. It was that the command ended before.
+    place.bad(["job", "end", "--to", "unmounted/results", "--report", "new.json"], &["unmounted/results"]);
+    for name in ["end.json", "new.json"] {
+        let report = serde_json::from_slice(&place.read(name)).unwrap();
+        let [(_, outcome, reason)] = &outcomes(&report)[..] else { panic!("{report}") };
+        assert!(outcome == "left" && reason.contains("unmounted/results") && reason.contains("; "), "{report}");
+    }
     place.good(["job", "end", "--to", "new", "--report", "new/end.json"]);
 }
 
