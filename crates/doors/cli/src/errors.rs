@@ -50,7 +50,8 @@ pub fn io_kind(error: &anyhow::Error) -> Option<io::ErrorKind> {
     io_error(error).map(io::Error::kind)
 }
 
-fn io_error(error: &anyhow::Error) -> Option<&io::Error> {
+/// Returns the system error, if the cause is one.
+pub fn io_error(error: &anyhow::Error) -> Option<&io::Error> {
     error.chain().find_map(|cause| {
         cause.downcast_ref().or_else(|| cause.downcast_ref::<terrace::Error>().and_then(terrace::Error::io_error))
     })

@@ -4,20 +4,23 @@
 //! They are created under a hidden name beside their place. The next call for the same place uses this name again, so that
 //! leftovers of an interrupted call do no harm and are not kept. A lock tells a part in use from a leftover.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, OFlags, RenameFlags, fstatvfs, renameat_with, syncfs};
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The parts that this process is writing.
 static UNFINISHED_PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// The number of bytes of a name that are repeated in the name of its part, which must not be too long for a name either.
+/// The number of bytes of a name that are repeated in the name of its part, which must not be too long for a name either. The name of a
+/// longer one's part also has a hash of it.
 const KEPT_NAME_LENGTH: usize = 200;
 
 /// The end of the name of a part, which begins with a dot.
@@ -185,6 +188,28 @@ impl NewFolder {
     }
 }
 
+/// Returns the name of the part of a file or folder with this name. Different names have different parts.
+fn part_name(name: &OsStr) -> OsString {
+    let name = name.as_bytes();
+    let part = match name.get(KEPT_NAME_LENGTH) {
+        None => [b".", name, PART_SUFFIX.as_bytes()].concat(),
+        Some(_) => {
+            let hash = format!(".{:016x}{PART_SUFFIX}", xxh3_64(name));
+            [b".", start_of(name), hash.as_bytes()].concat()
+        }
+    };
+    OsString::from_vec(part)
+}
+
+/// Returns the first bytes of a long name. They end between two characters if the name is UTF-8, which some file systems ask for.
+fn start_of(name: &[u8]) -> &[u8] {
+    let is_inside = |at: &usize| name.get(*at).is_some_and(|byte| byte & 0xC0 == 0x80);
+    // A character has at most four bytes.
+    let ends = KEPT_NAME_LENGTH - 3..=KEPT_NAME_LENGTH;
+    let end = ends.rev().find(|at| !is_inside(at)).unwrap_or(KEPT_NAME_LENGTH);
+    name.get(..end).unwrap_or(name)
+}
+
 /// Names the path of a part in an error that is about what is there: the user knows only the path that it will have.
 fn name_obstacle(path: &Path, error: io::Error) -> io::Error {
     match error.kind() {
@@ -207,10 +232,7 @@ impl Part {
             let why = "a file with such a name is an unfinished one of Terrace's, and the next one takes its place; use another name";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let name = name.to_string_lossy();
-        let kept =
-            name.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= KEPT_NAME_LENGTH).last();
-        let path = place.with_file_name(format!(".{}{PART_SUFFIX}", name.get(..kept.unwrap_or(0)).unwrap_or_default()));
+        let path = place.with_file_name(part_name(name));
         // Registered before it exists, so that a signal handler finds it; exactly once.
         let mut unfinished = UNFINISHED_PARTS.lock();
         let busy = || {
@@ -331,6 +353,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let refused = NewFile::replace(&dir.path().join(".a.terrace-part"), 3).err().unwrap();
         assert_eq!((refused.kind(), names(dir.path())), (io::ErrorKind::InvalidInput, vec![]));
+    }
+
+    /// One of two files with long names that began alike could not be made, nor one of two whose names are not UTF-8.
+    #[test]
+    fn files_with_names_that_begin_alike_are_made_at_the_same_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = |end: &str| OsString::from("n".repeat(240) + end);
+        let wide = |end: &str| OsString::from("\u{20ac}".repeat(80) + end);
+        let odd = |byte: u8| OsString::from_vec(vec![byte]);
+        let all = [long("1"), long("2"), wide("1"), wide("2"), odd(0xFE), odd(0xFF)];
+        let files: Vec<NewFile> =
+            all.iter().map(|name| NewFile::create_new(&dir.path().join(name), 0).unwrap()).collect();
+        let parts = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(parts.filter(|part| is_part_name(part.as_bytes())).count(), all.len());
+        files.into_iter().for_each(|file| file.finish().unwrap());
+        assert!(all.iter().all(|name| dir.path().join(name).exists()));
+        assert!(
+            part_name(&wide("1")).to_str().is_some_and(|part| part.len() <= 255),
+            "a file system may ask for UTF-8"
+        );
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub fn save_batch(store: &Store, place: &dyn ResultPlace, batch: &[Wanted], cloc
         outcomes[number] = Some(match compared {
             Ok(true) => Ok(SavedAs::Copied),
             Ok(false) => Err(anyhow!(
-                "it differs at the destination; if nobody has changed it meanwhile, look after that file system"
+                "it differs at the destination; if nobody has changed it meanwhile, check that file system, and run the command again"
             )),
             Err(error) => Err(error),
         });

@@ -1,10 +1,35 @@
 //! The time that a job's end may take.
 
+use std::fmt::{self, Display, Formatter};
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use terrace::sparse::{ReadHoles, WriteHoles};
+
+use crate::errors::io_error;
+
+const DEADLINE_PASSED: &str = "the deadline has passed; run the command again";
+const SIGTERM_CAME: &str = "SIGTERM has come; run the command again";
+
+/// The error of an object that is given up at the deadline. Errors of file systems and services may have the same kind.
+#[derive(Debug)]
+pub struct DeadlinePassed;
+
+impl Display for DeadlinePassed {
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        to.write_str(DEADLINE_PASSED)
+    }
+}
+
+impl std::error::Error for DeadlinePassed {}
+
+impl DeadlinePassed {
+    /// Returns whether this is the cause of an error.
+    pub fn is_in(error: &anyhow::Error) -> bool {
+        io_error(error).and_then(io::Error::get_ref).is_some_and(|cause| cause.is::<DeadlinePassed>())
+    }
+}
 
 /// When no further object begins, and when the one in progress is given up.
 pub struct Clock<'a> {
@@ -23,18 +48,18 @@ impl Clock<'_> {
     /// Says why no further object begins. None if one may.
     pub fn why_over(&self) -> Option<&'static str> {
         if self.is_late() {
-            return Some("the deadline has passed");
+            return Some(DEADLINE_PASSED);
         }
         // Relaxed: no other data depends on the flag.
-        self.stops.load(Ordering::Relaxed).then_some("SIGTERM has come")
+        self.stops.load(Ordering::Relaxed).then_some(SIGTERM_CAME)
     }
 
     /// Returns whether the deadline has passed.
-    pub fn is_late(&self) -> bool {
+    fn is_late(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// Fails with [`io::ErrorKind::TimedOut`] if the deadline has passed.
+    /// Fails with [`DeadlinePassed`] if the deadline has passed.
     pub fn check(&self) -> io::Result<()> {
         self.limit(()).check()
     }
@@ -54,7 +79,7 @@ pub struct Limited<T> {
 impl<T> Limited<T> {
     fn check(&self) -> io::Result<()> {
         match self.until.is_some_and(|until| Instant::now() >= until) {
-            true => Err(io::Error::new(io::ErrorKind::TimedOut, "the deadline has passed")),
+            true => Err(io::Error::new(io::ErrorKind::TimedOut, DeadlinePassed)),
             false => Ok(()),
         }
     }
@@ -87,5 +112,25 @@ impl<T: Write> Write for Limited<T> {
 impl<T: WriteHoles> WriteHoles for Limited<T> {
     fn skip_hole(&mut self, length: u64) -> io::Result<()> {
         self.inner.skip_hole(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, Result};
+
+    use super::*;
+
+    /// An object that a server had failed to take in time counted as left because of the deadline.
+    #[test]
+    fn only_the_deadline_itself_is_a_deadline() {
+        let error = |late: io::Error| Result::<()>::Err(late.into()).context("writing a").unwrap_err();
+        let stops = AtomicBool::new(false);
+        let clock = Clock { until: Some(Instant::now()), stops: &stops };
+        assert!(DeadlinePassed::is_in(&error(clock.check().unwrap_err())));
+        assert!(!DeadlinePassed::is_in(&error(io::Error::from_raw_os_error(
+            rustix::io::Errno::TIMEDOUT.raw_os_error()
+        ))));
+        assert!(!DeadlinePassed::is_in(&error(io::Error::new(io::ErrorKind::TimedOut, "the server does not answer"))));
     }
 }

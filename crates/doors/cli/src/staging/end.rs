@@ -12,16 +12,17 @@ use terrace::{Object, Store};
 
 use super::at_once::map_at_once;
 use super::batch::{BatchLengths, save_batch};
-use super::clock::Clock;
+use super::clock::{Clock, DeadlinePassed};
 use super::list::read_list;
 use super::record::{InputRecord, MadeBy};
 use super::report::{EndReport, SavedAs};
 use super::report_file::ReportFile;
 use super::results::{Wanted, file_of, open_results};
-use crate::errors::{describe, io_kind};
+use super::unfinished::{UNFINISHED_NAME, is_unfinished};
+use crate::errors::describe;
 use crate::inspect::each;
 use crate::job_arguments::JobEnd;
-use crate::output::{Show, complain, name};
+use crate::output::{Show, complain, count, name};
 
 const MAX_SHOWN_OBJECTS: usize = 20;
 /// The part of the time before the deadline in which the destination is looked at before the first copy. A bucket answers some hundred times
@@ -42,6 +43,9 @@ struct WantedResults {
 
 impl WantedResults {
     fn add(&mut self, key: &[u8], object: &Object) {
+        if is_unfinished(key) {
+            return self.not_copied.push((key.to_vec(), UNFINISHED_NAME));
+        }
         match Special::of(&object.attributes) {
             None => self.objects.push((key.to_vec(), object.clone())),
             Some(_) => self.not_copied.push((key.to_vec(), "it is a pipe, a socket or a device; remove it")),
@@ -69,7 +73,12 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
     // The report of an earlier command would be taken for this one's if the destination cannot be opened.
     let replaced = file.as_ref().filter(|file| file.is_there());
     replaced.map_or(Ok(()), |file| file.write(&begin_report(asked, &wanted)))?;
-    let place = open_results(store, &asked.to, &asked.options)?;
+    let place = open_results(store, &asked.to, &asked.options).inspect_err(|error| {
+        let mut report = begin_report(asked, &wanted);
+        report.note_gone(&describe(error));
+        // The error of the destination, in which the report may be, is the one to tell.
+        let _ = file.as_ref().map(|file| file.write(&report));
+    })?;
     // Its folder may be the destination.
     let new = file.as_ref().filter(|_| replaced.is_none());
     new.map_or(Ok(()), |file| file.write(&begin_report(asked, &wanted)))?;
@@ -77,6 +86,7 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
     let mut report = begin_report(asked, &wanted);
     let bar = show.bar(wanted.objects.iter().map(|(_, object)| object.length).sum());
     let (mut left, mut number, mut lengths) = (wanted.objects.as_slice(), 0, BatchLengths::begin());
+    let mut gone = None;
     while !left.is_empty() {
         if let Some(reason) = clock.why_over() {
             for number in number..wanted.objects.len() {
@@ -86,10 +96,15 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
         }
         let (batch, rest) = left.split_at(lengths.next(left.iter().map(|(_, object)| object.length)));
         bar.set_message(batch.first().map(|(key, _)| name(key)).unwrap_or_default());
-        for ((_, object), outcome) in batch.iter().zip(save_batch(store, &*place, batch, &clock)) {
+        let outcomes = save_batch(store, &*place, batch, &clock);
+        gone = place.check().err();
+        if gone.is_some() {
+            break;
+        }
+        for ((_, object), outcome) in batch.iter().zip(outcomes) {
             match outcome {
                 Ok(outcome) => report.note(number, outcome, None),
-                Err(error) if clock.is_late() && io_kind(&error) == Some(std::io::ErrorKind::TimedOut) => {
+                Err(error) if DeadlinePassed::is_in(&error) => {
                     report.note(number, SavedAs::Left, Some(describe(&error)));
                 }
                 Err(error) => report.note(number, SavedAs::Failed, Some(describe(&error))),
@@ -100,8 +115,20 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
         left = rest;
     }
     bar.finish_and_clear();
+    // Also if no object was left to copy: exit code 0 says that all are there.
+    if let Some(error) = gone.or_else(|| place.check().err()) {
+        report.note_gone(&describe(&error));
+        // Otherwise the objects say so.
+        if wanted.objects.is_empty() {
+            complain(&describe(&error));
+        }
+    }
     for (key, reason) in report.lacking().take(MAX_SHOWN_OBJECTS) {
         complain(&format!("{}: {reason}", name(key.as_bytes())));
+    }
+    let others = report.lacking().skip(MAX_SHOWN_OBJECTS).count() as u64;
+    if others > 0 {
+        complain(&format!("{} more, which `--report FILE` names", count(others, "object")));
     }
     // Before the file, for which there may be no room.
     show.result(&report, &report.describe())?;

@@ -18,6 +18,7 @@ mod report;
 mod report_file;
 mod results;
 mod start;
+mod unfinished;
 
 pub use end::end;
 pub use start::start;

@@ -80,6 +80,18 @@ impl InputRecord {
         }
     }
 
+    /// Returns whether an earlier command has staged what is at a key, or what was there before.
+    pub fn was_staged(&self, key: &[u8]) -> bool {
+        self.staged.contains_key(key)
+    }
+
+    /// Notes that an input is not staged after all: at its key is an object of this generation.
+    pub fn give_up(&mut self, key: &[u8], generation: u64) {
+        if self.begun.get(key) == Some(&generation) {
+            self.begun.remove(key);
+        }
+    }
+
     /// Returns whether the job has changed an input that was staged.
     pub fn is_changed(&self, key: &[u8], generation: u64) -> bool {
         self.staged.contains_key(key) && self.made_by(key, generation) == MadeBy::Job
@@ -140,6 +152,11 @@ mod tests {
         for (key, generation, by) in cases {
             assert_eq!(record.made_by(key, generation), by, "{} {generation}", String::from_utf8_lossy(key));
         }
+        let mut record = record;
+        assert!(record.was_staged(b"input") && !record.was_staged(b"result") && !record.was_staged(b"new"));
+        record.give_up(b"result", 9);
+        record.give_up(b"new", 3);
+        assert_eq!((record.made_by(b"result", 10), record.made_by(b"new", 3)), (MadeBy::Job, MadeBy::Unknown));
         assert!(record.is_changed(b"input", 8) && !record.is_changed(b"input", 7) && !record.is_changed(b"new", 3));
     }
 }

@@ -17,7 +17,7 @@ pub enum SavedAs {
     Present,
     /// It could not be copied, or differs there.
     Failed,
-    /// It was not tried, or was given up at the deadline.
+    /// It was not tried, was given up at the deadline, or the destination went away.
     Left,
 }
 
@@ -56,7 +56,7 @@ impl EndReport {
             key: key::show(key),
             bytes,
             outcome: SavedAs::Left,
-            reason: Some("the command ended before".to_owned()),
+            reason: Some("the command ended before it came to this object; run it again".to_owned()),
         };
         let objects: Vec<SavedObject> = objects.map(object).collect();
         let left = objects.len() as u64;
@@ -76,6 +76,20 @@ impl EndReport {
             SavedAs::Left => self.left += 1,
         }
         self.safe = self.failed + self.left == 0;
+    }
+
+    /// Notes that there is no destination, for this reason: of what was copied before, nothing is at its place.
+    pub fn note_gone(&mut self, reason: &str) {
+        for object in &mut self.objects {
+            object.reason = Some(match object.outcome {
+                SavedAs::Failed => continue,
+                SavedAs::Copied => format!("it was copied; then {reason}"),
+                SavedAs::Present | SavedAs::Left => reason.to_owned(),
+            });
+            object.outcome = SavedAs::Left;
+        }
+        self.left += self.copied + self.present;
+        (self.copied, self.present, self.bytes, self.safe) = (0, 0, 0, false);
     }
 
     /// Notes a name whose object is not copied, for this reason.

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
+use terrace::catalog::Expect;
 use terrace::{PutOptions, Store};
 
 use super::at_once::map_at_once;
 use super::inputs::{Input, open_inputs};
 use super::list::read_list;
-use super::record::InputRecord;
+use super::record::{InputRecord, MadeBy};
 use crate::copy::same_bytes;
 use crate::errors::describe;
 use crate::job_arguments::JobStart;
@@ -64,7 +65,10 @@ pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
     let count_of = |is_one: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is_one(outcome)).count() as u64;
     let left = count_of(|outcome| matches!(outcome, Outcome::Left));
     if left > 0 {
-        complain(&format!("the rest, {}, is not tried", count(left, "input")));
+        complain(&format!(
+            "the store is full, and the rest, {}, is not tried; free some space, and run it again",
+            count(left, "input")
+        ));
     }
     failed += count_of(|outcome| matches!(outcome, Outcome::Failed(_)));
     // Only a panic of a thread that held it, which was passed on, poisons it.
@@ -111,7 +115,7 @@ impl Staging<'_> {
         }
         let stage = || -> Result<Outcome> {
             let before = generation(self.store, &input.key)?;
-            let is_new = put(self.store, input)?;
+            let is_new = self.put(input, before)?;
             Ok(self.note(input, is_new, before, generation(self.store, &input.key)?))
         };
         match stage().with_context(|| format!("staging {}", name(&input.key))) {
@@ -124,6 +128,46 @@ impl Staging<'_> {
                 Outcome::Failed(error)
             }
         }
+    }
+
+    /// Puts an input into the store, unless it is there, and compares it. Returns whether it was put. What is there has this generation.
+    fn put(&self, input: &Input<'_>, before: u64) -> Result<bool> {
+        let there = find(self.store, input)?;
+        if matches!(there, There::Same) {
+            return Ok(false);
+        }
+        self.check_free(input, &there, before)?;
+        // A result that comes meanwhile stays, too.
+        let expect = vec![match before {
+            0 => Expect::Absent(input.key.clone()),
+            generation => Expect::Generation(input.key.clone(), generation),
+        }];
+        let (element, attributes) = (terrace::element_of(&input.key), Some(input.attributes.clone()));
+        let options = PutOptions { element, attributes, expect, ..PutOptions::default() };
+        self.store.put_sparse(&input.key, (input.open)()?, &options)?;
+        let is_same = matches!(find(self.store, input)?, There::Same);
+        ensure!(is_same, "the object differs from the input, which somebody has changed meanwhile; run it again");
+        Ok(true)
+    }
+
+    /// Fails if the object with an input's name may be a result. It stays.
+    fn check_free(&self, input: &Input<'_>, there: &There, generation: u64) -> Result<()> {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let record = &mut progress.record;
+        let may_replace = match there {
+            There::Nothing | There::Same => true,
+            There::Other => record.was_staged(&input.key),
+            // Of a command that was ended, whose inputs are lost: all of them would have to be removed.
+            There::Lost => record.was_staged(&input.key) || record.made_by(&input.key, generation) == MadeBy::Unknown,
+        };
+        if may_replace {
+            return Ok(());
+        }
+        record.give_up(&input.key, generation);
+        bail!(
+            "the store has another object of this name, which no `terrace job start` has staged, and which stays; if it is a result, \
+             save it by `terrace job end`; then remove it by `terrace rm`, and run it again"
+        )
     }
 
     /// Counts an input, which had one generation before it was staged, and has another one now.
@@ -146,30 +190,29 @@ fn generation(store: &Store, key: &[u8]) -> Result<u64> {
     }
 }
 
-/// Puts an input into the store, unless it is there, and compares it. Returns whether it was put.
-fn put(store: &Store, input: &Input<'_>) -> Result<bool> {
-    if is_same(store, input)? {
-        return Ok(false);
-    }
-    let (element, attributes) = (terrace::element_of(&input.key), Some(input.attributes.clone()));
-    store.put_sparse(&input.key, (input.open)()?, &PutOptions { element, attributes, ..PutOptions::default() })?;
-    let same = is_same(store, input)?;
-    ensure!(same, "the object differs from the input, which somebody has changed meanwhile; run it again");
-    Ok(true)
+/// The object that the store has at the key of an input.
+enum There {
+    Nothing,
+    /// An object with its bytes.
+    Same,
+    Other,
+    /// An object of its length whose bytes are lost.
+    Lost,
 }
 
-/// Returns whether the store has an input with its bytes.
-fn is_same(store: &Store, input: &Input<'_>) -> Result<bool> {
+/// Looks for an input in the store, and compares it.
+fn find(store: &Store, input: &Input<'_>) -> Result<There> {
     let object = match store.stat(&input.key) {
-        Err(terrace::Error::NotFound { .. }) => return Ok(false),
+        Err(terrace::Error::NotFound { .. }) => return Ok(There::Nothing),
         found => found?,
     };
     if object.attributes.kind != input.attributes.kind || object.length != input.length {
-        return Ok(false);
+        return Ok(There::Other);
     }
     match same_bytes(store, &input.key, (input.open)()?) {
-        // Lost bytes are put again.
-        Err(error) if matches!(error.downcast_ref(), Some(terrace::Error::Unreadable { .. })) => Ok(false),
-        same => same,
+        Ok(true) => Ok(There::Same),
+        Ok(false) => Ok(There::Other),
+        Err(error) if matches!(error.downcast_ref(), Some(terrace::Error::Unreadable { .. })) => Ok(There::Lost),
+        Err(error) => Err(error),
     }
 }

@@ -252,18 +252,74 @@ fn the_deadline_gives_up_the_object_in_progress() {
     let (report, code) = place.json(["job", "end", "--to", "results", "--save", "list", "--deadline", "4s"]);
     let expected = [("a", "copied"), ("big", "left"), ("c", "left")];
     assert_eq!((short(&report), code), (pairs(&expected), 1));
-    assert!(outcomes(&report)[1].2.contains("the deadline has passed"), "{report}");
+    let reasons = outcomes(&report).into_iter().skip(1).map(|(_, _, reason)| reason);
+    assert!(
+        reasons.clone().all(|reason| reason.ends_with("the deadline has passed; run the command again")),
+        "{report}"
+    );
     assert_eq!(files(&place.path("results")), [place.path("results/a").display().to_string()]);
 }
 
-/// Starts the end of a slow job, and returns once the big object is in progress.
-fn end_in_progress(place: &Place) -> Child {
-    let arguments = ["job", "end", "--to", "results", "--save", "list", "--report", "end.json"];
+/// Starts the end of a slow job, and returns once the big object, whose part has this name, is in progress.
+fn end_with_part(place: &Place, to: &str, part: &str) -> Child {
+    let arguments = ["job", "end", "--to", to, "--save", "list", "--report", "end.json"];
     let child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let part = place.path("results/.big.terrace-part");
+    let part = place.path(part);
     wait_until("it is in progress", || part.metadata().is_ok_and(|found| found.len() > 1_000_000));
+    child
+}
+
+/// The same, with a directory as the destination.
+fn end_in_progress(place: &Place) -> Child {
+    let child = end_with_part(place, "results", "results/.big.terrace-part");
+    let part = place.path("results/.big.terrace-part");
     assert_eq!(part.metadata().unwrap().permissions().mode() & 0o777, 0o600, "the object may be private");
     child
+}
+
+/// It was made again, the rest was copied there, and only the object in progress failed.
+#[test]
+fn a_destination_that_is_moved_is_not_made_again() {
+    let place = slow();
+    let end = end_in_progress(&place);
+    check_moved(&place, end, false);
+    // As with a file system that is unmounted, another directory is at its path.
+    fs::remove_dir_all(place.path("results")).unwrap();
+    let end = end_in_progress(&place);
+    check_moved(&place, end, true);
+}
+
+#[cfg(feature = "services-fs")]
+#[test]
+fn a_directory_of_a_service_that_is_moved_is_not_made_again() {
+    let place = slow();
+    let end = end_with_part(&place, &format!("fs://{}", place.path("results").display()), "results/.terrace-part/big");
+    check_moved(&place, end, false);
+}
+
+/// Moves the destination of the end of a slow job. Nothing is saved; once the directory is back, the next end does the rest.
+fn check_moved(place: &Place, end: Child, is_replaced: bool) {
+    fs::rename(place.path("results"), place.path("moved")).unwrap();
+    if is_replaced {
+        fs::create_dir(place.path("results")).unwrap();
+    }
+    let Ran { code, err, .. } = ran(end.wait_with_output().unwrap());
+    assert!(code == 1 && err.contains("was moved, unmounted or replaced while the command ran"), "{err}");
+    assert_eq!((place.path("results").exists(), files(&place.path("results")).len()), (is_replaced, 0));
+    let report: Value = serde_json::from_slice(&place.read("end.json")).unwrap();
+    assert_eq!(
+        (short(&report), &report["safe"]),
+        (pairs(&["a", "big", "c", "d"].map(|key| (key, "left"))), &json!(false))
+    );
+    let reasons = outcomes(&report).into_iter().map(|(_, _, reason)| reason);
+    assert!(reasons.clone().all(|reason| reason.contains("bring it back, and run the command again")), "{report}");
+    if is_replaced {
+        fs::remove_dir(place.path("results")).unwrap();
+    }
+    fs::rename(place.path("moved"), place.path("results")).unwrap();
+    let (report, code) = place.json(["job", "end", "--to", "results", "--save", "list"]);
+    assert_eq!((&report["safe"], code), (&json!(true), 0), "{report}");
+    assert!(place.read("results/big") == noise(BIG_BYTES, 1) && place.read("results/d") == b"d");
 }
 
 fn end_by(child: Child, signal: Signal) -> Ran {
@@ -275,7 +331,7 @@ fn end_by(child: Child, signal: Signal) -> Ran {
 fn an_end_that_is_ended_finishes_its_batch_and_the_next_one_does_the_rest() {
     let place = slow();
     let Ran { code, err, .. } = end_by(end_in_progress(&place), Signal::TERM);
-    assert!(code == 1 && err.contains("d: SIGTERM has come"), "{err}");
+    assert!(code == 1 && err.contains("d: SIGTERM has come; run the command again"), "{err}");
     let report: Value = serde_json::from_slice(&place.read("end.json")).unwrap();
     assert_eq!(short(&report), pairs(&[("a", "copied"), ("big", "copied"), ("c", "copied"), ("d", "left")]));
     assert!(place.read("results/big") == noise(BIG_BYTES, 1) && !place.path("results/d").exists());
@@ -292,6 +348,7 @@ fn an_end_that_is_killed_leaves_whole_files_and_a_report() {
         assert_eq!(ran.code, code, "{}", ran.err);
         let report: Value = serde_json::from_slice(&place.read("end.json")).unwrap();
         assert_eq!(report["safe"], json!(false), "it says so from the beginning");
+        assert!(outcomes(&report)[0].2.ends_with("run it again"), "{report}");
         assert!(place.read("results/a") == b"a" && !place.path("results/big").exists());
         fs::remove_file(place.path("results/a")).unwrap();
     }
@@ -352,6 +409,18 @@ fn a_kill_between_many_results_leaves_each_whole_or_absent() {
     assert_eq!((&report["safe"], code), (&json!(true), 0));
     let copied = files(&place.path("results"));
     assert!(copied.len() == 2000 && copied.iter().all(|path| is_made(&place, Path::new(path))));
+}
+
+/// Those of one batch had one part, and all but one of them failed.
+#[test]
+fn long_names_that_begin_alike_are_copied_in_one_batch() {
+    let place = Place::new();
+    let name = |number: u64| format!("{}{number}", "n".repeat(240));
+    (0..9).for_each(|number| drop(place.write(Path::new("made").join(name(number)), noise(100, number))));
+    place.good(["put", "made", ""]);
+    let (report, code) = place.json(["job", "end", "--to", "results"]);
+    assert_eq!((&report["copied"], code), (&json!(9), 0), "{report}");
+    assert!((0..9).all(|number| place.read(Path::new("results").join(name(number))) == noise(100, number)));
 }
 
 #[cfg(feature = "services-fs")]

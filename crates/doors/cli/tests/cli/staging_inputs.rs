@@ -70,6 +70,37 @@ fn an_input_that_the_job_changed_and_that_is_staged_again_is_named() {
     assert!(!place.run(start).err.contains("replaced"));
 }
 
+/// It was replaced without a word.
+#[test]
+fn an_object_that_no_command_has_staged_is_not_replaced_by_an_input() {
+    let place = Place::new();
+    for name in ["equal", "other", "shorter"] {
+        place.write(format!("origin/{name}"), "12345");
+    }
+    fs::create_dir(place.path("origin/folder")).unwrap();
+    for (name, bytes) in [("equal", "12345"), ("other", "abcde"), ("shorter", "abc"), ("folder", "a file")] {
+        place.write(format!("made/{name}"), bytes);
+    }
+    place.good(["put", "made", ""]);
+    let start = ["job", "start", "--origin", "origin"];
+    let ran = place.run(start);
+    assert_eq!((ran.out.as_str(), ran.code), ("0 inputs staged (0 B), 1 unchanged, 3 failed\n", 1), "{}", ran.err);
+    for name in ["other", "shorter", "folder"] {
+        let words = format!("staging {name}: the store has another object of this name, which no `terrace job start`");
+        assert!(ran.err.contains(&words) && ran.err.contains("remove it by `terrace rm`"), "{}", ran.err);
+        assert_eq!(place.good(["cat", name]).as_bytes(), place.read(format!("made/{name}")));
+    }
+    // It is a result, also if the job goes on to write it.
+    place.write("other", "later");
+    place.good(["put", "other", "other"]);
+    let (report, code) = place.json(["job", "end", "--to", "results"]);
+    assert_eq!((&report["copied"], &report["inputs"], code), (&json!(3), &json!(1), 0), "{report}");
+    assert_eq!(place.read("results/other"), b"later");
+    // Removed, it gives way.
+    ["other", "shorter", "folder"].iter().for_each(|name| drop(place.good(["rm", name])));
+    assert_eq!(place.json(start), (json!({"staged": 3, "unchanged": 1, "failed": 0, "bytes": 10}), 0));
+}
+
 /// Nothing was staged.
 #[test]
 fn inputs_beside_one_that_cannot_be_read_come_in() {

@@ -1,8 +1,12 @@
 //! `terrace job start` and `end`: names that a list has twice, and reports of commands that fail early.
 
+use std::fs;
+use std::os::unix::fs::symlink;
+
 use serde_json::{Value, json};
 
-use crate::place::Place;
+use crate::place::{Place, Ran};
+use crate::staging::{files, outcomes};
 
 /// Two threads staged one input, and it could pass for a result.
 #[test]
@@ -30,5 +34,64 @@ fn a_report_tells_of_a_destination_that_cannot_be_opened() {
     place.write("unmounted", "no directory");
     place.bad(["job", "end", "--to", "unmounted/results", "--report", "end.json"], &["unmounted/results"]);
     assert_eq!(is_safe(), json!(false));
+    // The reason is the destination's, also in a new report. It was that the command ended before.
+    place.bad(["job", "end", "--to", "unmounted/results", "--report", "new.json"], &["unmounted/results"]);
+    for name in ["end.json", "new.json"] {
+        let report = serde_json::from_slice(&place.read(name)).unwrap();
+        let [(_, outcome, reason)] = &outcomes(&report)[..] else { panic!("{report}") };
+        assert!(outcome == "left" && reason.contains("unmounted/results") && reason.contains("; "), "{report}");
+    }
     place.good(["job", "end", "--to", "new", "--report", "new/end.json"]);
+}
+
+/// A note said that it was skipped, and the exit code was 0.
+#[test]
+fn an_unfinished_file_that_a_list_names_is_an_input_that_is_missing() {
+    let place = Place::new();
+    place.write("origin/.x.terrace-part", "part");
+    place.write("origin/.f.terrace-part/in", "part");
+    place.write("origin/y", "y");
+    place.write("list", ".x.terrace-part\n.f.terrace-part/in\n.f.terrace-part\ny\n");
+    let Ran { code, err, out } = place.run(["job", "start", "--origin", "origin", "--stage", "list"]);
+    assert_eq!((out.as_str(), code), ("1 input staged (1 B), 0 unchanged, 3 failed\n", 1), "{err}");
+    assert_eq!(err.matches("it has the name of an unfinished file of Terrace's").count(), 3, "{err}");
+    // One that no list names was left by an interrupted command.
+    let Ran { code, err, .. } = place.run(["job", "start", "--origin", "origin"]);
+    assert!(code == 0 && err.matches("skipped, since an interrupted command has left it").count() == 2, "{err}");
+    assert_eq!(place.keys(""), ["y"]);
+}
+
+/// Links and folders with such names, and what was in these, were copied, and were in the way of the next results.
+#[test]
+fn no_result_has_the_name_of_an_unfinished_one() {
+    let place = Place::new();
+    let names = [".f.terrace-part", ".empty.terrace-part", ".in.terrace-part/a", ".link.terrace-part"];
+    place.write("made/.f.terrace-part", "f");
+    fs::create_dir(place.path("made/.empty.terrace-part")).unwrap();
+    place.write("made/.in.terrace-part/a", "a");
+    symlink("y", place.path("made/.link.terrace-part")).unwrap();
+    place.write("made/y", "y");
+    place.good(["put", "made", ""]);
+    place.write("list", names.join("\n") + "\ny\n");
+    for command in [vec![], vec!["--save", "list"]] {
+        let (report, code) = place.json([&["job", "end", "--to", "results"], command.as_slice()].concat());
+        let failed = outcomes(&report).into_iter().filter(|(_, outcome, _)| outcome == "failed");
+        assert!(code == 1 && failed.clone().all(|(_, _, reason)| reason.contains("give it another name")), "{report}");
+        assert_eq!(failed.count(), names.len(), "{report}");
+        assert_eq!(files(&place.path("results")), [place.path("results/y").display().to_string()]);
+    }
+}
+
+/// The parts of an end that was killed came in as inputs.
+#[cfg(feature = "services-fs")]
+#[test]
+fn unfinished_blobs_are_no_inputs() {
+    let place = Place::new();
+    place.write("origin/.terrace-part/x", "part");
+    place.write("origin/y", "y");
+    let origin = format!("fs://{}", place.path("origin").display());
+    assert_eq!(place.run(["job", "start", "--origin", &origin]).code, 0);
+    assert_eq!(place.keys(""), ["y"]);
+    place.write("list", ".terrace-part/x\n");
+    place.bad(["job", "start", "--origin", &origin, "--stage", "list"], &["it has the name of an unfinished file"]);
 }

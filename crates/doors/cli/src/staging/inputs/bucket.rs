@@ -5,8 +5,9 @@ use terrace::sparse::Dense;
 use terrace::tier::{Blobs, Service};
 use terrace::{Attributes, OwnPlaces, Store};
 
-use super::{Input, InputPlace, checked};
+use super::{Input, InputPlace, check_finished, checked, note_unfinished};
 use crate::staging::at_once::map_at_once;
+use crate::staging::unfinished::is_unfinished;
 
 pub struct InputBucket {
     blobs: Blobs,
@@ -45,10 +46,13 @@ impl InputBucket {
 
     fn find_below(&self, name: Option<&[u8]>) -> Result<Vec<Result<Input<'_>>>> {
         let name = std::str::from_utf8(name.unwrap_or_default()).context("blobs have names in UTF-8")?;
+        check_finished(name.as_bytes()).with_context(|| format!("reading {name} in {}", self.service))?;
         if let Some(length) = if name.is_empty() { None } else { self.length(name)? } {
             return Ok(vec![Ok(self.input(name.to_owned(), length))]);
         }
-        let names = self.list(name)?;
+        let (unfinished, names): (Vec<String>, Vec<String>) =
+            self.list(name)?.into_iter().partition(|name| is_unfinished(name.as_bytes()));
+        unfinished.iter().for_each(|name| note_unfinished(name.as_bytes()));
         let lengths = map_at_once(&names, |name| self.length(name));
         let input = |(name, length): (String, Result<Option<u64>>)| match length {
             Ok(length) => length.map(|length| checked(self.input(name, length))),

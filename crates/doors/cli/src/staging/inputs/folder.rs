@@ -6,12 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use terrace::{OwnPlaces, Store, is_part_name};
+use terrace::{OwnPlaces, Store};
 
-use super::{Input, InputPlace, checked};
+use super::{Input, InputPlace, check_finished, checked, note_unfinished};
 use crate::arguments::Filter;
 use crate::copy::{Changes, Item, Skipped, Tree};
-use crate::output::{name, note, path_name};
+use crate::output::{note, path_name};
+use crate::staging::unfinished::is_unfinished;
 
 pub struct InputFolder(PathBuf);
 
@@ -31,6 +32,7 @@ impl InputFolder {
     /// Lists what has a name. As within a folder, a symbolic link is an input itself, and is not followed.
     fn find_named(&self, store: &Store, name: &[u8]) -> Result<Tree> {
         let path = self.0.join(OsStr::from_bytes(name));
+        check_finished(name).with_context(|| format!("reading {}", path_name(&path)))?;
         let above = path.ancestors().skip(1).take_while(|folder| *folder != self.0);
         if let Some(link) = above.into_iter().find(|folder| folder.is_symlink()) {
             let link = path_name(link);
@@ -68,9 +70,7 @@ impl InputPlace for InputFolder {
             }
         }
         let (unfinished, items): (Vec<Item>, _) = tree.items.into_iter().partition(|item| is_unfinished(&item.key));
-        for item in &unfinished {
-            note(&format!("{}: skipped, since an interrupted `terrace job end` has left it", name(&item.key)));
-        }
+        unfinished.iter().for_each(|item| note_unfinished(&item.key));
         let input = |item: Item| Input {
             key: item.key.clone(),
             attributes: item.attributes.clone(),
@@ -80,9 +80,4 @@ impl InputPlace for InputFolder {
         };
         failed.into_iter().map(Err).chain(items.into_iter().map(input).map(checked)).collect()
     }
-}
-
-/// Returns whether a key's last name is that of an unfinished result.
-fn is_unfinished(key: &[u8]) -> bool {
-    key.rsplit(|byte| *byte == b'/').next().is_some_and(is_part_name)
 }

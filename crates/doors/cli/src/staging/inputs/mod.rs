@@ -6,10 +6,13 @@ mod folder;
 
 use std::ffi::OsStr;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use terrace::sparse::ReadHoles;
 use terrace::tier::ServiceAddress;
 use terrace::{Attributes, Store, key};
+
+use super::unfinished::{UNFINISHED_NAME, is_unfinished};
+use crate::output::{name, note};
 
 /// An input of a job.
 pub struct Input<'a> {
@@ -32,6 +35,17 @@ pub trait InputPlace {
 fn checked(input: Input<'_>) -> Result<Input<'_>> {
     key::check(&input.key)?;
     Ok(input)
+}
+
+/// Fails if a name that a list has is that of an unfinished result.
+fn check_finished(name: &[u8]) -> Result<()> {
+    ensure!(!is_unfinished(name), UNFINISHED_NAME);
+    Ok(())
+}
+
+/// Says that something in a folder is no input.
+fn note_unfinished(key: &[u8]) {
+    note(&format!("{}: skipped, since an interrupted command has left it", name(key)));
 }
 
 /// Opens the place that the command line names.

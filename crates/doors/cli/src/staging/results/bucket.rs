@@ -1,5 +1,6 @@
 //! Results in a service that keeps blobs.
 
+use std::fs;
 use std::io::{self, Write};
 
 use anyhow::{Context, Result, bail};
@@ -7,23 +8,37 @@ use terrace::sparse::Dense;
 use terrace::tier::{Blobs, Service, Upload};
 use terrace::{Kind, Object, OwnPlaces, Store};
 
+use super::destination::Destination;
 use super::{Clock, Draft, ResultPlace, Wanted};
 use crate::copy::same_bytes;
 
 /// The folder of blobs that are being written, on services that show them meanwhile.
 const PART_FOLDER: &str = ".terrace-part";
+/// The service whose blobs are files here.
+const FILES_SERVICE: &str = "fs";
 
 pub struct ResultBucket {
     blobs: Blobs,
     service: String,
+    /// The directory of the blobs, if they are files here. A write makes a missing one again.
+    destination: Option<Destination>,
 }
 
 impl ResultBucket {
     pub fn new(store: &Store, service: &Service) -> Result<ResultBucket> {
         let blobs = Blobs::new(service).with_context(|| format!("opening {service}"))?;
         OwnPlaces::of(store).check_service(service)?;
-        Ok(ResultBucket { blobs, service: service.to_string() })
+        let destination = match service.name == FILES_SERVICE {
+            true => Some(open_destination(&service.root).with_context(|| format!("opening {service}"))?),
+            false => None,
+        };
+        Ok(ResultBucket { blobs, service: service.to_string(), destination })
     }
+}
+
+fn open_destination(root: &str) -> io::Result<Destination> {
+    fs::create_dir_all(root)?;
+    Destination::open(root.into())
 }
 
 fn text(key: &[u8]) -> Result<&str> {
@@ -31,6 +46,10 @@ fn text(key: &[u8]) -> Result<&str> {
 }
 
 impl ResultPlace for ResultBucket {
+    fn check(&self) -> Result<()> {
+        self.destination.as_ref().map_or(Ok(()), Destination::check)
+    }
+
     fn seems_there(&self, key: &[u8], object: &Object) -> bool {
         let length = text(key).and_then(|name| Ok(self.blobs.length(name)?));
         length.is_ok_and(|length| length == Some(object.length))
@@ -53,10 +72,13 @@ impl ResultPlace for ResultBucket {
             bail!("a blob is a regular file, and this is a directory or a symbolic link; copy it to a directory");
         }
         let write = || -> Result<()> {
+            self.check()?;
             let upload = self.blobs.begin(name, &format!("{PART_FOLDER}/{name}"))?;
-            let mut to = clock.limit(Dense(UploadWriter { upload: Some(upload) }));
+            let mut to = clock.limit(Dense(UploadWriter { place: self, upload: Some(upload) }));
             store.get_sparse(key, 0, None, &mut to)?;
-            to.inner.0.upload.take().map_or(Ok(()), Upload::end)?;
+            let upload = to.inner.0.upload.take();
+            self.check()?;
+            upload.map_or(Ok(()), Upload::end)?;
             Ok(())
         };
         write().with_context(|| format!("writing {name} in {}", self.service))?;
@@ -77,14 +99,16 @@ impl ResultPlace for ResultBucket {
 }
 
 /// Writes the parts of an upload.
-struct UploadWriter {
+struct UploadWriter<'a> {
+    place: &'a ResultBucket,
     /// None after a failed write, which gives the upload up.
     upload: Option<Upload>,
 }
 
-impl Write for UploadWriter {
+impl Write for UploadWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let upload = self.upload.take().ok_or_else(|| io::Error::other("an earlier part was not written"))?;
+        self.place.check().map_err(io::Error::other)?;
         self.upload = Some(upload.write(bytes.to_vec().into())?);
         Ok(bytes.len())
     }

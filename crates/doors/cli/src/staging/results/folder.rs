@@ -13,6 +13,7 @@ use terrace::files::Owner;
 use terrace::sparse::{SparseReader, SparseWriter};
 use terrace::{Kind, NewFile, Object, Store};
 
+use super::destination::Destination;
 use super::syncing::{Syncing, sync_folders};
 use super::{Clock, Draft, ResultPlace, Wanted};
 use crate::copy::{NotRestored, OutFolder, has_mode_and_time, same_bytes, write_directory, write_link};
@@ -23,7 +24,7 @@ use crate::staging::at_once::map_at_once;
 const PART_MODE: u32 = 0o600;
 
 pub struct ResultFolder {
-    path: PathBuf,
+    destination: Destination,
     out: OutFolder,
     /// The owner of objects without a recorded owner.
     owner: Owner,
@@ -42,12 +43,17 @@ impl ResultFolder {
             let synced = File::open(parent).and_then(|parent| parent.sync_all());
             synced.with_context(|| format!("syncing {}", path_name(parent)))?;
         }
-        let syncing = Syncing::of(&path).with_context(|| format!("reading {}", path_name(&path)))?;
-        Ok(ResultFolder { path, out, owner: store.owner()?, syncing })
+        let open = || {
+            let destination = Destination::open(path.clone())?;
+            let syncing = Syncing::of(destination.folder().try_clone()?)?;
+            Ok::<_, io::Error>((destination, syncing))
+        };
+        let (destination, syncing) = open().with_context(|| format!("reading {}", path_name(&path)))?;
+        Ok(ResultFolder { destination, out, owner: store.owner()?, syncing })
     }
 
     fn path(&self, key: &[u8]) -> PathBuf {
-        self.path.join(OsStr::from_bytes(key))
+        self.destination.path.join(OsStr::from_bytes(key))
     }
 
     /// Gives a file or folder the object's mode and time, if it has others.
@@ -62,7 +68,7 @@ impl ResultFolder {
     fn write_file(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<NewFile> {
         let path = self.path(key);
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
+            self.destination.make_folder(folder)?;
         }
         let file = NewFile::replace(&path, object.length)?;
         // Before it has a byte: the object may be private.
@@ -79,10 +85,11 @@ impl ResultFolder {
         let (path, attributes, owner) = (self.path(key), &object.attributes, self.owner);
         let mut not_restored = NotRestored::default();
         if attributes.kind == Kind::Directory {
+            self.destination.make_folder(&path)?;
             return Ok(write_directory(&path, attributes, owner, &mut not_restored)?);
         }
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
+            self.destination.make_folder(folder)?;
         }
         write_link(store, key, &path, attributes, owner, &mut not_restored).map(drop)
     }
@@ -98,6 +105,10 @@ impl ResultFolder {
 }
 
 impl ResultPlace for ResultFolder {
+    fn check(&self) -> Result<()> {
+        self.destination.check()
+    }
+
     fn seems_there(&self, key: &[u8], object: &Object) -> bool {
         let (path, kind) = (self.path(key), object.attributes.kind);
         // Behind a link it would not be in this folder; a write says so.
@@ -113,6 +124,7 @@ impl ResultPlace for ResultFolder {
     fn write(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<Draft> {
         let (path, kind) = (self.path(key), object.attributes.kind);
         let write = || {
+            self.destination.check()?;
             self.out.check_place(&path, false, kind == Kind::Directory)?;
             match kind {
                 Kind::File => self.write_file(store, key, object, clock).map(Draft::File),
@@ -143,9 +155,12 @@ impl ResultPlace for ResultFolder {
     }
 
     fn publish(&self, store: &Store, key: &[u8], object: &Object, draft: Draft) -> Result<()> {
-        let publish = || match draft {
-            Draft::File(file) => Ok(file.finish_synced()?),
-            Draft::None => self.write_special(store, key, object),
+        let publish = || {
+            self.destination.check()?;
+            match draft {
+                Draft::File(file) => Ok(file.finish_synced()?),
+                Draft::None => self.write_special(store, key, object),
+            }
         };
         publish().with_context(|| format!("writing {}", path_name(&self.path(key))))
     }
@@ -156,7 +171,7 @@ impl ResultPlace for ResultFolder {
             return objects.iter().map(|_| Ok(())).collect();
         }
         let synced = map_at_once(objects, |(key, object)| self.sync_one(key, object));
-        let folders = sync_folders(&paths, &self.path);
+        let folders = sync_folders(&paths, &self.destination.path);
         let context = |(path, synced): (&PathBuf, io::Result<()>)| {
             let synced = synced.and_then(|()| folders.check(path));
             synced.with_context(|| format!("syncing {}", path_name(path)))

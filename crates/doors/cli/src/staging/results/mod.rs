@@ -2,6 +2,7 @@
 
 #[cfg(feature = "object")]
 mod bucket;
+mod destination;
 mod folder;
 mod syncing;
 
@@ -28,6 +29,9 @@ pub enum Draft {
 
 /// A place of results, each under its key. Threads use it at the same time, each for another object.
 pub trait ResultPlace: Sync {
+    /// Fails if the place is not the one that was opened anymore.
+    fn check(&self) -> Result<()>;
+
     /// Returns whether something of this length is there.
     fn seems_there(&self, key: &[u8], object: &Object) -> bool;
 

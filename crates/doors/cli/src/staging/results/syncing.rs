@@ -25,8 +25,7 @@ pub struct Syncing {
 }
 
 impl Syncing {
-    pub fn of(top: &Path) -> io::Result<Syncing> {
-        let top = File::open(top)?;
+    pub fn of(top: File) -> io::Result<Syncing> {
         let device = top.metadata()?.dev();
         // The number has 32 bits, in a field that is wider on some machines.
         let number = fstatfs(&top)?.f_type as u32;
@@ -106,7 +105,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let paths: Vec<PathBuf> = (0..8).map(|number| top.path().join(number.to_string())).collect();
         paths.iter().for_each(|path| fs::write(path, "x").unwrap());
-        let mut syncing = Syncing::of(top.path()).unwrap();
+        let mut syncing = Syncing::of(File::open(top.path()).unwrap()).unwrap();
         syncing.is_whole = true;
         assert!(syncing.sync_paths(&paths) && !syncing.sync_paths(&paths[..7]));
         assert!(!syncing.sync_paths(&[&paths[..], &["/proc/self".into()]].concat()));
