@@ -289,7 +289,7 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 	TERRACE_DATASETS=5000 $(CARGO) test -p terrace-datasets --test random -- --nocapture
 	TERRACE_KILLS=600 $(CARGO) test -p terrace-datasets --test kill -- --nocapture
 	TERRACE_KILLS=500 TERRACE_REQUESTS=1000000 $(CARGO) test -p terrace-stream --test kill -- --nocapture
-	TERRACE_POWER=1000 $(CARGO) test -p terrace-stream --test power -- --nocapture
+	TERRACE_POWER=200 $(CARGO) test -p terrace-stream --test power -- --nocapture
 	TERRACE_REMOVALS=1000 $(CARGO) test -p terrace-stream --test dropped -- --nocapture
 	TERRACE_RUNS=3000 $(CARGO) test -p terrace-order --test simulation -- --nocapture
 	TERRACE_SERVER_KILLS=20 $(CARGO) test --workspace $(IN_ETCD) --test services -- --nocapture
