@@ -248,7 +248,9 @@ fn advise_owed(is_full: bool, read_only: Option<&str>, lost: Option<&str>) -> St
     match (lost, read_only) {
         (Some(key), _) => format!("no good replica is left of bytes of {key}: put it again, or remove it"),
         (None, Some(tier)) => format!("the file system of tier {tier} is read-only: make it writable again"),
-        (None, None) if is_full => "`terrace status` shows which tier is full".to_owned(),
+        (None, None) if is_full => {
+            "`terrace status` shows which tier is full, and `terrace health` which one has too little room".to_owned()
+        }
         (None, None) => "`terrace status` shows which tier is slow or away".to_owned(),
     }
 }

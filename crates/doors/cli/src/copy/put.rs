@@ -94,6 +94,9 @@ fn put_all(store: &Store, put: &Put, way: Way, show: Show) -> Result<bool> {
         store.mark_placed()?;
     }
     let (late, in_time) = (done.late, done.unmet == 0);
+    // Where more failure domains exist, an acknowledgement asks for a replica in each.
+    let asks = matches!(put.ack, Some(Ack::Replicated | Ack::Durable)) && !has_budget(store, put);
+    let is_thin = asks && done.fewer.as_ref().is_some_and(|fewer| fewer.have < fewer.possible);
     let adopted = (way == Way::Adopted && !put.dry_run).then_some(done.adopted);
     let good = done.report(put.dry_run, has_budget(store, put), show)?;
     if let Some(adopted) = adopted {
@@ -110,7 +113,7 @@ fn put_all(store: &Store, put: &Put, way: Way, show: Show) -> Result<bool> {
             if owed == 1 { "is" } else { "are" },
         ));
     }
-    Ok(good && in_time)
+    Ok(good && in_time && !is_thin)
 }
 
 impl Done {
@@ -136,7 +139,7 @@ impl Done {
         self.failed += failed;
         self.bytes += bytes;
         self.would_write.extend(would_write);
-        self.fewer = fewer.or(self.fewer.take());
+        self.fewer = self.fewer.take().into_iter().chain(fewer).min_by_key(|fewer| fewer.have);
         self.over_budget = (self.over_budget.0 + objects, self.over_budget.1.max(times));
         self.slow += slow;
         self.late += late;
@@ -153,7 +156,8 @@ impl Done {
         let have = if receipt.owed == 0 { receipt.have.min(receipt.want) } else { receipt.want };
         if have < receipt.asked {
             let Receipt { asked, possible, memory_left_out, .. } = *receipt;
-            self.fewer = Some(Fewer { have, asked, possible, memory_left_out });
+            let fewer = Fewer { have, asked, possible, memory_left_out };
+            self.fewer = self.fewer.take().into_iter().chain([fewer]).min_by_key(|fewer| fewer.have);
         }
     }
 
@@ -319,9 +323,9 @@ fn put_items(store: &Store, put: &Put, way: Way, items: &[Item], threads: usize,
                         matches!(e.downcast_ref(), Some(terrace::Error::NoSpace { .. }))
                     }
                 };
-                let is_last = next.load(Ordering::Relaxed) >= part.len();
-                if stops && !is_last && !ends.swap(true, Ordering::Relaxed) {
-                    complain("the rest is not tried");
+                let left = part.len().saturating_sub(next.load(Ordering::Relaxed)) as u64;
+                if stops && left > 0 && !ends.swap(true, Ordering::Relaxed) {
+                    complain(&format!("the rest, {}, is not tried", count(left, "file")));
                 }
             }
             own

@@ -65,6 +65,27 @@ fn health_knows_at_once_what_a_move_has_left_with_one_replica() {
     assert_eq!(tiers_of(&place, "a"), ["ram", "disk"]);
 }
 
+/// It exited with 0, and `health` said "safe", although a disk that failed would have lost the object.
+#[test]
+fn an_acknowledgement_that_other_tiers_have_no_room_for_is_missed() {
+    let place = Place::with("capacity = '4MiB'", "");
+    let missed = (0..6).find_map(|number| {
+        let name = format!("o{number}");
+        place.write(&name, noise(1_000_000, number));
+        let ran = place.run(["put", &name, &name, "--ack", "replicated"]);
+        (ran.code == 1).then_some((name, ran))
+    });
+    let (name, ran) = missed.expect("memory has room for three");
+    assert!(ran.out.contains("at least 1 replica each, not 2: other tiers have no room"), "{}{}", ran.out, ran.err);
+    place.good(["check", &name, &name]);
+    let (health, code) = place.json(["health"]);
+    assert_eq!(code, 1, "{health}");
+    assert!(health["findings"].as_array().unwrap().iter().any(|finding| finding["code"] == "ONE_COPY"), "{health}");
+    // Without an acknowledgement, as many replicas as there is room for are enough.
+    place.write("more", noise(1_000_000, 9));
+    place.good(["put", "more", "more"]);
+}
+
 /// It was removed "with what the store had put there", although all of that stayed.
 #[test]
 fn what_is_on_a_tier_that_is_away_is_left_behind_and_told_of() {

@@ -3,11 +3,10 @@
 use terrace_catalog::{Edit, Extent, Object, Replica, TargetId};
 
 use super::Mover;
-use super::eviction::Eviction;
-use super::leaving::{Leaving, MAX_WARMTH};
+use super::eviction::{Eviction, Purpose};
+use super::leaving::Leaving;
 use crate::Result;
 use crate::devices::Device;
-use crate::home::ScrubRecord;
 use crate::report::TierState;
 
 /// The approximate number of evictions in one commit and one sync.
@@ -35,7 +34,7 @@ impl Mover {
             match excess {
                 0 => {}
                 _ if device.tier == last => self.uncache(device, excess)?,
-                _ => self.evict_from(device, excess, MAX_WARMTH)?,
+                _ => self.evict_from(device, excess, Purpose::MakeRoom)?,
             }
         }
         Ok(())
@@ -47,13 +46,14 @@ impl Mover {
         Ok(dead.iter().map(|(_, place)| u64::from(place.length)).sum())
     }
 
-    /// Evicts `excess` bytes that are not warmer than a class from a target, as far as lower tiers have room for the replicas.
-    pub(super) fn evict_from(&self, device: &Device, mut excess: u64, max_warmth: usize) -> Result<()> {
+    /// Evicts `excess` bytes from a target, as far as the purpose and the room on lower tiers allow.
+    pub(super) fn evict_from(&self, device: &Device, mut excess: u64, purpose: Purpose) -> Result<()> {
         for other in self.tiers.devices.iter().filter(|other| other.tier > device.tier) {
             // Asked only so that an older copy is noticed. A target that is away still has what it had.
             let _ = other.target.ready();
         }
-        let mut eviction = Eviction::new(self, device);
+        let max_warmth = purpose.max_warmth();
+        let mut eviction = Eviction::new(self, device, purpose);
         let mut leaving = self.find_leaving(device, excess)?.into_iter().peekable();
         while excess > 0
             && let Some(Leaving { key, offset, .. }) = leaving.next_if(|leaving| leaving.warmth() <= max_warmth)
@@ -64,7 +64,7 @@ impl Mover {
             }
         }
         self.remember_staying(device, leaving);
-        ScrubRecord::note_single(&self.journal.dir, eviction.single);
+        self.count_single(eviction.single);
         self.commit_evicted(eviction.edits)
     }
 

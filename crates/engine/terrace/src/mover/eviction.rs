@@ -7,15 +7,36 @@ use terrace_plan::snapshot::TierSet;
 
 use super::Mover;
 use super::edits::{drop_replica, owe, replica_on};
+use super::leaving::MAX_WARMTH;
 use crate::Result;
 use crate::devices::Device;
 use crate::origins::is_at_origin;
 use crate::read::task_of;
 
+/// Why replicas leave a target.
+#[derive(Clone, Copy)]
+pub(super) enum Purpose {
+    /// It is above its high watermark: fewer replicas are better than a target that takes no writes.
+    MakeRoom,
+    /// Others are read more often than those up to this class: each extent keeps its number of replicas, and its rule.
+    Displace { max_warmth: usize },
+}
+
+impl Purpose {
+    /// Returns the warmest class that may leave.
+    pub fn max_warmth(self) -> usize {
+        match self {
+            Purpose::MakeRoom => MAX_WARMTH,
+            Purpose::Displace { max_warmth } => max_warmth,
+        }
+    }
+}
+
 /// The edits by which replicas leave a target.
 pub(super) struct Eviction<'m> {
     mover: &'m Mover,
     device: &'m Device,
+    purpose: Purpose,
     pub edits: Vec<Edit>,
     /// The number of extents that are left with one replica and are to have more.
     pub single: u64,
@@ -24,8 +45,8 @@ pub(super) struct Eviction<'m> {
 }
 
 impl<'m> Eviction<'m> {
-    pub fn new(mover: &'m Mover, device: &'m Device) -> Eviction<'m> {
-        Eviction { mover, device, edits: Vec::new(), single: 0, files: HashSet::new() }
+    pub fn new(mover: &'m Mover, device: &'m Device, purpose: Purpose) -> Eviction<'m> {
+        Eviction { mover, device, purpose, edits: Vec::new(), single: 0, files: HashSet::new() }
     }
 
     /// Adds the edits by which the replica of an extent leaves, and with it all replicas in its plain file: that takes its space until
@@ -68,6 +89,9 @@ impl<'m> Eviction<'m> {
         if !is_spare && self.owe_below(key, object.id, extent, replica)? {
             return Ok(true);
         }
+        if !is_spare && matches!(self.purpose, Purpose::Displace { .. }) {
+            return Ok(false);
+        }
         if is_at_origin(object) && extent.replicas.len() == 1 {
             self.edits.extend(mover.uncache_frame(key, object, extent)?);
             return Ok(true);
@@ -84,7 +108,7 @@ impl<'m> Eviction<'m> {
 
     /// Makes an extent's replica pending on a lower tier, after which it leaves this target. Returns whether it leaves.
     fn owe_below(&mut self, key: &[u8], object: u64, extent: &Extent, replica: &Replica) -> Result<bool> {
-        let Eviction { mover, device, .. } = *self;
+        let Eviction { mover, device, purpose, .. } = *self;
         let owed = mover.catalog.owed_to(&task_of(object, extent, replica))?;
         if !owed.is_empty() {
             // A replica of this frame is already pending. This one can leave once that exists, unless its target takes none.
@@ -94,9 +118,10 @@ impl<'m> Eviction<'m> {
         let beside: Vec<TargetId> = stay.map(|r| r.target).collect();
         let volatile = mover.planning.rules.now().may_be_volatile(key) || !mover.outlives(replica);
         let (placer, lower) = (mover.placer_for(object, key), device.tier + 1..mover.tiers.tiers.len());
-        // If the extent has no copy on a lower tier, it may go to any of them, whatever its rule says. Additional replicas
-        // follow the rule.
-        let tiers = if mover.has_copy_below(device, extent) { placer.allowed(lower) } else { TierSet::of(lower) };
+        // To make room, an extent without a copy on a lower tier may go to any of them, whatever its rule says. Additional replicas follow the
+        // rule.
+        let may_go_anywhere = matches!(purpose, Purpose::MakeRoom) && !mover.has_copy_below(device, extent);
+        let tiers = if may_go_anywhere { TierSet::of(lower) } else { placer.allowed(lower) };
         let place = placer.choose_target_of_move(tiers, extent, &beside, volatile);
         if let Some(target) = place {
             self.edits.push(owe(

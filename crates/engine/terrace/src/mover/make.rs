@@ -244,6 +244,7 @@ impl Mover {
         let lower = device.tier + 1..self.tiers.tiers.len();
         let target = placer.choose_target(placer.allowed(lower.clone()), extent, &chosen, true);
         let Some(target) = target.or_else(|| placer.for_later(lower, 1, &chosen).first().copied()) else {
+            self.count_single(u64::from(chosen.len() <= 2 && extent.replicas.len() == 1));
             return Ok(vec![forgive]);
         };
         Ok(owe_instead(&owed.key, *task, target, owed.raw_len, None).into())

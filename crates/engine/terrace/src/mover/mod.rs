@@ -28,6 +28,7 @@ mod replan;
 mod request;
 mod room;
 mod save;
+mod stuck;
 mod uncache;
 mod wait;
 
@@ -48,7 +49,7 @@ use terrace_plan::policy::Policy;
 
 use crate::Result;
 use crate::devices::Tiers;
-use crate::home::Locks;
+use crate::home::{Locks, ScrubRecord};
 use crate::journal::Journal;
 use crate::place::Planning;
 use crate::read::Reader;
@@ -98,6 +99,9 @@ pub(crate) struct State {
     repaired: AtomicU64,
     /// The same of those in adopted files that their owners had changed.
     detached: AtomicU64,
+    /// Extents that this process has left with one replica, although they are to have more, and that are not in the record of scrubs yet.
+    /// Relaxed: a mere count.
+    single: AtomicU64,
     /// The time of the background thread's last report of repairs.
     told: Mutex<Option<Instant>>,
     /// The policies of single writes with pending replicas. Another process that makes these replicas uses the rules
@@ -152,6 +156,16 @@ impl Mover {
             encodings.clear();
         }
         encodings.insert(task, encoding);
+    }
+
+    /// Counts extents that are left with one replica, although they are to have more.
+    pub fn count_single(&self, extents: u64) {
+        self.state.single.fetch_add(extents, Ordering::Relaxed);
+    }
+
+    /// Notes these extents, so that all processes know of them. Not at each write: the file is synced.
+    pub fn note_single(&self) {
+        ScrubRecord::note_single(&self.journal.dir, self.state.single.swap(0, Ordering::Relaxed));
     }
 
     /// Ends the background thread after its current task.
@@ -240,6 +254,7 @@ impl Mover {
         self.forget_made();
         let mut done = self.repair_suspects()? + self.follow_policies()?;
         self.tell_repaired_in_time();
+        self.note_single();
         let Some(_lock) = self.locks.mover_at_once()? else { return Ok(done) };
         // Removed before eviction, which then sees the space that they took.
         let expired = if self.locks.may_move_all() { self.remove_expired(MAX_EXPIRED_PER_ROUND) } else { Ok(0) };

@@ -17,12 +17,12 @@ const PROMOTION_INTERVAL: Duration = Duration::from_secs(5);
 const MIN_WARM_SCORE: f64 = 2.0;
 
 /// An extent that may be promoted.
-struct Candidate {
-    key: Vec<u8>,
+pub(super) struct Candidate {
+    pub key: Vec<u8>,
     object: u64,
     extent: Extent,
     /// Its nearest replica. The key of this is the candidate's place in their list.
-    entry: Entry,
+    pub entry: Entry,
 }
 
 impl Mover {
@@ -57,7 +57,7 @@ impl Mover {
         }
         let chosen: HashSet<u64> = moves.iter().map(|hint| hint.key).collect();
         entries.retain(|entry| !chosen.contains(&entry.key));
-        self.displace_colder(tiers, &entries, snapshot)?;
+        self.displace_colder(tiers, &candidates, &entries, snapshot)?;
         Ok(promoted)
     }
 
@@ -69,6 +69,10 @@ impl Mover {
             for extent in frames(&extents) {
                 let score = self.planning.hotness.score(&key, extent.offset, object.length);
                 let Some(target) = nearest(tiers, extent).filter(|_| score >= MIN_WARM_SCORE) else { continue };
+                let is_faster = |device: &&Device| device.tier < tiers.devices[target].tier;
+                if !tiers.devices.iter().filter(is_faster).any(|device| self.may_be_on(&key, device)) {
+                    continue;
+                }
                 let Some(replica) = extent.replicas.iter().find(|r| r.target == tiers.devices[target].id) else {
                     continue;
                 };
@@ -88,10 +92,7 @@ impl Mover {
     fn promote_one(&self, candidate: &Candidate, to: &Device) -> Result<bool> {
         let Candidate { key, object, extent, .. } = candidate;
         let task = extent.task(*object, to.id);
-        let rules = self.planning.rules.now();
-        let allowed = rules.rule_for(key).and_then(|rule| rule.tiers.as_deref());
-        let forbidden = allowed.is_some_and(|names| !names.contains(&self.tiers.tier(to).name));
-        if forbidden || self.catalog.owed_to(&task)?.contains(&to.id) {
+        if !self.may_be_on(key, to) || self.catalog.owed_to(&task)?.contains(&to.id) {
             return Ok(false);
         }
         let shares = |id: TargetId| self.tiers.device(id).is_ok_and(|device| device.domain == to.domain);
@@ -102,6 +103,13 @@ impl Mover {
         let edit: Edit = owe(key, task, extent, there.map(|replica| replica.target));
         self.catalog.commit(Change { expect: Vec::new(), edits: vec![edit] })?;
         Ok(true)
+    }
+
+    /// Returns whether the rule of a key allows a replica on a target.
+    pub(super) fn may_be_on(&self, key: &[u8], device: &Device) -> bool {
+        let rules = self.planning.rules.now();
+        let allowed = rules.rule_for(key).and_then(|rule| rule.tiers.as_deref());
+        allowed.is_none_or(|names| names.contains(&self.tiers.tier(device).name))
     }
 }
 

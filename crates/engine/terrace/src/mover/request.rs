@@ -10,7 +10,6 @@ use super::drain::Departing;
 use super::edits::{drop_replica, owe, task_at};
 use super::room::HOPELESS_WAIT;
 use super::{MAX_WAIT, Mover};
-use crate::home::ScrubRecord;
 use crate::origins::is_at_origin;
 use crate::report::Moved;
 use crate::{Error, Result};
@@ -130,7 +129,8 @@ impl Mover {
             Ok::<_, Error>(true)
         })?;
         self.carry_out(edits, &mut moved, late)?;
-        ScrubRecord::note_single(&self.journal.dir, moved.single);
+        self.count_single(moved.single);
+        self.note_single();
         if !self.catalog.is_shared() {
             self.journal.mark_synced()?;
             self.reaper.reap(Duration::from_secs(30))?;

@@ -186,6 +186,7 @@ impl Drop for Engine {
             return;
         }
         self.mover.tell_repaired();
+        self.mover.note_single();
         self.planning.lessons.keep();
         self.hotness.fold();
         self.leases.close();

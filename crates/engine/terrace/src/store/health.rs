@@ -22,6 +22,8 @@ const NODE_LOCK_WAIT: Duration = Duration::from_secs(1);
 
 const PENDING_ADVICE: &str = "wait, or run `terrace sync`; `terrace status` shows the queue of each tier";
 const NOT_DURABLE_ADVICE: &str = "wait, or run `terrace sync`";
+const NO_ROOM_ADVICE: &str =
+    "waiting does not help: free some space there, or raise the tier's capacity; then run `terrace sync`";
 const BLOCKED_ADVICE: &str =
     "waiting does not help: mend that tier, then run `terrace sync`; or run `terrace repair`, which uses other tiers";
 
@@ -74,8 +76,7 @@ impl Store {
 
     fn pending_work(&self, status: &Status) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
-        let mut add =
-            |code, message, advice| findings.push(Finding { code, health: HealthState::Working, message, advice });
+        let mut add_at = |health, code, message, advice| findings.push(Finding { code, health, message, advice });
         let is_blocked = |tier: &&TierStatus| matches!(tier.state, TierState::ReadOnly | TierState::Away);
         let blocked = status.tiers.iter().filter(is_blocked).find(|tier| tier.queue > 0);
         if status.owed > 0 {
@@ -83,13 +84,18 @@ impl Store {
                 format!("{} pending {}", status.owed, if status.owed == 1 { "replica" } else { "replicas" }),
                 PENDING_ADVICE,
             );
+            let mut health = HealthState::Working;
             if let Some(tier) = blocked {
                 message +=
                     &format!(", {} of them for tier {}, which {}", tier.queue, tier.name, describe_blocked(tier));
                 advice = BLOCKED_ADVICE;
+            } else if let Some(tier) = self.engine.mover.find_tier_without_room()? {
+                message += &format!(", one of them for tier {tier}, which has too little room");
+                (health, advice) = (HealthState::Warning, NO_ROOM_ADVICE);
             }
-            add(FindingCode::Owed, message, advice);
+            add_at(health, FindingCode::Owed, message, advice);
         }
+        let mut add = |code, message, advice| add_at(HealthState::Working, code, message, advice);
         let (last, durable) = self.commits()?;
         if last > durable && self.is_shared() {
             // A synced replica elsewhere counts for what was acknowledged as durable.
@@ -189,7 +195,7 @@ impl Store {
         let mut add = |count: u64, code, health, what: &str, advice| {
             if count > 0 {
                 // Moves and evictions leave such extents, too.
-                let found = if code == FindingCode::OneCopy { "" } else { "the last scrub found " };
+                let found = if code == FindingCode::OneCopy { "up to " } else { "the last scrub found " };
                 findings.push(Finding { code, health, message: format!("{found}{count} {what}"), advice });
             }
         };
