@@ -57,7 +57,8 @@ mod tests {
         let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").expect("a configuration"));
         let store = store.expect("a store");
         let (mover, catalog) = (&store.engine.mover, &store.engine.catalog);
-        store.put_bytes(b"k", &noise(500_000, 1), &PutOptions::default()).expect("puts");
+        let options = PutOptions { replicas: Some(1), ..PutOptions::default() };
+        store.put_bytes(b"k", &noise(500_000, 1), &options).expect("puts");
         store.sync().expect("syncs");
         assert_eq!(mover.find_tier_without_room().expect("looks"), None);
         let (object, extents) = catalog.locate(b"k", 0, u64::MAX).expect("looks").expect("an object");
