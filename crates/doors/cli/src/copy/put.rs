@@ -94,7 +94,7 @@ fn put_all(store: &Store, put: &Put, way: Way, show: Show) -> Result<bool> {
         store.mark_placed()?;
     }
     let (late, in_time) = (done.late, done.unmet == 0);
-    // Where more failure domains exist, an acknowledgement asks for a replica in each.
+    // An acknowledgement asks for all replicas for which there are failure domains.
     let asks = matches!(put.ack, Some(Ack::Replicated | Ack::Durable)) && !has_budget(store, put);
     let is_thin = asks && done.fewer.as_ref().is_some_and(|fewer| fewer.have < fewer.possible);
     let adopted = (way == Way::Adopted && !put.dry_run).then_some(done.adopted);

@@ -4,13 +4,13 @@ use terrace_catalog::{Edit, Extent, Object, Replica, TargetId};
 
 use super::Mover;
 use super::eviction::{Eviction, Purpose};
-use super::leaving::Leaving;
 use crate::Result;
 use crate::devices::Device;
 use crate::report::TierState;
 
 /// The approximate number of evictions in one commit and one sync.
 const EVICTIONS_PER_COMMIT: usize = 256;
+
 impl Mover {
     /// Takes replicas off each target that is above its high watermark, the coldest first. A replica is dropped if its
     /// object has more replicas than it wants, and one of them is on a lower persistent tier. Otherwise it becomes pending
@@ -53,17 +53,22 @@ impl Mover {
             let _ = other.target.ready();
         }
         let max_warmth = purpose.max_warmth();
-        let mut eviction = Eviction::new(self, device, purpose);
+        let (mut eviction, mut staying) = (Eviction::new(self, device, purpose), Vec::new());
         let mut leaving = self.find_leaving(device, excess)?.into_iter().peekable();
         while excess > 0
-            && let Some(Leaving { key, offset, .. }) = leaving.next_if(|leaving| leaving.warmth() <= max_warmth)
+            && let Some(next) = leaving.next_if(|leaving| leaving.warmth() <= max_warmth)
         {
-            excess = excess.saturating_sub(eviction.add(&key, offset)?);
+            let bytes = eviction.add(&next.key, next.offset)?;
+            excess = excess.saturating_sub(bytes);
+            if bytes == 0 && matches!(purpose, Purpose::Displace { .. }) {
+                // It may leave once the target is too full.
+                staying.push(next);
+            }
             if eviction.edits.len() >= EVICTIONS_PER_COMMIT {
                 self.commit_evicted(std::mem::take(&mut eviction.edits))?;
             }
         }
-        self.remember_staying(device, leaving);
+        self.remember_staying(device, staying.into_iter().chain(leaving));
         self.count_single(eviction.single);
         self.commit_evicted(eviction.edits)
     }
