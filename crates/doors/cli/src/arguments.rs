@@ -288,6 +288,9 @@ pub enum StoreCommand {
         /// Delete everything at and below the key.
         #[arg(short, long)]
         recursive: bool,
+        /// Let an empty key stand for all objects, as it does elsewhere.
+        #[arg(long, requires = "recursive")]
+        all: bool,
         /// Print what would be deleted, and delete nothing.
         #[arg(long)]
         dry_run: bool,

@@ -167,7 +167,10 @@ fn with_store(store: &Store, command: &StoreCommand, show: Show) -> Result<bool>
         StoreCommand::Get(get) => copy::get(store, get, show),
         StoreCommand::Cat { key, range } => copy::cat(store, key, range.as_ref()),
         StoreCommand::Ls { prefix, long } => inspect::ls(store, prefix.as_deref(), *long, show),
-        StoreCommand::Rm { key, recursive, dry_run } => objects::rm(store, key, *recursive, *dry_run, show),
+        StoreCommand::Rm { key, recursive, all, dry_run } => {
+            objects::check_prefix(key, *all || *dry_run)?;
+            objects::rm(store, key, *recursive, *dry_run, show)
+        }
         StoreCommand::Mv { from, to } => objects::mv(store, from, to, show),
         StoreCommand::Cp { from, to } => objects::cp(store, from, to, show),
         StoreCommand::Check { source, prefix, filter } => copy::check(store, source, prefix, filter, show),

@@ -11,6 +11,14 @@ use terrace_datasets::Datasets;
 use crate::inspect::{each, there};
 use crate::output::{Show, complain, count, name};
 
+/// Refuses an empty key, unless it was said that it means all objects: in a script it is often a variable that was never set.
+pub fn check_prefix(key: &OsStr, may_be_all: bool) -> Result<()> {
+    if key.is_empty() && !may_be_all {
+        bail!("an empty key stands for all objects; `terrace rm -r --all ''` deletes them");
+    }
+    Ok(())
+}
+
 pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show) -> Result<bool> {
     let key = key.as_bytes();
     let mut keys = Vec::new();

@@ -214,9 +214,13 @@ fn rm_deletes_one_object_or_all_below() {
     place.good(["put", "runs", "d"]);
     place.bad(["rm", "d"], &["\"d\" holds objects", "terrace rm -r"]);
     place.bad(["rm", "none"], &["\"none\"", "terrace ls"]);
+    place.bad(["rm", "-r", ""], &["an empty key stands for all objects", "--all"]);
+    assert_eq!(place.keys("").len(), 3);
     assert_eq!(place.json(["rm", "d/a.h5"]), (json!({"deleted": 1}), 0));
     assert_eq!(place.good(["rm", "-r", "d/"]), "2 objects deleted\n");
     assert_eq!(place.keys(""), [""; 0]);
+    place.good(["put", "runs", "d"]);
+    assert_eq!(place.good(["rm", "-r", "--all", ""]), "3 objects deleted\n");
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn an_empty_store_goes_at_once_and_one_that_is_in_use_stays() {
     place.bad(["destroy", "--force"], &["another process has the store open"]);
     drop(store);
     place.good(["check", "a", "b"]);
-    place.good(["rm", "-r", ""]);
+    place.good(["rm", "-r", "--all", ""]);
     let (destroyed, code) = place.json(["destroy"]);
     assert_eq!((code, &destroyed["objects"], &destroyed["kept"]), (0, &json!(0), &json!([])));
     assert!(!place.path("store").exists());
@@ -91,7 +91,7 @@ fn what_others_put_there_stays_and_is_told_of() {
 #[test]
 fn a_target_that_is_away_is_named_and_left_behind_by_force_only() {
     let place = filled();
-    place.good(["rm", "-r", ""]);
+    place.good(["rm", "-r", "--all", ""]);
     fs::rename(place.path("tiers/disk"), place.path("elsewhere")).unwrap();
     place.bad(["destroy"], &["tiers/disk", "is away", "--force"]);
     assert!(place.path("store").exists());

@@ -79,7 +79,7 @@ impl Checker {
                 return Err(format!("{key} was there, and version {version} was not salvaged"));
             }
         }
-        self.must(&["rm", "-r", ""], &[0, 1])?;
+        self.must(&["rm", "-r", "--all", ""], &[0, 1])?;
         for (key, _) in self.model.all() {
             let lane = lane_of(&key).ok_or("a key of no lane")?;
             self.model.apply(lane, &Change::Remove(key), Some(Loss::Power));
