@@ -17,13 +17,24 @@ pub const PAGE_ROWS: &[PageRow] =
     &[PageRow::made("scale", "put, beside 10 thousand", "Put 1 KiB beside a million objects, beside ten thousand")];
 
 const FEW_OBJECTS: u64 = 10_000;
-const OBJECT_BYTES: usize = 1 << 10;
+const SHORT_OBJECT_BYTES: usize = 1 << 10;
+/// Each is encoded as some hundred bytes, so that ten million of them fit on a disk.
+const LONG_OBJECT_BYTES: usize = 64 << 10;
 /// Nothing may take more times as long as in the store with few objects.
 const MAX_COST_RATIO: f64 = 1.5;
 /// The length of the first tier, which is full of the objects that come last.
 const FIRST_TIER_MIB: usize = 256;
 const CALL_COUNT: u64 = 500;
 const ROUND_COUNT: usize = 5;
+
+/// What all objects of a store are.
+struct Objects {
+    bytes: Vec<u8>,
+    encoding: &'static str,
+    /// Their names in the rows and in the details.
+    row: &'static str,
+    details: &'static str,
+}
 
 /// The times of calls in a store, in seconds.
 struct Costs {
@@ -35,17 +46,35 @@ struct Costs {
 }
 
 pub fn run() -> Result<Vec<Row>> {
+    let short = Objects {
+        bytes: random_bytes(SHORT_OBJECT_BYTES, 1),
+        encoding: "none",
+        row: "beside 10 thousand",
+        details: "objects of 1 KiB",
+    };
+    let long = Objects {
+        bytes: vec![7; LONG_OBJECT_BYTES],
+        encoding: "lz4",
+        row: "64 KiB, beside 10 thousand",
+        details: "objects of 64 KiB, encoded",
+    };
+    Ok([compare(&short)?, compare(&long)?].concat())
+}
+
+/// Measures a store with many of these objects, and one with few.
+fn compare(of: &Objects) -> Result<Vec<Row>> {
     let many = Size::get().of(100_000, 1_000_000, 10_000_000);
-    let (few, costs) = (measure(FEW_OBJECTS)?, measure(many)?);
-    let beside = |what: &str| format!("{what}, beside 10 thousand");
+    let (few, costs) = (measure(of, FEW_OBJECTS)?, measure(of, many)?);
+    let beside = |what: &str| format!("{what}, {}", of.row);
+    let objects = of.details;
     let mut rows = Vec::new();
     for ((what, ours), (_, before)) in costs.calls.into_iter().zip(few.calls) {
-        let details = format!("{many} objects of 1 KiB: {:.3} ms to {:.3} ms", ours * 1e3, before * 1e3);
+        let details = format!("{many} {objects}: {:.3} ms to {:.3} ms", ours * 1e3, before * 1e3);
         let row = Row::new("scale", beside(what), ours / before, "times as long");
         rows.push(row.goal(MAX_COST_RATIO, Better::Lower).details(details));
     }
     for ((what, ours), (_, before)) in costs.rates.into_iter().zip(few.rates) {
-        let details = format!("{many} objects of 1 KiB: {ours:.0}/s to {before:.0}/s");
+        let details = format!("{many} {objects}: {ours:.0}/s to {before:.0}/s");
         rows.push(Row::new("scale", beside(what), ours / before, "of the rate").details(details));
     }
     let memory = costs.memory as f64 / few.memory as f64;
@@ -59,19 +88,20 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn measure(objects: u64) -> Result<Costs> {
+fn measure(of: &Objects, objects: u64) -> Result<Costs> {
     let place = Place::new()?;
     let text = format!(
         "[[tier]]\nname = 'ram'\nkind = 'directory'\npersistent = false\ncapacity = '{FIRST_TIER_MIB}MiB'\ntargets = ['{}']\n\
-         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n",
+         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n\
+         [[rule]]\nprefix = 'runs'\nencoding = '{}'\n",
         place.ram().join("ram").display(),
         place.disk().join("disk").display(),
+        of.encoding,
     );
     let dir = place.disk().join("store");
     let store = Store::init(&dir, &Config::parse(&text, "bench")?)?;
-    let bytes = random_bytes(OBJECT_BYTES, 1);
     let on_disk = PutOptions { ack: Some(Ack::Placed), tiers: Some(vec!["disk".into()]), ..PutOptions::default() };
-    let put = |store: &Store, number: u64| store.put_bytes(&key(number), &bytes, &on_disk);
+    let put = |store: &Store, number: u64| store.put_bytes(&key(number), &of.bytes, &on_disk);
     for number in 0..objects {
         put(&store, number)?;
     }

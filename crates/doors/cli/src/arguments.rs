@@ -276,8 +276,8 @@ pub enum StoreCommand {
     },
     /// Delete an object.
     ///
-    /// With -r, the space is free at once, unless another process has the store open. Otherwise the next command or process frees it, half
-    /// a minute later at the earliest: others may still read the object.
+    /// The space is free when the command ends, unless another process has the store open, which may still read the object. Then the next
+    /// command or process frees it, half a minute later at the earliest.
     ///
     /// Example: terrace rm runs/7/log.txt
     ///

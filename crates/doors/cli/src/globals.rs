@@ -3,14 +3,15 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 /// The flags that every command takes.
 #[derive(Args)]
 pub struct Globals {
-    /// Use the store in this directory [default: terrace in the user's data directory].
-    #[arg(long, global = true, help_heading = "Global options", env = "TERRACE_STORE", value_name = "DIR")]
+    /// Use the store in this directory [default: TERRACE_STORE, or terrace in the user's data directory].
+    // Not by `env`: a variable that is empty counts as none, but an empty option is a mistake.
+    #[arg(long, global = true, help_heading = "Global options", value_name = "DIR")]
     store: Option<OsString>,
     /// Print the result as JSON.
     #[arg(long, global = true, help_heading = "Global options")]
@@ -27,8 +28,12 @@ impl Globals {
     /// The store's directory.
     pub fn store(&self) -> Result<PathBuf> {
         match &self.store {
-            Some(dir) if !dir.is_empty() => Ok(dir.into()),
-            _ => default_store(),
+            Some(dir) if dir.is_empty() => bail!("--store names no directory; leave it out for the default store"),
+            Some(dir) => Ok(dir.into()),
+            None => match std::env::var_os("TERRACE_STORE").filter(|dir| !dir.is_empty()) {
+                Some(dir) => Ok(dir.into()),
+                None => default_store(),
+            },
         }
     }
 }

@@ -57,15 +57,6 @@ pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show
             }
         }
     }
-    // Other processes may read what they have looked up before. One that comes later does not find it. If this fails, the next sync mark
-    // frees the space.
-    if recursive
-        && deleted > 0
-        && store.is_alone()
-        && let Err(error) = store.reap_now()
-    {
-        tracing::debug!(%error, "the space of the deleted objects is not free yet");
-    }
     show.result(&json!({"deleted": deleted}), &format!("{} deleted", count(deleted, "object")))?;
     Ok(true)
 }

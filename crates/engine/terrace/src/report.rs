@@ -200,6 +200,9 @@ pub struct Scrubbed {
     /// Number of extents with one replica that should have more, and have none pending.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub one_copy: u64,
+    /// Number of extents with more than one replica, fewer than they should have, and none pending.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub few_copies: u64,
     /// The number of shared frames whose record has a wrong number of owners.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub miscounted: u64,
@@ -216,6 +219,30 @@ pub struct Scrubbed {
 
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+impl Scrubbed {
+    pub(crate) fn add_lacking(&mut self, lacking: Lacking) {
+        self.one_copy += lacking.single;
+        self.few_copies += lacking.others;
+    }
+}
+
+/// The numbers of extents that have fewer replicas than they should have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lacking {
+    /// Those that have one.
+    pub single: u64,
+    pub others: u64,
+}
+
+impl Lacking {
+    /// Counts an extent that has this number of replicas, made or pending.
+    pub fn count(&mut self, replicas: usize, wanted: usize) {
+        if replicas < wanted {
+            *if replicas == 1 { &mut self.single } else { &mut self.others } += 1;
+        }
+    }
 }
 
 /// The result of a salvage.
@@ -291,9 +318,9 @@ pub struct Moved {
     /// Extents that have fewer replicas than before and fewer than they should have, because no other failure domain takes
     /// one.
     pub thinned: u64,
-    /// Those of `thinned` that have one replica.
+    /// The same, by what they have.
     #[serde(skip)]
-    pub(crate) single: u64,
+    pub(crate) lacking: Lacking,
 }
 
 impl Moved {
@@ -302,7 +329,8 @@ impl Moved {
         self.made += next.made;
         self.dropped += next.dropped;
         self.thinned += next.thinned;
-        self.single += next.single;
+        self.lacking.single += next.lacking.single;
+        self.lacking.others += next.lacking.others;
         (self.kept, self.kept_from_memory) = (next.kept, next.kept_from_memory);
         self.changed.clone_from(&next.changed);
     }
@@ -317,9 +345,10 @@ impl Moved {
 
     /// Counts an extent that had `before` replicas, made or pending, and now has `after`.
     pub(crate) fn count_thinned(&mut self, before: usize, after: usize, wanted: u8) {
-        let is_thinned = after < before && after < usize::from(wanted);
-        self.thinned += u64::from(is_thinned);
-        self.single += u64::from(is_thinned && after == 1);
+        if after < before && after < usize::from(wanted) {
+            self.thinned += 1;
+            self.lacking.count(after, wanted.into());
+        }
     }
 }
 
@@ -487,6 +516,8 @@ pub enum FindingCode {
     BadReplicas,
     /// Extents with one replica should have more, and have none pending: the last scrub found them, or a later move or eviction left them.
     OneCopy,
+    /// Extents have more than one replica, and are to have more than they have.
+    FewCopies,
     /// The last scrub found replicas in adopted files that their owners have changed.
     FilesChanged,
     /// The last scrub found shared frames with a wrong number of owners.
@@ -517,6 +548,7 @@ impl fmt::Display for FindingCode {
             FindingCode::ScrubOld => "SCRUB_OLD",
             FindingCode::BadReplicas => "BAD_REPLICAS",
             FindingCode::OneCopy => "ONE_COPY",
+            FindingCode::FewCopies => "FEW_COPIES",
             FindingCode::FilesChanged => "FILES_CHANGED",
             FindingCode::Miscounted => "MISCOUNTED",
             FindingCode::LogDamaged => "LOG_DAMAGED",

@@ -277,6 +277,16 @@ impl Catalog {
         self.tail_in(&env, &txn)
     }
 
+    /// The files of the log up to its end, oldest first, each named by the first sequence in it. What a power cut or a kill has left behind
+    /// the end is none of them.
+    pub fn log_files(&self) -> Result<Vec<u64>> {
+        // Before the list: the log may go on in another file meanwhile, and then some of what lay behind the end is in front of it.
+        let end = self.tail()?.file;
+        let mut files = self.log.files()?;
+        files.retain(|file| *file <= end);
+        Ok(files)
+    }
+
     /// The last commit that a sync mark covers; with a shared log, the last one up to which the persistent targets of all nodes that are
     /// there are synced.
     pub fn synced(&self) -> Result<u64> {

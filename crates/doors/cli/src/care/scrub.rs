@@ -29,11 +29,24 @@ pub fn scrub(
     };
     let mut found = scrub()?;
     if repair && repair_datasets(store, prefix, found.lost > 0)? {
-        let Scrubbed { bad, repaired, owed, redirected, lost, lost_of, one_copy, away, changed, changed_of, .. } =
-            scrub()?;
+        let Scrubbed {
+            bad,
+            repaired,
+            owed,
+            redirected,
+            lost,
+            lost_of,
+            one_copy,
+            few_copies,
+            away,
+            changed,
+            changed_of,
+            ..
+        } = scrub()?;
         found.repaired = (found.bad + repaired).saturating_sub(bad);
         (found.owed, found.redirected) = (found.owed + owed, found.redirected + redirected);
-        (found.lost, found.lost_of, found.one_copy, found.away) = (lost, lost_of, one_copy, away);
+        (found.lost, found.lost_of, found.away) = (lost, lost_of, away);
+        (found.one_copy, found.few_copies) = (one_copy, few_copies);
         (found.changed, found.changed_of) = (changed, changed_of);
     }
     spinner.finish_and_clear();
@@ -70,6 +83,12 @@ pub fn scrub(
     }
     if found.one_copy > 0 {
         words.push_str(&format!(", {} with one replica that are to have more", count(found.one_copy, "extent")));
+    }
+    if found.few_copies > 0 {
+        words.push_str(&format!(
+            ", {} with some, but fewer replicas than they are to have",
+            count(found.few_copies, "extent")
+        ));
     }
     if found.miscounted > 0 {
         words.push_str(&format!(", {} with a wrong number of owners", count(found.miscounted, "shared frame")));

@@ -1,5 +1,6 @@
 //! Copies files into the store.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -294,7 +295,7 @@ fn put_files(store: &Store, put: &Put, way: Way, show: Show, done: &mut Done) ->
     put_items(store, put, way, &tree.items, threads, &bar, done);
     bar.finish_and_clear();
     tell_repaired(store)?;
-    if done.unchanged > 0 && done.late == 0 && !put.dry_run && matches!(put.ack, Some(Ack::Replicated | Ack::Durable)) {
+    if done.unchanged > 0 && done.late == 0 && !put.dry_run && is_ack_of_all(put) {
         // Unchanged objects may still have pending replicas to wait for.
         store.sync()?;
     }
@@ -457,8 +458,13 @@ fn unchanged(store: &Store, item: &Item, put: &Put) -> Result<bool> {
     if store.has_lost(&item.key, &object) {
         return Ok(false);
     }
+    // An eviction or a move may have left fewer replicas than are asked for.
+    let least = if is_ack_of_all(put) { usize::from(object.want) } else { 1 };
+    if !has_replicas(store, &item.key, least)? {
+        return Ok(false);
+    }
     if !put.checksum {
-        return Ok(object.attributes.mtime == now.mtime && is_there(store, &item.key)?);
+        return Ok(object.attributes.mtime == now.mtime);
     }
     match same(store, item) {
         // Write lost bytes again.
@@ -467,10 +473,19 @@ fn unchanged(store: &Store, item: &Item, put: &Put) -> Result<bool> {
     }
 }
 
-/// Whether every extent of an object has a replica, judged without reading: its files exist.
-fn is_there(store: &Store, key: &[u8]) -> Result<bool> {
-    let is_present = |replica: &ReplicaLocation| {
-        replica.state == ReplicaState::Present && replica.file.as_ref().is_none_or(|file| file.exists())
+/// Returns whether the command acknowledges that all replicas exist.
+fn is_ack_of_all(put: &Put) -> bool {
+    matches!(put.ack, Some(Ack::Replicated | Ack::Durable))
+}
+
+/// Returns whether every extent of an object has a replica, and this number with those that are pending, judged without reading: the files
+/// exist.
+fn has_replicas(store: &Store, key: &[u8], least: usize) -> Result<bool> {
+    let is_there = |replica: &&ReplicaLocation| replica.file.as_ref().is_none_or(|file| file.exists());
+    let has_enough = |replicas: &[ReplicaLocation]| {
+        let there: Vec<&ReplicaLocation> = replicas.iter().filter(is_there).collect();
+        let targets: BTreeSet<&str> = there.iter().map(|replica| replica.target.as_str()).collect();
+        there.iter().any(|replica| replica.state == ReplicaState::Present) && targets.len() >= least
     };
-    Ok(store.locate(key)?.extents.iter().all(|extent| extent.replicas.iter().any(is_present)))
+    Ok(store.locate(key)?.extents.iter().all(|extent| has_enough(&extent.replicas)))
 }

@@ -10,7 +10,7 @@ use terrace_system::clock::unix_seconds;
 use terrace_system::replace_durably;
 
 use super::bad_replica::{BadReplica, MAX_LISTED_REPLICAS};
-use crate::report::{LastScrub, Scrubbed};
+use crate::report::{Lacking, LastScrub, Scrubbed};
 
 /// The file's name in the store's directory.
 const RECORD_FILE: &str = "scrubbed";
@@ -78,12 +78,12 @@ impl ScrubRecord {
         }
     }
 
-    /// Notes that a move or an eviction has left extents with one replica that are to have more. Counts as a
-    /// finding of this round; the next one counts again.
-    pub fn note_single(dir: &Path, extents: u64) {
-        if extents > 0 {
+    /// Notes that writes, moves or evictions have left extents with fewer replicas than they are to have. Counts as a finding of this round;
+    /// the next one counts again.
+    pub fn note_lacking(dir: &Path, lacking: Lacking) {
+        if lacking != Lacking::default() {
             let mut record = ScrubRecord::read(dir);
-            record.found.one_copy += extents;
+            record.found.add_lacking(lacking);
             record.write(dir);
         }
     }
@@ -106,6 +106,7 @@ impl ScrubRecord {
         self.found.away += found.away;
         self.found.changed += found.changed;
         self.found.one_copy += found.one_copy;
+        self.found.few_copies += found.few_copies;
         self.found.miscounted += found.miscounted;
         self.found.log_damaged += found.log_damaged;
         if self.done >= self.parts {

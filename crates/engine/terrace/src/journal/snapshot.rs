@@ -19,7 +19,7 @@ impl Journal {
         }
         let log = self.catalog.log();
         log.fit_to(self.catalog.used_bytes()?);
-        let unreplaced = log.unreplaced()?;
+        let unreplaced = log.unreplaced(&self.catalog.log_files()?)?;
         // Relaxed: only the holder of the mover's lock uses it.
         let in_vain = self.snapshot_in_vain.load(Ordering::Relaxed);
         let since = if in_vain > unreplaced.bytes { 0 } else { in_vain };
@@ -71,7 +71,7 @@ impl Journal {
         // Before the files that it replaces are gone: a copy that lacks some of their pieces begins again with the snapshot.
         self.copy_to_services();
         // The file with the snapshot's commit stays: the next record follows from that one.
-        let Some(file) = log.files()?.into_iter().rfind(|file| *file <= sequence) else { return Ok(()) };
+        let Some(file) = self.catalog.log_files()?.into_iter().rfind(|file| *file <= sequence) else { return Ok(()) };
         log.trim(folder, file).map_err(Error::io(format!("trimming {}", folder.display())))?;
         terrace_system::fail::point("snapshot:trimmed");
         for copy in self.log_copies() {
@@ -205,6 +205,36 @@ mod tests {
             let bound = (2 * catalog_bytes).max(4 << 20) + 2 * (4 * catalog_bytes).clamp(4 << 20, 32 << 20);
             assert!(log_bytes <= bound, "{count} objects: {log_bytes} bytes of log, {catalog_bytes} of catalog");
         }
+    }
+
+    /// A power cut came when a file of the log was new, and the log went on in the file before. The next snapshot took the new file for the
+    /// one with its commit, and deleted the log.
+    #[test]
+    fn a_file_behind_the_end_of_the_log_is_not_taken_for_part_of_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = make_store(dir.path());
+        let (journal, catalog) = (&store.engine.journal, &store.engine.catalog);
+        let lock = store.engine.locks.wait_for_mover().expect("the lock");
+        let put = |key: &[u8]| {
+            let options = PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() };
+            store.put_bytes(key, &[7; 5000], &options).expect("puts");
+        };
+        put(b"before");
+        let stale = catalog.log().path(catalog.tail().expect("a tail").sequence + 1);
+        fs::write(&stale, b"").expect("writes");
+        put(b"after");
+        let end = catalog.tail().expect("a tail");
+        assert!(!catalog.log().unreplaced(&catalog.log_files().expect("files")).expect("files").has_replaced);
+        journal.snapshot(1).expect("a snapshot");
+        assert!(catalog.log().holds_end(end).expect("reads"));
+        // Once the log goes on in another file, it is in nobody's way.
+        let mut written = Written::default();
+        change_objects(&store, 200, 8 << 20, &mut written);
+        assert!(written.snapshot_count > 0 && !stale.exists());
+        drop(lock);
+        store.close().expect("closes");
+        let store = Store::open(&dir.path().join("store")).expect("opens");
+        assert_eq!(store.get(b"after").expect("reads"), [7; 5000]);
     }
 
     /// A process was killed after its snapshot had its name. The next one deletes what the snapshot replaced.

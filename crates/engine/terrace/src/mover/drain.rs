@@ -110,7 +110,10 @@ impl Mover {
         moved: &mut Moved,
     ) -> Result<()> {
         let owed = self.catalog.owed_to(&task_at(object.id, extent, 0))?;
-        let (off, stay): (Vec<TargetId>, Vec<TargetId>) = owed.into_iter().partition(|target| departing.has(*target));
+        let (off, mut stay): (Vec<TargetId>, Vec<TargetId>) =
+            owed.into_iter().partition(|target| departing.has(*target));
+        // Part of a plain file may be made again where it is.
+        stay.retain(|target| extent.replicas.iter().all(|replica| replica.target != *target));
         let leave: Vec<&Replica> = extent.replicas.iter().filter(|r| departing.has(r.target)).collect();
         if leave.is_empty() && off.is_empty() {
             return Ok(());

@@ -69,7 +69,7 @@ impl Mover {
             }
         }
         self.remember_staying(device, staying.into_iter().chain(leaving));
-        self.count_single(eviction.single);
+        self.count_lacking(eviction.lacking);
         self.commit_evicted(eviction.edits)
     }
 

@@ -12,6 +12,7 @@ use crate::Result;
 use crate::devices::Device;
 use crate::origins::is_at_origin;
 use crate::read::task_of;
+use crate::report::Lacking;
 
 /// Why replicas leave a target.
 #[derive(Clone, Copy)]
@@ -38,15 +39,15 @@ pub(super) struct Eviction<'m> {
     device: &'m Device,
     purpose: Purpose,
     pub edits: Vec<Edit>,
-    /// The number of extents that are left with one replica and are to have more.
-    pub single: u64,
+    /// The extents that are left with fewer replicas than they are to have.
+    pub lacking: Lacking,
     /// The plain files that were looked at.
     files: HashSet<u64>,
 }
 
 impl<'m> Eviction<'m> {
     pub fn new(mover: &'m Mover, device: &'m Device, purpose: Purpose) -> Eviction<'m> {
-        Eviction { mover, device, purpose, edits: Vec::new(), single: 0, files: HashSet::new() }
+        Eviction { mover, device, purpose, edits: Vec::new(), lacking: Lacking::default(), files: HashSet::new() }
     }
 
     /// Adds the edits by which the replica of an extent leaves, and with it all replicas in its plain file: that takes its space until
@@ -67,14 +68,14 @@ impl<'m> Eviction<'m> {
             return Ok(0);
         }
         let Some((object, extents)) = self.mover.catalog.locate(key, 0, u64::MAX)? else { return Ok(0) };
-        let (edits, single, mut bytes) = (self.edits.len(), self.single, 0);
+        let (edits, lacking, mut bytes) = (self.edits.len(), self.lacking, 0);
         for extent in frames(&extents) {
             let Some(replica) = replica_on(extent, self.device).filter(|replica| replica.place.segment == file) else {
                 continue;
             };
             if !self.add_frame(key, &object, extent, replica)? {
                 self.edits.truncate(edits);
-                self.single = single;
+                self.lacking = lacking;
                 return Ok(0);
             }
             bytes += u64::from(replica.place.length);
@@ -135,16 +136,17 @@ impl<'m> Eviction<'m> {
     }
 
     /// Makes as many replicas pending on lower tiers without room as an extent lacks once its replica on this target is dropped. Fewer where
-    /// the rule allows no other failure domain; counts an extent that is left with one.
+    /// the rule allows no other failure domain; counts such an extent.
     fn owe_for_later(&mut self, key: &[u8], object: &Object, extent: &Extent) -> Result<()> {
         let Eviction { mover, device, .. } = *self;
         let task = extent.task(object.id, device.id);
-        let stay = extent.replicas.iter().map(|replica| replica.target).filter(|target| *target != device.id);
-        let others: Vec<TargetId> = stay.chain(mover.catalog.owed_to(&task)?).collect();
-        let missing = usize::from(mover.wanted(object.want, object.id, extent)).saturating_sub(others.len());
+        let mut others = mover.targets_of(object.id, extent)?;
+        others.retain(|target| *target != device.id);
+        let wanted = usize::from(mover.wanted(object.want, object.id, extent));
+        let missing = wanted.saturating_sub(others.len());
         let lower = device.tier + 1..mover.tiers.tiers.len();
         let targets = mover.placer_for(object.id, key).for_later(lower, missing, &others);
-        self.single += u64::from(missing > 0 && others.len() + targets.len() == 1);
+        self.lacking.count(others.len() + targets.len(), wanted);
         self.edits.extend(targets.into_iter().map(|target| owe(key, Task { target, ..task }, extent, None)));
         Ok(())
     }

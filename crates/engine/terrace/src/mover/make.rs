@@ -14,7 +14,7 @@ use super::edits::owe_instead;
 use crate::Result;
 use crate::devices::Device;
 use crate::place::{Placer, element_of};
-use crate::report::TierState;
+use crate::report::{Lacking, TierState};
 
 /// Replicas that were made and are not yet registered. No other thread makes them meanwhile.
 pub(super) struct Made<'a> {
@@ -233,18 +233,21 @@ impl Mover {
     /// has enough replicas, or its rule allows no other failure domain, its task is deleted.
     fn owe_below_instead(&self, task: &Task, owed: &Owed, extent: &Extent, device: &Device) -> Result<Vec<Edit>> {
         let forgive = Edit::Forgive { task: *task };
-        let wanted = self.catalog.object(&owed.key)?.map_or(0, |object| object.want);
+        let placer = self.placer_for(task.object, &owed.key);
+        let object = self.catalog.object(&owed.key)?.filter(|object| object.id == task.object);
+        // What is being written is not at its key yet.
+        let wanted = object.map_or(placer.count(usize::MAX) as u8, |object| object.want);
         let wanted = usize::from(self.wanted(wanted, task.object, extent));
         if extent.replicas.len() >= wanted {
             return Ok(vec![forgive]);
         }
-        let chosen: Vec<TargetId> =
-            extent.replicas.iter().map(|r| r.target).chain(self.catalog.owed_to(task)?).collect();
-        let placer = self.placer_for(task.object, &owed.key);
+        let chosen = self.targets_of(task.object, extent)?;
         let lower = device.tier + 1..self.tiers.tiers.len();
         let target = placer.choose_target(placer.allowed(lower.clone()), extent, &chosen, true);
         let Some(target) = target.or_else(|| placer.for_later(lower, 1, &chosen).first().copied()) else {
-            self.count_single(u64::from(chosen.len() <= 2 && extent.replicas.len() == 1));
+            let mut lacking = Lacking::default();
+            lacking.count(chosen.iter().filter(|target| **target != task.target).count(), wanted);
+            self.count_lacking(lacking);
             return Ok(vec![forgive]);
         };
         Ok(owe_instead(&owed.key, *task, target, owed.raw_len, None).into())

@@ -43,7 +43,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::{Condvar, Mutex};
-use terrace_catalog::{Catalog, Task};
+use terrace_catalog::{Catalog, Extent, TargetId, Task};
 use terrace_codec::Encoding;
 use terrace_plan::policy::Policy;
 
@@ -53,6 +53,7 @@ use crate::home::{Locks, ScrubRecord};
 use crate::journal::Journal;
 use crate::place::Planning;
 use crate::read::Reader;
+use crate::report::Lacking;
 use crate::write::Writer;
 
 /// The number of pending replicas that are read at a time.
@@ -99,9 +100,8 @@ pub(crate) struct State {
     repaired: AtomicU64,
     /// The same of those in adopted files that their owners had changed.
     detached: AtomicU64,
-    /// Extents that this process has left with one replica, although they are to have more, and that are not in the record of scrubs yet.
-    /// Relaxed: a mere count.
-    single: AtomicU64,
+    /// Extents that this process has left with fewer replicas than they are to have, and that are not in the record of scrubs yet.
+    lacking: Mutex<Lacking>,
     /// The time of the background thread's last report of repairs.
     told: Mutex<Option<Instant>>,
     /// The policies of single writes with pending replicas. Another process that makes these replicas uses the rules
@@ -158,14 +158,29 @@ impl Mover {
         encodings.insert(task, encoding);
     }
 
-    /// Counts extents that are left with one replica, although they are to have more.
-    pub fn count_single(&self, extents: u64) {
-        self.state.single.fetch_add(extents, Ordering::Relaxed);
+    /// Counts extents that are left with fewer replicas than they are to have.
+    pub fn count_lacking(&self, lacking: Lacking) {
+        if lacking != Lacking::default() {
+            // A leaf, held for the addition.
+            let mut counted = self.state.lacking.lock();
+            counted.single += lacking.single;
+            counted.others += lacking.others;
+        }
     }
 
     /// Notes these extents, so that all processes know of them. Not at each write: the file is synced.
-    pub fn note_single(&self) {
-        ScrubRecord::note_single(&self.journal.dir, self.state.single.swap(0, Ordering::Relaxed));
+    pub fn note_lacking(&self) {
+        // A leaf, held while the file is replaced: a second thread would replace what the first one has noted.
+        let mut counted = self.state.lacking.lock();
+        ScrubRecord::note_lacking(&self.journal.dir, std::mem::take(&mut *counted));
+    }
+
+    /// Returns the targets that hold a replica of an extent or are owed one, each once: part of a plain file is both.
+    pub fn targets_of(&self, object: u64, extent: &Extent) -> Result<Vec<TargetId>> {
+        let mut targets: Vec<TargetId> = extent.replicas.iter().map(|replica| replica.target).collect();
+        let owed = self.catalog.owed_to(&extent.task(object, 0))?;
+        targets.extend(owed.into_iter().filter(|target| extent.replicas.iter().all(|held| held.target != *target)));
+        Ok(targets)
     }
 
     /// Ends the background thread after its current task.
@@ -254,7 +269,7 @@ impl Mover {
         self.forget_made();
         let mut done = self.repair_suspects()? + self.follow_policies()?;
         self.tell_repaired_in_time();
-        self.note_single();
+        self.note_lacking();
         let Some(_lock) = self.locks.mover_at_once()? else { return Ok(done) };
         // Removed before eviction, which then sees the space that they took.
         let expired = if self.locks.may_move_all() { self.remove_expired(MAX_EXPIRED_PER_ROUND) } else { Ok(0) };

@@ -18,6 +18,8 @@ use crate::report::TierState;
 pub(crate) const GRACE_PERIOD: Duration = Duration::from_secs(30);
 /// The same on a target in memory, which a program that overwrites its objects would soon fill. Reads that take a second hold a lease.
 const MEMORY_GRACE_PERIOD: Duration = Duration::from_secs(2);
+/// The bytes of dropped frames on a target that a process may leave behind because no sync mark covers them.
+const MAX_UNMARKED_GARBAGE_BYTES: u64 = 64 << 20;
 /// The number of frames that one commit frees.
 const PLACES_FREED_PER_COMMIT: usize = 1024;
 
@@ -106,6 +108,16 @@ impl Reaper {
     pub fn any_has_much_garbage(&self, devices: &[&Device]) -> Result<bool> {
         for device in devices {
             if self.count_garbage(device)? > device.max_garbage() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether any target has so much garbage that it is worth a sync mark, which lets it be freed.
+    pub fn find_much_garbage(&self) -> Result<bool> {
+        for device in self.tiers.devices.iter().filter(|device| self.is_own(device)) {
+            if self.count_garbage(device)? > MAX_UNMARKED_GARBAGE_BYTES {
                 return Ok(true);
             }
         }

@@ -61,7 +61,9 @@ impl Mover {
             }
             let (mut left, mut chosen) = (extent.clone(), Vec::new());
             let others = (0..self.tiers.tiers.len()).filter(|other| *other != level);
-            let owed = self.catalog.owed_to(&task_at(object.id, extent, 0))?;
+            let holds = |target| extent.replicas.iter().any(|replica| replica.target == target);
+            let mut owed = self.targets_of(object.id, extent)?;
+            owed.retain(|target| !holds(*target));
             for replica in on {
                 if !off.iter().any(|r| volatile || self.outlives(r)) {
                     self.move_off(key, object.id, &mut left, &mut chosen, replica, &departing, edits, moved)?;
@@ -88,8 +90,10 @@ impl Mover {
                 }
                 moved.dropped += 1;
             }
-            let after = left.replicas.len() + chosen.len() + owed.len();
-            moved.count_thinned(extent.replicas.len() + owed.len(), after, object.want);
+            // Without room there, it is not known when one will be made.
+            let expected = owed.iter().filter(|target| self.takes(**target, extent)).count();
+            let after = left.replicas.len() + chosen.len() + expected;
+            moved.count_thinned(extent.replicas.len() + expected, after, object.want);
             Ok(())
         })
     }
@@ -129,8 +133,8 @@ impl Mover {
             Ok::<_, Error>(true)
         })?;
         self.carry_out(edits, &mut moved, late)?;
-        self.count_single(moved.single);
-        self.note_single();
+        self.count_lacking(moved.lacking);
+        self.note_lacking();
         if !self.catalog.is_shared() {
             self.journal.mark_synced()?;
             self.reaper.reap(Duration::from_secs(30))?;

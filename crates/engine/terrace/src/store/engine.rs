@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use terrace_catalog::Catalog;
 use terrace_system::fail;
 
-use crate::Result;
 use crate::arrivals::Arrivals;
 use crate::care::Care;
 use crate::config::Config;
@@ -16,11 +16,12 @@ use crate::devices::targets::KnownNodes;
 use crate::home::{AppendLocks, Leases, Locks, Rules, Sole, StoreLock, Trust, boot};
 use crate::hotness::Hotness;
 use crate::journal::Journal;
-use crate::mover::{Mover, PlainNames, Reaper, State};
+use crate::mover::{GRACE_PERIOD, Mover, PlainNames, Reaper, State};
 use crate::origins::{DropCached, Origins};
 use crate::place::{KeptOptions, Lessons, Planner, Planning};
 use crate::read::{Cache, Fetched, HeldAccount, LostObjects, Reader, Suspects};
 use crate::write::{Kept, Writer};
+use crate::{Error, Result};
 
 /// A long `put` records its extents after this many bytes, before it is visible.
 const STAGE_BYTES: u64 = 64 << 20;
@@ -179,6 +180,26 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Frees what was dropped, once this process reads nothing any more. A process that ends soon after it began would leave all of it to
+    /// others, and a series of these would fill a disk. Leaves the store clean if it is, or if `cleans`.
+    pub fn tidy_up(&self, cleans: bool) -> Result<()> {
+        let is_marked = || Ok::<_, Error>(self.catalog.synced()? + 1 >= self.catalog.tail()?.sequence);
+        // A mark syncs the disks, which a command that does not ask for it should not wait for.
+        let cleans = cleans || is_marked()? || self.reaper.find_much_garbage()?;
+        if cleans && !is_marked()? {
+            self.journal.mark_synced()?;
+        }
+        // So that no other process does the same.
+        if let Some(_lock) = self.locks.mover_at_once()? {
+            // One that opens the store from now on finds nothing of it.
+            self.reaper.reap(if self.sole.is_alone() { Duration::ZERO } else { GRACE_PERIOD })?;
+        }
+        // For the commits that say what was freed.
+        if cleans && !is_marked()? { self.journal.mark_synced() } else { Ok(()) }
+    }
+}
+
 impl Drop for Engine {
     fn drop(&mut self) {
         if self.catalog.inherited() {
@@ -186,7 +207,7 @@ impl Drop for Engine {
             return;
         }
         self.mover.tell_repaired();
-        self.mover.note_single();
+        self.mover.note_lacking();
         self.planning.lessons.keep();
         self.hotness.fold();
         self.leases.close();

@@ -194,9 +194,12 @@ impl Store {
         let count = |of: fn(&Scrubbed) -> u64| last.map_or(0, |last| of(&last.found)) + of(&record.found);
         let mut add = |count: u64, code, health, what: &str, advice| {
             if count > 0 {
-                // Moves and evictions leave such extents, too.
-                let found = if code == FindingCode::OneCopy { "up to " } else { "the last scrub found " };
-                findings.push(Finding { code, health, message: format!("{found}{count} {what}"), advice });
+                let message = match code {
+                    // Writes, moves and evictions leave such extents, too, and others of them were changed since.
+                    FindingCode::OneCopy | FindingCode::FewCopies => what.to_owned(),
+                    _ => format!("the last scrub found {count} {what}"),
+                };
+                findings.push(Finding { code, health, message, advice });
             }
         };
         let mut unrepaired = count(|found| found.bad.saturating_sub(found.repaired));
@@ -206,9 +209,11 @@ impl Store {
         }
         let (what, advice) = ("bad replicas that were not replaced", "run `terrace repair`");
         add(unrepaired, FindingCode::BadReplicas, Warning, what, advice);
-        let what = "extents have one replica and are to have more";
-        let advice = "add a tier, or free some space, and run `terrace repair`";
+        let advice = "add a tier, or free some space, and run `terrace repair`; `terrace scrub` counts them";
+        let what = "some extents have one replica and are to have more";
         add(count(|found| found.one_copy), FindingCode::OneCopy, Warning, what, advice);
+        let what = "some extents have more than one replica and are to have more than these";
+        add(count(|found| found.few_copies), FindingCode::FewCopies, Warning, what, advice);
         let what = "replicas in adopted files that their owners have changed";
         let advice = "run `terrace scrub`, which names their objects, and `terrace adopt` or put these again";
         add(count(|found| found.changed), FindingCode::FilesChanged, Warning, what, advice);

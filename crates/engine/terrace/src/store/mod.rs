@@ -120,7 +120,7 @@ impl Last {
 
 impl Drop for Last {
     fn drop(&mut self) {
-        let Engine { catalog, origins, mover, journal, .. } = &*self.engine;
+        let Engine { catalog, origins, mover, .. } = &*self.engine;
         if catalog.inherited() {
             origins.forget_ahead();
             mover.forget();
@@ -129,13 +129,12 @@ impl Drop for Last {
         // First, since its threads store bytes and make room.
         origins.stop_ahead();
         mover.stop();
-        // Otherwise a mark that the thread made after the one of `close` would leave the store unclean.
-        let marked = || Ok::<_, Error>(catalog.is_shared() || catalog.synced()? + 1 >= catalog.tail()?.sequence);
-        if self.closes.load(Ordering::Acquire)
-            && let Err(error) = marked().and_then(|is_marked| if is_marked { Ok(()) } else { journal.mark_synced() })
+        if !catalog.is_shared()
+            && let Err(error) = self.engine.tidy_up(self.closes.load(Ordering::Acquire))
         {
-            // The store then counts as unclean, which only costs a rebuild after the next restart of the machine.
-            tracing::debug!(%error, "the last commits could not be marked as durable");
+            // Otherwise the next process frees the space. Without a mark the store counts as unclean, which only costs a rebuild after the next
+            // restart of the machine.
+            tracing::debug!(%error, "space could not be freed, or the last commits could not be marked as durable");
         }
     }
 }

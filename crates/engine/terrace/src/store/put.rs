@@ -252,7 +252,7 @@ impl Store {
             let tier = self.engine.tiers.tier(device).name.clone();
             receipt.owed_to.push(OwedTo { tier, target: device.path.display().to_string(), replicas });
         }
-        self.engine.mover.count_single(draft.single);
+        self.engine.mover.count_lacking(draft.lacking);
         self.engine.mover.start(draft.owed > 0 && policy.wanted.ack == Ack::Placed);
         Ok(receipt)
     }

@@ -12,6 +12,7 @@ use terrace_format::key;
 use super::plain::WholeOn;
 use super::{MakeRoom, Writer};
 use crate::place::{Placer, ReplicaPlan, ReplicaPlans, WritePolicy};
+use crate::report::Lacking;
 use crate::sparse::ReadHoles;
 use crate::{Error, Result};
 
@@ -38,8 +39,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) range: Range<u64>,
     /// The number of replicas of the extent with the fewest. None if nothing was written.
     pub(crate) have: Option<u8>,
-    /// The number of extents that are to have more replicas, and get one.
-    pub(crate) single: u64,
+    /// The extents that get fewer replicas than they are to have.
+    pub(crate) lacking: Lacking,
     pub(crate) stored: u64,
     /// Whether a first replica went to a target with a higher latency than was asked for.
     pub(crate) is_slow: bool,
@@ -82,7 +83,7 @@ impl Writer {
             plain: WholeOn::default(),
             range: 0..0,
             have: None,
-            single: 0,
+            lacking: Lacking::default(),
             stored: 0,
             is_slow: false,
         }
@@ -310,7 +311,7 @@ impl<'a> Draft<'a> {
             Some(_) => self.range.start.min(extent.offset)..self.range.end.max(extent.end()),
         };
         let have = extent.replicas.len() as u8;
-        self.single += u64::from(self.want() > 1 && extent.replicas.len() + owed.len() == 1);
+        self.lacking.count(extent.replicas.len() + owed.len(), self.want().into());
         self.have = Some(self.have.map_or(have, |least| least.min(have)));
         self.owed += owed.len() as u64;
         for &target in owed {

@@ -152,14 +152,14 @@ impl Log {
         self.replaced.store(replaced, Ordering::Relaxed);
     }
 
-    /// Returns the whole files of the log that the newest snapshot does not replace.
+    /// Returns the whole files of the log that the newest snapshot does not replace. `files` are those of
+    /// [`Catalog::log_files`](crate::Catalog::log_files).
     ///
     /// # Errors
     /// If the log's folder cannot be read.
-    pub fn unreplaced(&self) -> Result<Unreplaced> {
+    pub fn unreplaced(&self, files: &[u64]) -> Result<Unreplaced> {
         let context = || format!("listing {}", self.folder.display());
         let newest = snapshots(&self.folder).map_err(Error::io(context()))?.pop().unwrap_or_default();
-        let files = self.files()?;
         let mut found = Unreplaced { bytes: 0, has_replaced: false };
         for pair in files.windows(2) {
             // The last sequence in the file.
@@ -193,8 +193,9 @@ impl Log {
         }
         let path = self.path(file);
         let context = || format!("opening {}", path.display());
-        let handle =
-            OpenOptions::new().read(true).write(true).create(length == 0).truncate(false).mode(0o600).open(&path);
+        // What lies behind the log's end is nobody's.
+        let is_new = length == 0;
+        let handle = OpenOptions::new().read(true).write(true).create(is_new).truncate(is_new).mode(0o600).open(&path);
         let handle = handle.map_err(Error::io(context()))?;
         check_length(&|| path.clone(), &handle, length)?;
         let handle = Arc::new(handle);
@@ -228,7 +229,10 @@ impl Log {
         buffer[CHECKSUM_RANGE].copy_from_slice(&checksum.to_le_bytes());
         // Relaxed: see `full`.
         let tail = match tail.position >= self.full.load(Ordering::Relaxed) {
-            true => Tail { file: tail.sequence + 1, position: 0, ..tail },
+            true => {
+                self.remove_between(tail.file, tail.sequence + 1)?;
+                Tail { file: tail.sequence + 1, position: 0, ..tail }
+            }
             false => tail,
         };
         let file = self.file(tail.file, tail.position)?;
@@ -238,6 +242,23 @@ impl Log {
             .map_err(|e| Error::io(format!("appending to {}", self.path(tail.file).display()))(e))?;
         let sequence = tail.sequence + u64::from(count);
         Ok(Tail { sequence, checksum, position: tail.position + buffer.len() as u64, ..tail })
+    }
+
+    /// Removes files that lie between two of the log, and belong to neither: a power cut or a kill came when they were new, and the log
+    /// went on in the file before them.
+    fn remove_between(&self, last: u64, next: u64) -> Result<()> {
+        let stale: Vec<u64> = self.files()?.into_iter().filter(|file| last < *file && *file < next).collect();
+        for file in &stale {
+            let path = self.path(*file);
+            tracing::debug!(path = %path.display(), "removed a file that the log has never gone on in");
+            fs::remove_file(&path).map_err(Error::io(format!("removing {}", path.display())))?;
+        }
+        if stale.is_empty() {
+            return Ok(());
+        }
+        // Before the next file is there: a power cut must not bring these back in front of it.
+        let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
+        synced.map_err(Error::io(format!("syncing {}", self.folder.display())))
     }
 
     /// Makes the log up to `tail` durable.

@@ -13,7 +13,7 @@ use crate::home::BadReplica;
 use crate::mover::Repair;
 use crate::origins::is_at_origin;
 use crate::read::{Suspect, bad, is_changed_by_owner, task_of};
-use crate::report::TierState;
+use crate::report::{Lacking, TierState};
 
 /// The replicas of a frame, after all were read.
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Scrub<'_> {
         if self.repair {
             self.replace(&replicas)?;
         }
-        self.count_one_copy(subject, extent)?;
+        self.count_lacking(subject, extent)?;
         Ok(FrameState::Good)
     }
 
@@ -159,20 +159,21 @@ impl Scrub<'_> {
         Ok(self.care.catalog.frame(task, key)?.is_some_and(|now| now.replicas == extent.replicas))
     }
 
-    /// Counts an extent that has one replica, should have more, and has none pending. If this scrub repairs, it first adds the
-    /// missing ones as pending, as far as failure domains have room.
-    pub(super) fn count_one_copy(&mut self, subject: Subject, extent: &Extent) -> Result<()> {
+    /// Counts an extent that has fewer replicas than it should have, pending ones included. If this scrub repairs, it first adds the missing
+    /// ones as pending, as far as failure domains have room.
+    pub(super) fn count_lacking(&mut self, subject: Subject, extent: &Extent) -> Result<()> {
         let Subject { key, object } = subject;
         let task = |target| extent.task(object.id, target);
         let Some(now) = self.care.catalog.frame(&task(0), key)? else { return Ok(()) };
-        let mut chosen: Vec<_> = now.replicas.iter().map(|r| r.target).collect();
-        chosen.extend(self.care.catalog.owed_to(&task(0))?);
+        let chosen = self.care.mover.targets_of(object.id, &now)?;
         let missing = usize::from(object.want).saturating_sub(chosen.len());
         let mut placed = SmallVec::new();
         if missing > 0 && self.repair {
             placed = self.care.mover.placer_for(object.id, key).plan_more(&now, missing, &chosen);
         }
-        self.found.one_copy += u64::from(missing > 0 && placed.is_empty() && chosen.len() == 1);
+        let mut lacking = Lacking::default();
+        lacking.count(chosen.len() + placed.len(), object.want.into());
+        self.found.add_lacking(lacking);
         for placed in placed {
             let edit = Edit::Owe {
                 task: task(placed.target),

@@ -106,9 +106,8 @@ impl Scrub<'_> {
     ) -> Result<bool> {
         let Subject { key, object } = subject;
         let (mut is_lost, mut is_good) = (false, true);
-        if self.care.planning.rules.now().has_plain() {
-            self.scrub_names(subject, extents)?;
-        }
+        let unrepaired = |found: &Scrubbed| found.bad - found.repaired;
+        let bad_before = unrepaired(&self.found);
         for extent in frames(extents) {
             let name = extent.task(object.id, 0);
             // It may have been read for another owner.
@@ -127,7 +126,7 @@ impl Scrub<'_> {
                 }
                 // This owner may want more replicas than those before.
                 Some(state) => {
-                    self.count_one_copy(subject, extent)?;
+                    self.count_lacking(subject, extent)?;
                     state
                 }
             };
@@ -136,6 +135,10 @@ impl Scrub<'_> {
             if !progress(&self.found) {
                 return Ok(false);
             }
+        }
+        // A file that is gone is bad once, not also for its name.
+        if self.care.planning.rules.now().has_plain() && unrepaired(&self.found) == bad_before {
+            self.scrub_names(subject, extents)?;
         }
         self.unreplaced.truncate(MAX_LISTED_REPLICAS);
         if is_lost {

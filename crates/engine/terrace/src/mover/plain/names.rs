@@ -1,5 +1,6 @@
 //! Names plain files as the keys of their objects say.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -114,10 +115,14 @@ impl PlainNames {
         match files.set_name(key, now.as_ref(), before) {
             Ok(true) => Ok(Naming::Settled),
             Ok(false) => self.owe_file(device, key).map(|()| Naming::Later),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Naming::Settled),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Naming::Settled),
             Err(error) => {
                 // If another program's folder or link is in the way of one name, the target itself still works.
-                if error.kind() != std::io::ErrorKind::NotADirectory {
+                let is_in_the_way = matches!(
+                    error.kind(),
+                    ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::DirectoryNotEmpty
+                );
+                if !is_in_the_way {
                     device.failed(&error);
                 }
                 tracing::debug!(key = %terrace_format::key::show(key), %error, "the plain file is not named yet");
@@ -203,13 +208,28 @@ mod tests {
 
     use super::MAX_NAMES_LOCK_WAIT;
     use crate::config::Config;
-    use crate::{PutOptions, Store};
+    use crate::{Ack, PutOptions, Store};
 
     fn store_with_plain_files(dir: &Path) -> Store {
         let d = dir.display();
         let text = format!("[[tier]]\nname = 'pfs'\nkind = 'directory'\ntargets = ['{d}/pfs']\nlayout = 'plain'\n");
         let config = Config::parse(&text, "test").expect("a configuration");
         Store::init(&dir.join("store"), &config).expect("a store")
+    }
+
+    /// Such a target counted twice, so an extent with one replica passed for one with two.
+    #[test]
+    fn a_target_whose_frame_becomes_part_of_a_plain_file_counts_once() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = store_with_plain_files(dir.path());
+        let engine = &store.engine;
+        let _background = engine.locks.wait_for_mover().expect("the lock");
+        let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
+        store.put_bytes(b"a", &[7; 5000], &options).expect("puts");
+        let (object, extents) = engine.catalog.locate(b"a", 0, u64::MAX).expect("looks").expect("an object");
+        let target = extents[0].replicas[0].target;
+        assert_eq!(engine.catalog.owed_to(&extents[0].task(object.id, 0)).expect("looks"), [target]);
+        assert_eq!(engine.mover.targets_of(object.id, &extents[0]).expect("looks"), [target]);
     }
 
     /// A scrub waited a second for a thread that names many files, and then called those that it had not reached yet bad.
