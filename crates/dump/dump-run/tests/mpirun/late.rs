@@ -294,17 +294,69 @@ fn what_a_program_makes_before_its_first_call_is_there_after_a_restart() {
     )
     .unwrap();
     let program = cluster.compile_file(&source, "program");
-    let sort = |lines: String| {
-        let mut lines: Vec<String> = lines.lines().map(str::to_owned).collect();
-        lines.sort();
-        lines
-    };
     let expected = sort(said(&cluster.mpirun(RANK_COUNT, "", &[&program])));
     let killed = cluster.dump_run_on(RANK_COUNT, "export DIES=1;", &["--each", "3"], &[&program]);
     assert!(was_killed(&killed) && cluster.versions("state") == [0], "{}", told(&killed));
     let restarted = cluster.dump_run(&["--each", "100", "--restart"], &[&program]);
     assert_eq!(sort(said(&restarted)), expected, "{}", told(&restarted));
     assert!(told(&restarted).contains("state continues from version 0, at call 3"), "{}", told(&restarted));
+}
+
+/// Fortran's numbers stand for the same things, too.
+#[test]
+fn what_a_program_in_fortran_makes_before_its_first_call_is_there_after_a_restart() {
+    let Some(cluster) = Cluster::new() else { return };
+    let source = cluster.path("early.f90");
+    fs::write(
+        &source,
+        "program early\n\
+         use mpi\n\
+         implicit none\n\
+         integer :: all, half, members, others, column, real_kind, info, keyval, request, error, step, rank, total, length\n\
+         logical :: is_set\n\
+         character(8) :: text, dies\n\
+         call MPI_Init(error)\n\
+         call MPI_Comm_idup(MPI_COMM_WORLD, all, request, error)\n\
+         call MPI_Wait(request, MPI_STATUS_IGNORE, error)\n\
+         call MPI_Comm_rank(all, rank, error)\n\
+         call MPI_Comm_split(all, mod(rank, 2), rank, half, error)\n\
+         call MPI_Comm_group(all, members, error)\n\
+         call MPI_Group_excl(members, 1, [0], others, error)\n\
+         call MPI_Type_create_f90_real(12, 50, real_kind, error)\n\
+         call MPI_Type_vector(4, 2, 4, real_kind, column, error)\n\
+         call MPI_Type_commit(column, error)\n\
+         call MPI_Info_create(info, error)\n\
+         call MPI_Info_set(info, 'k', 'early', error)\n\
+         call MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, keyval, 0_MPI_ADDRESS_KIND, error)\n\
+         do step = 1, 6\n\
+         call MPI_Barrier(all, error)\n\
+         call get_environment_variable('DIES', dies)\n\
+         if (step == 4 .and. dies == '1') call abort()\n\
+         end do\n\
+         call MPI_Allreduce(rank, total, 1, MPI_INTEGER, MPI_SUM, half, error)\n\
+         call MPI_Type_size(column, length, error)\n\
+         call MPI_Group_size(others, step, error)\n\
+         call MPI_Info_get(info, 'k', 8, text, is_set, error)\n\
+         print '(4i4, a)', rank, total, length, step, text\n\
+         call MPI_Finalize(error)\n\
+         end program\n",
+    )
+    .unwrap();
+    let program = cluster.compile_file(&source, "program");
+    let expected = sort(said(&cluster.mpirun(RANK_COUNT, "", &[&program])));
+    let killed = cluster.dump_run_on(RANK_COUNT, "export DIES=1;", &["--each", "3"], &[&program]);
+    assert!(was_killed(&killed) && cluster.versions("state") == [0], "{}", told(&killed));
+    for _ in 0..3 {
+        let restarted = cluster.dump_run(&["--each", "100", "--restart"], &[&program]);
+        assert_eq!(sort(said(&restarted)), expected, "{}", told(&restarted));
+        assert!(told(&restarted).contains("state continues from version 0, at call 3"), "{}", told(&restarted));
+    }
+}
+
+fn sort(lines: String) -> Vec<String> {
+    let mut lines: Vec<String> = lines.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
 }
 
 /// The calls of this MPI that put a handle, or the number of a key, into a place, or change what one has.
