@@ -27,6 +27,7 @@ pub fn core_samples() -> Vec<Vec<u8>> {
         variables: vec![0x5555_5556_0000..0x5555_5556_4000, 0x5555_5557_0000..0x5555_5557_0100],
         thread_variables: Vec::new(),
         handles: vec![0x10_0000, 0x10_0040],
+        thread_values: vec![(40, 0x1800_0000_0100)],
         heap_end: 0x2000_0000,
         paused: 0x3000_0000,
         stack_guard: 0x1234_5678,

@@ -8,6 +8,7 @@ use terrace_dump::{Dumped, Error, Options, Result, dump};
 use terrace_dump_mpi::MpiWorld;
 
 use crate::areas::Areas;
+use crate::calls::thread_keys;
 use crate::heap::PROGRAM_HEAP;
 use crate::image::{PlacedObject, ProcessDescription, encode_head};
 use crate::ranges::Addresses;
@@ -24,7 +25,9 @@ pub fn make(
     calls: u64,
     options: &Options,
 ) -> Result<Dumped> {
-    let prepared = obstacles::check().and_then(|()| prepare(world.size(), paused, calls));
+    let prepared = obstacles::check()
+        .and_then(|()| obstacles::check_stack(paused))
+        .and_then(|()| prepare(world.size(), paused, calls));
     let (head, segments) = agree(world, prepared)?;
     // SAFETY: the segments are mapped and readable, and the program, which alone changes and unmaps them, waits.
     let bytes = |segment: &Addresses| unsafe { std::slice::from_raw_parts(segment.start as *const u8, segment.len()) };
@@ -59,6 +62,7 @@ pub fn describe(ranks: u32, areas: &Areas, paused: usize, calls: u64) -> Result<
         variables: areas.variables.clone(),
         thread_variables: areas.thread_variables.clone(),
         handles: handles::list(),
+        thread_values: thread_keys::list_values(),
         heap_end: PROGRAM_HEAP.addresses().end,
         paused,
         stack_guard: stack::read_guard(),

@@ -30,6 +30,8 @@ pub struct ProcessDescription {
     pub thread_variables: Vec<Addresses>,
     /// The things of MPI that it has made, by their addresses.
     pub handles: Vec<usize>,
+    /// The values that its thread has for the keys of the C library.
+    pub thread_values: Vec<(u32, usize)>,
     /// The end of its heap.
     pub heap_end: usize,
     /// The address of its registers.

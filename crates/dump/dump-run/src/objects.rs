@@ -54,6 +54,21 @@ pub fn is_program(address: usize) -> bool {
     program.flat_map(|object| &object.code).any(|code| code.contains(&address))
 }
 
+/// Returns whether an address is in a variable of the program or of any library.
+pub fn is_variable(address: usize) -> bool {
+    find_with_variable(address).is_some()
+}
+
+/// Returns whether an address is in a variable of the program.
+pub fn is_program_variable(address: usize) -> bool {
+    find_with_variable(address).is_some_and(|object| object.is_program)
+}
+
+fn find_with_variable(address: usize) -> Option<&'static LoadedObject> {
+    let Some(Ok(objects)) = LOADED_OBJECTS.get() else { return None };
+    objects.iter().find(|object| object.variables.iter().any(|variables| variables.contains(&address)))
+}
+
 /// Returns the variables of other libraries that are among the program's own.
 pub fn find_foreign_variables(objects: &[LoadedObject]) -> Result<Vec<Addresses>> {
     let Some((program, libraries)) = objects.split_first() else { return Ok(Vec::new()) };

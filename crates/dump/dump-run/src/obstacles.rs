@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use terrace_dump::{Error, Result};
 
 use crate::handles;
+use crate::stack::{self, Paused};
 
 /// A kind of such state.
 #[derive(Clone, Copy)]
@@ -25,9 +26,17 @@ pub enum RestartObstacle {
     Random,
     /// Persistent requests, which the program knows by what they are in this process.
     Requests,
+    /// Messages that it has probed for itself.
+    Messages,
+    /// Windows with memory of MPI.
+    Windows,
+    /// Requests that the program itself completes.
+    GeneralRequests,
+    /// Sessions of MPI.
+    Sessions,
 }
 
-const ALL_OBSTACLES: [(RestartObstacle, &str); 8] = [
+const ALL_OBSTACLES: [(RestartObstacle, &str); 12] = [
     (RestartObstacle::Threads, "it has begun threads"),
     (RestartObstacle::Libraries, "it has loaded libraries by dlopen"),
     (RestartObstacle::Mappings, "it has mapped memory or files by mmap, shmat or sbrk"),
@@ -39,6 +48,10 @@ const ALL_OBSTACLES: [(RestartObstacle, &str); 8] = [
         RestartObstacle::Requests,
         "it has persistent requests (as MPI_Recv_init makes them), which it must free by MPI_Request_free before this call",
     ),
+    (RestartObstacle::Messages, "it has messages by MPI_Mprobe or MPI_Improbe, which it must receive before this call"),
+    (RestartObstacle::Windows, "it has windows by MPI_Win_allocate or MPI_Win_allocate_shared, whose memory is MPI's"),
+    (RestartObstacle::GeneralRequests, "it has called MPI_Grequest_start"),
+    (RestartObstacle::Sessions, "it has called MPI_Session_init"),
 ];
 
 /// A bit for each obstacle that was met.
@@ -60,19 +73,44 @@ pub fn clear(obstacle: RestartObstacle) {
 /// [`Error::Refused`] if the program could not be restarted.
 pub fn check() -> Result<()> {
     let met = MET_OBSTACLES.load(Ordering::Relaxed);
-    let late = handles::are_late()
-        .then_some("it has made communicators, types or the like after its first call here, and still has them");
-    let words: Vec<&str> = ALL_OBSTACLES
+    let words: Vec<String> = ALL_OBSTACLES
         .iter()
         .filter(|(obstacle, _)| met >> *obstacle as u32 & 1 != 0)
-        .map(|(_, words)| *words)
-        .chain(late)
+        .map(|(_, words)| (*words).to_owned())
+        .chain(describe_late())
         .collect();
-    match words.is_empty() {
+    if words.is_empty() { Ok(()) } else { Err(refuse(&words.join(", and "))) }
+}
+
+/// # Errors
+/// [`Error::Refused`] if the program has paused on another stack than its own.
+pub fn check_stack(paused: Paused) -> Result<()> {
+    match stack::addresses().contains(&paused.addr()) {
         true => Ok(()),
-        false => Err(Error::Refused(format!(
-            "the program could not be restarted from a checkpoint, because {}; protect its regions by libterrace_dump instead",
-            words.join(", and ")
-        ))),
+        false => Err(refuse("it makes this call on a stack that it has made itself, as by makecontext")),
     }
+}
+
+/// Describes what the program has made or changed after its first call.
+fn describe_late() -> impl Iterator<Item = String> {
+    let (makers, changes) = (handles::list_late(), handles::list_changes());
+    let made = (!makers.is_empty()).then(|| {
+        format!(
+            "it has made communicators, types or the like after its first call here, and still has them ({})",
+            makers.join(", ")
+        )
+    });
+    let changed = (!changes.is_empty()).then(|| {
+        format!(
+            "it has changed after its first call here what a restarted program has as it was before ({})",
+            changes.join(", ")
+        )
+    });
+    made.into_iter().chain(changed)
+}
+
+fn refuse(reason: &str) -> Error {
+    Error::Refused(format!(
+        "the program could not be restarted from a checkpoint, because {reason}; protect its regions by libterrace_dump instead"
+    ))
 }

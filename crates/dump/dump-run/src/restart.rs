@@ -8,7 +8,7 @@ use terrace_dump::{Error, Options, Result, Wanted, restore_whole};
 use terrace_dump_mpi::{MpiWorld, open_store};
 
 use crate::areas::Areas;
-use crate::calls::{given, requests};
+use crate::calls::{given, requests, thread_keys};
 use crate::checkpoint::describe;
 use crate::heap::{self, PROGRAM_HEAP};
 use crate::image::{ProcessDescription, decode_head};
@@ -62,6 +62,7 @@ pub fn restart(world: &MpiWorld, name: &str, archive: Option<&Archive>) -> Resul
     unsafe { replace(&image, &areas) };
     heap::give_back(end..now);
     given::forget_variables();
+    thread_keys::restore_values(&image.description.thread_values);
     let ProcessDescription { calls, paused, .. } = image.description;
     Ok(Restarted { version, is_archived, calls, paused: paused as Paused })
 }
@@ -118,6 +119,12 @@ fn check(image: &MemoryImage, here: &ProcessDescription) -> Result<()> {
             there.handles.len(),
             here.handles.len()
         ));
+    }
+    if !there.thread_values.iter().all(|(key, _)| here.thread_values.iter().any(|(other, _)| other == key)) {
+        return refuse(
+            "the program has other keys of pthread_key_create; make all before the first call here, and keep them"
+                .into(),
+        );
     }
     let (heap, stack) = (PROGRAM_HEAP.addresses().start..there.heap_end, stack::addresses());
     let areas = || here.variables.iter().chain(&here.thread_variables).chain([&heap, &stack]);

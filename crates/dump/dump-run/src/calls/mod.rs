@@ -11,11 +11,17 @@ macro_rules! with_caller {
     )* };
 }
 
+#[macro_use]
+mod noted;
+
 mod behind;
 mod ending;
 pub mod given;
-mod handles;
+mod kinds;
+mod makers;
 mod memory;
 mod others;
 mod points;
 pub mod requests;
+pub mod thread_keys;
+mod uses;

@@ -1,44 +1,13 @@
 //! Calls by which a program gets state that no checkpoint has. They do what they always do, and are noted.
 
-use super::behind::Behind;
+use super::noted::NotedCall;
 use crate::objects;
 use crate::obstacles::{self, RestartObstacle};
 
 /// Exports functions that note an obstacle, and continue with the function behind.
 macro_rules! noted {
     ($($name:ident: $obstacle:ident;)*) => { $(
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name() {
-            static NOTED_CALL: (RestartObstacle, Behind) = (
-                RestartObstacle::$obstacle,
-                Behind::new(concat!(stringify!($name), "\0")),
-            );
-            // Keeps the arguments, among them the number of registers of a call with floating point, and the stack aligned for the call.
-            std::arch::naked_asm!(
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                "push rcx",
-                "push r8",
-                "push r9",
-                "push rax",
-                "mov rdi, [rsp + 56]",
-                "lea rsi, [rip + {call}]",
-                "call {note}",
-                "mov r11, rax",
-                "pop rax",
-                "pop r9",
-                "pop r8",
-                "pop rcx",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
-                "jmp r11",
-                call = sym NOTED_CALL,
-                note = sym note,
-            )
-        }
+        noted_call! { $name: RestartObstacle = RestartObstacle::$obstacle, note }
     )* };
 }
 
@@ -57,6 +26,9 @@ noted! {
     __vasprintf_chk: Given;
     open_memstream: Given;
     MPI_Alloc_mem: Given;
+    mpi_alloc_mem_: Given;
+    mpi_alloc_mem_f08_: Given;
+    mpi_alloc_mem_cptr_: Given;
     mlock: Locked;
     mlock2: Locked;
     mlockall: Locked;
@@ -74,12 +46,18 @@ noted! {
     seed48: Random;
     lrand48: Random;
     mrand48: Random;
+    MPI_Grequest_start: GeneralRequests;
+    mpi_grequest_start_: GeneralRequests;
+    mpi_grequest_start_f08_: GeneralRequests;
+    MPI_Session_init: Sessions;
+    mpi_session_init_: Sessions;
+    mpi_session_init_f08_: Sessions;
 }
 
 /// Notes that the program makes a call. Returns the function to continue with.
-extern "C" fn note(caller: usize, call: &'static (RestartObstacle, Behind)) -> usize {
+extern "C" fn note(caller: usize, call: &'static NotedCall<RestartObstacle>) -> usize {
     if objects::is_program(caller) {
-        obstacles::note(call.0);
+        obstacles::note(call.meaning);
     }
-    call.1.find()
+    call.find_behind()
 }

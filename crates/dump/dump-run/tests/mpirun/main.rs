@@ -6,6 +6,7 @@ mod cluster;
 mod ending;
 mod executable;
 mod hpccg;
+mod late;
 mod levels;
 mod obstacles;
 mod requests;
