@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use terrace_catalog::{Seal, read_seals};
 use terrace_format::frame::Header;
-use terrace_tier::{NamedBlobs, SEGMENTS_PREFIX, frame_place, marker_text};
+use terrace_tier::{NamedBlobs, SEGMENTS_PREFIX, TargetSettings, frame_place, marker_text};
 
 use crate::config::{Config, TargetConfig, TierConfig};
 use crate::home::{marked_id, refuse};
@@ -72,23 +72,28 @@ impl Marked<'_> {
         Err(refuse(self.place, &reason))
     }
 
-    /// Checks that the target's number is that of a target on a service, and not the one of another such target at this `path`.
+    /// Checks that the target's number is that of a target on a service, and not the one of another such target, which is at this place.
     ///
     /// # Errors
     /// If it is not.
-    pub fn check_number(&self, config: &Config, path: &Path) -> Result<()> {
+    pub fn check_number(&self, config: &Config, from: &TargetSettings) -> Result<()> {
         let on_services = || {
-            let tiers = config.tiers.iter().filter(|tier: &&TierConfig| tier.service.is_some());
-            tiers.flat_map(|tier| &tier.targets)
+            let tiers = config.tiers.iter().filter(|tier| tier.service.is_some());
+            tiers.flat_map(|tier| tier.targets.iter().map(move |target| (tier, target)))
         };
-        let is_here = |target: &&TargetConfig| target.path == path;
-        let named = on_services().find(|target| target.number == Some(self.number));
-        let mut here = on_services().filter(is_here);
+        let is_here = |tier: &TierConfig, target: &TargetConfig| {
+            let has_other = |(name, value): (&String, &String)| {
+                target.options.get(name).or(tier.options.get(name)).is_some_and(|other| other != value)
+            };
+            tier.service == from.service && target.path == from.path && !from.options.iter().any(has_other)
+        };
+        let named = on_services().find(|(_, target)| target.number == Some(self.number));
+        let mut here = on_services().filter(|(tier, target)| is_here(tier, target));
         let right = match (named, here.next(), here.next()) {
             // A bucket that was moved has another path than the configuration says.
             (Some(_), None, _) | (Some(_), Some(_), Some(_)) => return Ok(()),
-            (Some(named), Some(_), None) if is_here(&named) => return Ok(()),
-            (_, Some(right), None) => right.number,
+            (Some((tier, target)), Some(_), None) if is_here(tier, target) => return Ok(()),
+            (_, Some((_, right)), None) => right.number,
             (None, ..) => None,
         };
         let advice = match right {

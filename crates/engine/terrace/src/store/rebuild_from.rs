@@ -62,7 +62,7 @@ impl Store {
     pub fn rebuild_from(dir: &Path, from: &TargetSettings, asked: RebuildFrom) -> Result<(Store, Remade)> {
         let found = FoundCopy::find(from)?;
         let config = found.read_config()?;
-        found.marked().check_number(&config, &from.path)?;
+        found.marked().check_number(&config, from)?;
         if !asked.force {
             found.check_silent()?;
         }
