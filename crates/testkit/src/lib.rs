@@ -1,7 +1,8 @@
 //! Parts that tests share: random numbers, counted skips, what tests need of the machine, waits, golden stores, a Redis server, one of S3, members of etcd,
 //! the examples of guides,
-//! small disks, and disks that record their writes.
+//! small disks, folders that ignore case, and disks that record their writes.
 
+mod caseless_folder;
 pub mod disk;
 mod etcd;
 pub mod golden;
@@ -17,6 +18,7 @@ mod skip;
 mod small_disk;
 mod wait;
 
+pub use caseless_folder::CaselessFolder;
 pub use etcd::EtcdCluster;
 pub use moto::Moto;
 pub use needs::{python_with, real_files};

@@ -27,10 +27,12 @@ mod plain;
 mod query;
 mod replacing;
 mod retired;
+mod seal;
 mod shared;
 mod shared_log;
 mod snapshot;
 mod verdict;
+mod which_store;
 
 pub use apply::Live;
 pub use children::Child;
@@ -42,11 +44,13 @@ pub use follow::Followed;
 pub use listing::{NameListing, NamePage};
 pub use members::{Member, Served, first_number};
 pub use plain::Unfollowed;
+pub use seal::Seal;
 pub use shared::{Miscounted, SharedFrame};
 use shared_log::Prepare;
 pub use shared_log::SharedLog;
 pub use snapshot::snapshot_tail;
 pub use verdict::Verdict;
+pub use which_store::read_seals;
 
 use std::cell::RefCell;
 use std::path::Path;

@@ -15,6 +15,7 @@ use super::follow::{Followed, followed_in};
 use super::members::Served;
 use super::{Catalog, decode, encode, keys};
 use crate::log::Tail;
+use crate::seal::Seal;
 use crate::{Error, Result};
 
 const SNAPSHOT_MAGIC: [u8; 4] = *b"TRSN";
@@ -156,6 +157,19 @@ pub fn snapshot_tail(path: &Path, store: u64) -> Result<Option<Tail>> {
         Ok(())
     })?;
     Ok(tail.filter(|_| whole))
+}
+
+/// Reads the first records of a snapshot, which tell its store. None if nothing of it is there.
+pub fn first_chunk(path: &Path) -> io::Result<Option<Seal>> {
+    let mut input = open_regular(path)?;
+    let mut heads = [0; 32];
+    if input.read_exact(&mut heads).is_err() {
+        return Ok(None);
+    }
+    let (length, checksum) = (number(&heads[16..20]), &heads[24..]);
+    let mut bytes = vec![0; length.min(MAX_CHUNK_BYTES)];
+    let is_there = input.read_exact(&mut bytes).is_ok();
+    Ok(is_there.then(|| Seal::new(bytes, number(checksum) as u64)))
 }
 
 struct Chunks<'a, W: Write> {

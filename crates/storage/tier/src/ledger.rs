@@ -15,12 +15,9 @@ use std::time::Duration;
 use rustix_futex_sync::Mutex;
 use terrace_system::{Locked, boot, read_regular};
 
+use super::frame_blobs::{SLOT_BYTES, SLOTS_PER_SEGMENT};
 use super::{Ids, Place, Used, segment};
 
-/// The most blobs in a segment.
-pub const SLOTS_PER_SEGMENT: u64 = 1024;
-/// A blob's offset in its segment is its number times this. All frames are shorter.
-pub const SLOT_BYTES: u64 = 2 << 20;
 /// Bytes of a length in a segment's file.
 const ENTRY_BYTES: u64 = 4;
 /// At most this many existing segments are tried before a new one is begun.

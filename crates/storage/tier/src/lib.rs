@@ -16,6 +16,7 @@ mod directory;
 mod emptied;
 mod file_calls;
 mod files;
+mod frame_blobs;
 mod frame_map;
 mod home_lock;
 mod kind;
@@ -46,6 +47,7 @@ pub use capabilities::Capabilities;
 pub use directory::{DirectoryTarget, MARKER_FILE, Making, read_marker};
 pub use emptied::EmptiedNote;
 pub use files::{Adoption, FileStore, Whole};
+pub use frame_blobs::{SEGMENTS_PREFIX, frame_place};
 pub use frame_map::{FrameMap, MapKind};
 pub use kind::{
     OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings, made_note, marker_text, read_marker_text,

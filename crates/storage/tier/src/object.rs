@@ -14,7 +14,8 @@ use opendal::ErrorKind;
 use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
 
-use super::ledger::{self, Ledger, Listing, SLOT_BYTES, SLOTS_PER_SEGMENT};
+use super::frame_blobs::{SEGMENTS_PREFIX, SLOT_BYTES, parse};
+use super::ledger::{self, Ledger, Listing};
 use super::named_blobs::{CONFIG_BLOB, LOG_PREFIX, SYNCED_BLOB};
 use super::owner_mark::{OwnerMark, TARGET_OWNER_FILE};
 use super::service::{
@@ -24,20 +25,11 @@ use super::service::{
 use super::synced::SyncedNote;
 use super::{EmptiedNote, Ids, NamedBlobs, Place, Space, Target, TargetFound, TargetOwner};
 
-/// The prefix of the blobs of frames.
-const SEGMENTS_PREFIX: &str = "segments/";
 /// The most headers that a scan reads at the same time.
 const MAX_PARALLEL_REQUESTS: usize = 16;
 
 fn name(segment: u64, slot: u64) -> String {
     format!("{SEGMENTS_PREFIX}{segment:016x}/{slot:03x}")
-}
-
-/// Parses the name of a blob into its segment and slot.
-fn parse(name: &str) -> Option<(u64, u64)> {
-    let (segment, slot) = name.strip_prefix(SEGMENTS_PREFIX)?.split_once('/')?;
-    let number = |hex: &str, digits| (hex.len() == digits).then(|| u64::from_str_radix(hex, 16).ok())?;
-    Some((number(segment, 16)?, number(slot, 3).filter(|slot| *slot < SLOTS_PER_SEGMENT)?))
 }
 
 /// A target with frames as blobs of a service.

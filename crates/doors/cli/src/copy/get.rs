@@ -15,6 +15,7 @@ use terrace::sparse::{SparseReader, SparseWriter, WriteHoles};
 use terrace::{Kind, Object, Store};
 
 use super::check::same_bytes;
+use super::file_number::{FileNumber, SAME_NAME, find_shared};
 use super::out_folder::OutFolder;
 use super::restore::{NotRestored, has_mode_and_time};
 use super::special::{write_directory, write_link};
@@ -128,6 +129,7 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
     }
     let not_restored = getter.not_restored;
     bar.finish_and_clear();
+    failed += complain_of_shared(&wanted);
     let replaced = store.repair_suspects()?;
     if get.dry_run {
         for path in &would_write {
@@ -149,6 +151,18 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
     }
     replaced_words(replaced).iter().try_for_each(|words| show.line(words))?;
     Ok(failed == 0)
+}
+
+/// Complains of objects whose paths lead to the same file: only one of them is there. Returns the number of the others.
+fn complain_of_shared(wanted: &[Wanted]) -> u64 {
+    // Most often, a single object is wanted.
+    let paths = wanted.iter().filter(|_| wanted.len() > 1).map(|wanted| &wanted.path);
+    let shared = find_shared(paths.map(|path| fs::symlink_metadata(path).ok().map(|found| FileNumber::of(&found))));
+    for places in &shared {
+        let keys: Vec<String> = places.iter().filter_map(|place| Some(name(&wanted.get(*place)?.key))).collect();
+        complain(&format!("{} are one file, {SAME_NAME}", keys.join(" and ")));
+    }
+    shared.iter().map(|places| places.len() as u64 - 1).sum()
 }
 
 /// Returns the named object, or all objects below the prefix.

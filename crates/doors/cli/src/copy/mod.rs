@@ -2,6 +2,7 @@
 
 mod adopt;
 mod check;
+mod file_number;
 mod get;
 mod out_folder;
 mod put;
@@ -10,6 +11,7 @@ mod special;
 mod tree;
 
 pub use check::{check, same_bytes};
+pub use file_number::{FileNumber, SAME_NAME, find_shared};
 pub use get::{cat, get};
 pub use out_folder::OutFolder;
 pub use put::{adopt, put};

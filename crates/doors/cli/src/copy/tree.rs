@@ -96,8 +96,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Lists a symbolic link itself.
-    pub fn of_link(store: &Store, source: &Path, key: &[u8]) -> Result<Tree> {
+    /// Lists a symbolic link or an empty directory itself.
+    pub fn of_itself(store: &Store, source: &Path, key: &[u8]) -> Result<Tree> {
         let mut tree = Tree::empty(store)?;
         let metadata = fs::symlink_metadata(source).with_context(|| format!("reading {}", path_name(source)))?;
         tree.push(source.to_owned(), key.to_vec(), metadata);

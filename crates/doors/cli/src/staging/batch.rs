@@ -39,7 +39,7 @@ impl BatchLengths {
 
 /// Copies the objects of a batch unless they are there, and compares them.
 pub fn save_batch(store: &Store, place: &dyn ResultPlace, batch: &[Wanted], clock: &Clock<'_>) -> Vec<Result<SavedAs>> {
-    let seems_there = map_at_once(batch, |(key, object)| place.seems_there(key, object));
+    let seems_there = map_at_once(batch, |(key, object)| place.look(key, object).is_there());
     let mut outcomes: Vec<Option<Result<SavedAs>>> = batch.iter().map(|_| None).collect();
     let there: Vec<usize> = (0..batch.len()).filter(|number| seems_there[*number]).collect();
     for (number, compared) in compare(store, place, batch, there, clock) {

@@ -13,16 +13,18 @@ use terrace::{Object, Store};
 use super::at_once::map_at_once;
 use super::batch::{BatchLengths, save_batch};
 use super::clock::{Clock, DeadlinePassed};
-use super::list::read_list;
+use super::last_look::look_again;
+use super::list::{AwaitedList, await_list};
 use super::record::{InputRecord, MadeBy};
 use super::report::{EndReport, SavedAs};
 use super::report_file::ReportFile;
 use super::results::{Wanted, file_of, open_results};
+use super::twins::find_twins;
 use super::unfinished::{UNFINISHED_NAME, is_unfinished};
 use crate::errors::describe;
 use crate::inspect::each;
 use crate::job_arguments::JobEnd;
-use crate::output::{Show, complain, count, name};
+use crate::output::{Show, complain, count, name, path_name};
 
 const MAX_SHOWN_OBJECTS: usize = 20;
 /// The part of the time before the deadline in which the destination is looked at before the first copy. A bucket answers some hundred times
@@ -61,7 +63,17 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
     }
     let clock = Clock { until: asked.deadline.map(|time| Instant::now() + time.0), stops };
     let mut wanted = match &asked.save {
-        Some(list) => find_listed(store, &read_list(list)?)?,
+        Some(list) => match await_list(list, &clock)? {
+            AwaitedList::Names(names) => find_listed(store, &names)?,
+            AwaitedList::Late(reason) => {
+                let reason = format!("{} was not read to its end: {reason}", path_name(list));
+                complain(&reason);
+                let report = EndReport::of_unknown(Path::new(&asked.to), reason);
+                show.result(&report, &report.describe())?;
+                file.map_or(Ok(()), |file| file.write(&report))?;
+                return Ok(false);
+            }
+        },
         None => find_made(store)?,
     };
     if let Some(file) = &file {
@@ -82,7 +94,13 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
     // Its folder may be the destination.
     let new = file.as_ref().filter(|_| replaced.is_none());
     new.map_or(Ok(()), |file| file.write(&begin_report(asked, &wanted)))?;
-    wanted.objects = put_missing_first(wanted.objects, &clock, |(key, object)| place.seems_there(key, object));
+    let twins = find_twins(wanted.objects.iter().map(|(key, _)| key.as_slice()));
+    wanted.objects = put_missing_first(
+        wanted.objects,
+        &clock,
+        |(key, _)| twins.contains(key),
+        |(key, object)| place.look(key, object).is_there(),
+    );
     let mut report = begin_report(asked, &wanted);
     let bar = show.bar(wanted.objects.iter().map(|(_, object)| object.length).sum());
     let (mut left, mut number, mut lengths) = (wanted.objects.as_slice(), 0, BatchLengths::begin());
@@ -115,6 +133,15 @@ pub fn end(store: &Store, asked: &JobEnd, stops: &AtomicBool, show: Show) -> Res
         left = rest;
     }
     bar.finish_and_clear();
+    // Not where the exit code is 1 anyway: the next command compares everything. Not for a destination that is gone, with all that was there.
+    if place.looks_fast() && report.is_tried() && gone.is_none() && place.check().is_ok() {
+        let before = report.clone();
+        look_again(&*place, &wanted.objects, &clock, &mut report);
+        // It went away while it was looked at.
+        if place.check().is_err() {
+            report = before;
+        }
+    }
     // Also if no object was left to copy: exit code 0 says that all are there.
     if let Some(error) = gone.or_else(|| place.check().err()) {
         report.note_gone(&describe(&error));
@@ -147,12 +174,18 @@ fn begin_report(asked: &JobEnd, wanted: &WantedResults) -> EndReport {
 }
 
 /// Puts what seems to be at the destination behind what is missing there, for which the time is: it was copied before, and is only read again.
-/// Objects that are not looked at in a part of the time count as missing.
-fn put_missing_first<T: Sync>(objects: Vec<T>, clock: &Clock<'_>, seems_there: impl Fn(&T) -> bool + Sync) -> Vec<T> {
+/// Objects that are not looked at in a part of the time count as missing. Twins come behind those whose place they may not take.
+fn put_missing_first<T: Sync>(
+    objects: Vec<T>,
+    clock: &Clock<'_>,
+    is_twin: impl Fn(&T) -> bool + Sync,
+    seems_there: impl Fn(&T) -> bool + Sync,
+) -> Vec<T> {
     let clock = clock.part(LOOKS_PART);
-    let seem_there = map_at_once(&objects, |object| clock.why_over().is_none() && seems_there(object));
-    let mut objects: Vec<(bool, T)> = seem_there.into_iter().zip(objects).collect();
-    objects.sort_by_key(|(seems_there, _)| *seems_there);
+    let comes_late = |object: &T| is_twin(object) || clock.why_over().is_none() && seems_there(object);
+    let come_late = map_at_once(&objects, comes_late);
+    let mut objects: Vec<(bool, T)> = come_late.into_iter().zip(objects).collect();
+    objects.sort_by_key(|(comes_late, _)| *comes_late);
     objects.into_iter().map(|(_, object)| object).collect()
 }
 
@@ -199,10 +232,11 @@ mod tests {
     fn what_is_missing_comes_first_as_far_as_there_is_time_to_look() {
         let stops = AtomicBool::new(false);
         let order = |until, stops: &AtomicBool| {
-            put_missing_first(vec![1, 2, 3, 4, 5, 6], &Clock { until, stops }, |number| number % 2 == 0)
+            let is_twin = |number: &i32| *number == 3;
+            put_missing_first(vec![1, 2, 3, 4, 5, 6], &Clock { until, stops }, is_twin, |number| number % 2 == 0)
         };
-        assert_eq!(order(None, &stops), [1, 3, 5, 2, 4, 6]);
-        assert_eq!(order(Some(Instant::now()), &stops), [1, 2, 3, 4, 5, 6]);
-        assert_eq!(order(None, &AtomicBool::new(true)), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(order(None, &stops), [1, 5, 2, 3, 4, 6]);
+        assert_eq!(order(Some(Instant::now()), &stops), [1, 2, 4, 5, 6, 3]);
+        assert_eq!(order(None, &AtomicBool::new(true)), [1, 2, 4, 5, 6, 3]);
     }
 }

@@ -12,12 +12,14 @@ mod batch;
 mod clock;
 mod end;
 mod inputs;
+mod last_look;
 mod list;
 mod record;
 mod report;
 mod report_file;
 mod results;
 mod start;
+mod twins;
 mod unfinished;
 
 pub use end::end;

@@ -22,7 +22,7 @@ pub enum SavedAs {
 }
 
 /// An object and its outcome.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct SavedObject {
     /// The key, printed lossily.
     key: String,
@@ -33,7 +33,7 @@ pub struct SavedObject {
 }
 
 /// The outcomes of all objects, in the order in which they were tried.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub struct EndReport {
     to: String,
     /// Whether all are there.
@@ -46,6 +46,9 @@ pub struct EndReport {
     bytes: u64,
     /// The inputs that were left out because the job has not changed them.
     inputs: u64,
+    /// Why the objects are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     objects: Vec<SavedObject>,
 }
 
@@ -61,7 +64,18 @@ impl EndReport {
         let objects: Vec<SavedObject> = objects.map(object).collect();
         let left = objects.len() as u64;
         let to = to.display().to_string();
-        EndReport { to, safe: left == 0, copied: 0, present: 0, failed: 0, left, bytes: 0, inputs, objects }
+        EndReport {
+            to,
+            safe: left == 0,
+            copied: 0,
+            present: 0,
+            failed: 0,
+            left,
+            bytes: 0,
+            inputs,
+            reason: None,
+            objects,
+        }
     }
 
     /// Notes the outcome of the object with this number.
@@ -76,6 +90,36 @@ impl EndReport {
             SavedAs::Left => self.left += 1,
         }
         self.safe = self.failed + self.left == 0;
+    }
+
+    /// Makes the report of a command that does not know the objects, for this reason.
+    pub fn of_unknown(to: &Path, reason: String) -> EndReport {
+        EndReport { safe: false, reason: Some(reason), ..EndReport::begin(to, 0, std::iter::empty()) }
+    }
+
+    /// Notes that an object that was saved is not there anymore, for this reason.
+    pub fn note_lost(&mut self, number: usize, outcome: SavedAs, reason: String) {
+        let Some(object) = self.objects.get_mut(number) else { return };
+        match object.outcome {
+            SavedAs::Copied => (self.copied, self.bytes) = (self.copied - 1, self.bytes - object.bytes),
+            SavedAs::Present => self.present -= 1,
+            SavedAs::Failed | SavedAs::Left => return,
+        }
+        // As if it had not come to it.
+        self.left += 1;
+        object.outcome = SavedAs::Left;
+        self.note(number, outcome, Some(reason));
+    }
+
+    /// Returns whether no object is left.
+    pub fn is_tried(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Returns the numbers of the objects that were saved.
+    pub fn saved(&self) -> Vec<usize> {
+        let is_saved = |object: &SavedObject| matches!(object.outcome, SavedAs::Copied | SavedAs::Present);
+        self.objects.iter().enumerate().filter(|(_, object)| is_saved(object)).map(|(number, _)| number).collect()
     }
 
     /// Notes that there is no destination, for this reason: of what was copied before, nothing is at its place.

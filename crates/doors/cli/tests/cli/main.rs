@@ -28,6 +28,7 @@ mod signals;
 mod simulate;
 mod sparse;
 mod staging;
+mod staging_case;
 mod staging_inputs;
 mod staging_lists;
 #[cfg(feature = "object")]

@@ -322,9 +322,23 @@ fn check_moved(place: &Place, end: Child, is_replaced: bool) {
     assert!(place.read("results/big") == noise(BIG_BYTES, 1) && place.read("results/d") == b"d");
 }
 
-fn end_by(child: Child, signal: Signal) -> Ran {
+pub fn end_by(child: Child, signal: Signal) -> Ran {
     kill_process(Pid::from_child(&child), signal).unwrap();
     ran(child.wait_with_output().unwrap())
+}
+
+/// The exit code was 0.
+#[test]
+fn a_result_that_is_removed_while_others_are_copied_is_missing() {
+    let place = slow();
+    let end = end_in_progress(&place);
+    fs::remove_file(place.path("results/a")).unwrap();
+    let Ran { code, err, .. } = ran(end.wait_with_output().unwrap());
+    assert!(code == 1 && err.contains("a: it was there, and somebody has removed or changed it"), "{err}");
+    let report: Value = serde_json::from_slice(&place.read("end.json")).unwrap();
+    let expected = [("a", "failed"), ("big", "copied"), ("c", "copied"), ("d", "copied")];
+    assert_eq!((short(&report), &report["safe"], &report["copied"]), (pairs(&expected), &json!(false), &json!(3)));
+    assert_eq!(place.json(["job", "end", "--to", "results", "--save", "list"]).1, 0);
 }
 
 #[test]

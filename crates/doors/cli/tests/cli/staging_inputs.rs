@@ -238,3 +238,18 @@ fn of_many_inputs_each_comes_in_and_those_that_are_wrong_are_named() {
     let (report, code) = place.json(["job", "end", "--to", "results"]);
     assert_eq!((&report["inputs"], &report["copied"], code), (&json!(300), &json!(0), 0));
 }
+
+/// It was not staged, and the exit code was 0.
+#[test]
+fn an_empty_folder_that_a_list_names_is_staged_as_without_a_list() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("origin/empty")).unwrap();
+    place.write("list", "empty\n");
+    let start = ["job", "start", "--origin", "origin", "--stage", "list"];
+    assert_eq!(place.json(start), (json!({"staged": 1, "unchanged": 0, "failed": 0, "bytes": 0}), 0));
+    assert_eq!(place.keys(""), ["empty"]);
+    for again in [&start[..], &["job", "start", "--origin", "origin"]] {
+        assert_eq!(place.json(again).0["unchanged"], json!(1));
+    }
+    assert_eq!(place.json(["job", "end", "--to", "results"]).0["inputs"], json!(1));
+}

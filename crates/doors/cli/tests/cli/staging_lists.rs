@@ -1,12 +1,15 @@
 //! `terrace job start` and `end`: names that a list has twice, and reports of commands that fail early.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::process::{Child, Command, Stdio};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
+use terrace_testkit::wait_until;
 
-use crate::place::{Place, Ran};
-use crate::staging::{files, outcomes};
+use crate::place::{Place, Ran, ran};
+use crate::staging::{end_by, files, outcomes};
 
 /// Two threads staged one input, and it could pass for a result.
 #[test]
@@ -94,4 +97,55 @@ fn unfinished_blobs_are_no_inputs() {
     assert_eq!(place.keys(""), ["y"]);
     place.write("list", ".terrace-part/x\n");
     place.bad(["job", "start", "--origin", &origin, "--stage", "list"], &["it has the name of an unfinished file"]);
+}
+
+/// Begins the end of a job whose list is a pipe into which nobody has written.
+fn end_with_pipe(place: &Place, deadline: &str) -> Child {
+    place.write("made", "a");
+    place.good(["put", "made", "a"]);
+    assert!(Command::new("mkfifo").arg(place.path("list")).status().unwrap().success());
+    end_of_list(place, deadline)
+}
+
+/// Begins the end of a job with a list and a deadline.
+fn end_of_list(place: &Place, deadline: &str) -> Child {
+    let end = ["job", "end", "--to", "results", "--save", "list", "--report", "end.json", "--deadline", deadline];
+    place.command(end).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Checks that the end of the job has failed, and has made nothing but a report with this reason.
+fn check_late(place: &Place, Ran { code, err, .. }: Ran, reason: &str) {
+    assert!(code == 1 && err.contains(&format!("list was not read to its end: {reason}")), "{code} {err}");
+    let report: Value = serde_json::from_slice(&place.read("end.json")).unwrap();
+    assert_eq!((&report["safe"], outcomes(&report).len()), (&json!(false), 0), "{report}");
+    assert!(report["reason"].as_str().unwrap().contains(reason), "{report}");
+    assert!(!place.path("results").exists());
+}
+
+/// Neither did anything while the command waited for its list.
+#[test]
+fn an_end_whose_list_does_not_come_ends_at_its_deadline_and_by_sigterm() {
+    let place = Place::new();
+    let mut end = end_with_pipe(&place, "1s");
+    wait_until("its deadline has passed", || end.try_wait().unwrap().is_some());
+    check_late(&place, ran(end.wait_with_output().unwrap()), "the deadline has passed");
+    let place = Place::new();
+    let mut end = end_with_pipe(&place, "10m");
+    // A pipe without a reader cannot be opened in this way.
+    let mut open = fs::File::options();
+    let open = open.write(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    let mut writer = None;
+    wait_until("it reads its list", || {
+        writer = open.open(place.path("list")).ok();
+        writer.is_some()
+    });
+    assert!(end.try_wait().unwrap().is_none());
+    check_late(&place, end_by(end, Signal::TERM), "SIGTERM has come");
+    // While it is open, the list has no end.
+    drop(writer);
+    // One that comes is read.
+    let end = end_of_list(&place, "10m");
+    fs::write(place.path("list"), "a\n").unwrap();
+    let Ran { code, err, .. } = ran(end.wait_with_output().unwrap());
+    assert!(code == 0 && place.read("results/a") == b"a", "{err}");
 }

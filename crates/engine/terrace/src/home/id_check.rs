@@ -31,7 +31,7 @@ pub fn check_id(dir: &Path, id: u64) -> Result<()> {
 }
 
 /// Reads the store's id from the marker of a target.
-fn marked_id(target: &Path) -> Option<u64> {
+pub fn marked_id(target: &Path) -> Option<u64> {
     let mark = String::from_utf8(terrace_tier::read_marker(target).ok()?).ok()?;
     u64::from_str_radix(mark.lines().next()?.strip_prefix("store ")?, 16).ok()
 }

@@ -28,7 +28,7 @@ mod trust;
 pub use appends::AppendLocks;
 pub use bad_replica::{BadReplica, MAX_LISTED_REPLICAS};
 pub use cluster::{Access, Cluster, Consistency, refuse_if_shared};
-pub use id_check::check_id;
+pub use id_check::{check_id, marked_id};
 pub use identity::{
     DESTROYED_LINE, FORMAT_VERSION, has_log, holds_files, is_home, lost_identity, read_config, read_state, refuse,
     write_file,

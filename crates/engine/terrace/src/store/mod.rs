@@ -14,6 +14,7 @@ mod handle;
 mod health;
 mod hot;
 mod lease;
+mod marked_id;
 mod moves;
 mod names;
 mod nodes;

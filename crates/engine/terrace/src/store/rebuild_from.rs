@@ -10,11 +10,12 @@ use terrace_catalog::log::{Log, Reach, write_reach};
 use terrace_format::key;
 use terrace_system::remove_folder;
 use terrace_tier::{
-    CONFIG_BLOB, MARKER_FILE, NamedBlobs, OwnerMark, SYNCED_BLOB, SyncedNote, TARGET_OWNER_FILE, TargetFound,
-    TargetOwner, TargetSettings, TierKind, read_marker_text,
+    CONFIG_BLOB, LOG_PREFIX, LogPiece, MARKER_FILE, NamedBlobs, OwnerMark, SYNCED_BLOB, SyncedNote, TARGET_OWNER_FILE,
+    TargetFound, TargetOwner, TargetSettings, TierKind, read_marker_text,
 };
 
 use super::destroy::{self, NoIds};
+use super::marked_id::Marked;
 use super::restore::advise_salvage;
 use super::{Store, begin_directory, change};
 use crate::care::Survey;
@@ -61,6 +62,7 @@ impl Store {
     pub fn rebuild_from(dir: &Path, from: &TargetSettings, asked: RebuildFrom) -> Result<(Store, Remade)> {
         let found = FoundCopy::find(from)?;
         let config = found.read_config()?;
+        found.marked().check_number(&config, from)?;
         if !asked.force {
             found.check_silent()?;
         }
@@ -99,14 +101,24 @@ impl FoundCopy<'_> {
             }
             mark => mark.map_err(Error::io(reaching()))?,
         };
-        let (store, number) =
-            read_marker_text(&mark).ok_or_else(|| refuse(&place, "its blob terrace-target is damaged"))?;
+        let damaged = "its blob terrace-target is damaged. Write it again with the two lines `store ID` and `target N`: the ID is in the file \
+                       terrace-target of any other target of the store, the number of this target in the blob terrace.toml. Nothing was changed";
+        let (store, number) = read_marker_text(&mark).ok_or_else(|| refuse(&place, damaged))?;
         Ok(FoundCopy { settings, blobs, place, store, number })
+    }
+
+    fn marked(&self) -> Marked<'_> {
+        Marked { place: &self.place, blobs: &*self.blobs, store: self.store, number: self.number }
     }
 
     fn read_config(&self) -> Result<Config> {
         match self.blobs.read(CONFIG_BLOB) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let pieces =
+                    self.blobs.list(LOG_PREFIX).map_err(Error::io(format!("listing {}", self.place.display())))?;
+                if pieces.iter().any(|name| LogPiece::parse(name).is_some()) {
+                    return Err(self.lost_config());
+                }
                 let reason = "the target there has no copy of the store's log: no sync mark was made since the store has such copies, or \
                               several machines share the store";
                 Err(refuse(&self.place, reason))
@@ -116,6 +128,17 @@ impl FoundCopy<'_> {
                 Config::parse(&String::from_utf8_lossy(&text), &format!("{CONFIG_BLOB} in {}", self.place.display()))
             }
         }
+    }
+
+    /// The error for a copy of the log without the configuration.
+    fn lost_config(&self) -> Error {
+        let number = self.number;
+        let reason = format!(
+            "the copy of the store's log is there, but the blob {CONFIG_BLOB}, a copy of the store's configuration, is missing. Write it again, \
+             with all tiers in the same order, and with each target's number: `number = {number}` for this one, and for another one as in \
+             the second line of its terrace-target. A copy of the store's directory has it as terrace.toml. Nothing was changed"
+        );
+        refuse(&self.place, &reason)
     }
 
     /// When the copy of the log was last extended, in seconds since 1970. None if the service does not tell.
@@ -169,6 +192,8 @@ impl FoundCopy<'_> {
         remove_folder(&folder).map_err(Error::io(format!("removing {}", folder.display())))?;
         let fetched = fetch_log(&*self.blobs, &folder);
         let fetched = fetched.map_err(Error::io(format!("reading the log in {}", self.place.display())))?;
+        // Before all else, and also for a salvage.
+        self.marked().check_store(&folder, &config)?;
         let synced = match self.blobs.read(SYNCED_BLOB) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             note => SyncedNote::parse(&note.map_err(Error::io(format!("reading {}", self.place.display())))?),

@@ -40,13 +40,18 @@ impl InputFolder {
         }
         let kind = fs::symlink_metadata(&path).with_context(|| format!("reading {}", path_name(&path)))?.file_type();
         if kind.is_symlink() {
-            return Tree::of_link(store, &path, name);
+            return Tree::of_itself(store, &path, name);
         }
         // A pipe may have no end, and nobody who writes into it.
         if !kind.is_dir() && !kind.is_file() {
             bail!("reading {}: it is no file, directory or symbolic link; leave it out", path_name(&path))
         }
-        Tree::of(store, &path, name, &Filter::default())
+        // Nothing in it would be an input: without a list, the folder itself is.
+        let is_empty = kind.is_dir() && fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
+        match is_empty {
+            true => Tree::of_itself(store, &path, name),
+            false => Tree::of(store, &path, name, &Filter::default()),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use terrace::tier::{Blobs, Service, Upload};
 use terrace::{Kind, Object, OwnPlaces, Store};
 
 use super::destination::Destination;
-use super::{Clock, Draft, ResultPlace, Wanted};
+use super::{Clock, Draft, Look, ResultPlace, Wanted};
 use crate::copy::same_bytes;
 
 /// The folder of blobs that are being written, on services that show them meanwhile.
@@ -50,9 +50,14 @@ impl ResultPlace for ResultBucket {
         self.destination.as_ref().map_or(Ok(()), Destination::check)
     }
 
-    fn seems_there(&self, key: &[u8], object: &Object) -> bool {
+    fn look(&self, key: &[u8], object: &Object) -> Look {
         let length = text(key).and_then(|name| Ok(self.blobs.length(name)?));
-        length.is_ok_and(|length| length == Some(object.length))
+        if length.is_ok_and(|length| length == Some(object.length)) { Look::There(None) } else { Look::Nothing }
+    }
+
+    fn looks_fast(&self) -> bool {
+        // It takes a request for each object.
+        false
     }
 
     fn is_there(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool> {

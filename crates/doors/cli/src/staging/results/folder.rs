@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use rustix::fs::{Advice, fadvise};
 use terrace::files::Owner;
 use terrace::sparse::{SparseReader, SparseWriter};
@@ -15,8 +15,9 @@ use terrace::{Kind, NewFile, Object, Store};
 
 use super::destination::Destination;
 use super::syncing::{Syncing, sync_folders};
-use super::{Clock, Draft, ResultPlace, Wanted};
-use crate::copy::{NotRestored, OutFolder, has_mode_and_time, same_bytes, write_directory, write_link};
+use super::taken::TakenPlaces;
+use super::{Clock, Draft, Look, ResultPlace, Wanted};
+use crate::copy::{FileNumber, NotRestored, OutFolder, has_mode_and_time, same_bytes, write_directory, write_link};
 use crate::output::path_name;
 use crate::staging::at_once::map_at_once;
 
@@ -29,6 +30,7 @@ pub struct ResultFolder {
     /// The owner of objects without a recorded owner.
     owner: Owner,
     syncing: Syncing,
+    taken: TakenPlaces,
 }
 
 impl ResultFolder {
@@ -49,7 +51,7 @@ impl ResultFolder {
             Ok::<_, io::Error>((destination, syncing))
         };
         let (destination, syncing) = open().with_context(|| format!("reading {}", path_name(&path)))?;
-        Ok(ResultFolder { destination, out, owner: store.owner()?, syncing })
+        Ok(ResultFolder { destination, out, owner: store.owner()?, syncing, taken: TakenPlaces::default() })
     }
 
     fn path(&self, key: &[u8]) -> PathBuf {
@@ -109,16 +111,23 @@ impl ResultPlace for ResultFolder {
         self.destination.check()
     }
 
-    fn seems_there(&self, key: &[u8], object: &Object) -> bool {
+    fn look(&self, key: &[u8], object: &Object) -> Look {
         let (path, kind) = (self.path(key), object.attributes.kind);
         // Behind a link it would not be in this folder; a write says so.
-        let is_behind_link = self.out.find_link(&path, false).is_some();
-        fs::symlink_metadata(path).is_ok_and(|found| match kind {
-            _ if is_behind_link => false,
+        if self.out.find_link(&path, false).is_some() {
+            return Look::Nothing;
+        }
+        let Ok(found) = fs::symlink_metadata(path) else { return Look::Nothing };
+        let is_there = match kind {
             Kind::File => found.is_file() && found.len() == object.length,
             Kind::Directory => found.is_dir(),
             Kind::Symlink => found.is_symlink(),
-        })
+        };
+        if is_there { Look::There(Some(FileNumber::of(&found))) } else { Look::Nothing }
+    }
+
+    fn looks_fast(&self) -> bool {
+        true
     }
 
     fn write(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<Draft> {
@@ -126,6 +135,7 @@ impl ResultPlace for ResultFolder {
         let write = || {
             self.destination.check()?;
             self.out.check_place(&path, false, kind == Kind::Directory)?;
+            self.taken.check_free(key, &path)?;
             match kind {
                 Kind::File => self.write_file(store, key, object, clock).map(Draft::File),
                 Kind::Directory | Kind::Symlink => Ok(Draft::None),
@@ -157,10 +167,14 @@ impl ResultPlace for ResultFolder {
     fn publish(&self, store: &Store, key: &[u8], object: &Object, draft: Draft) -> Result<()> {
         let publish = || {
             self.destination.check()?;
+            // Again: another object of the batch may have its place by now.
+            self.taken.check_free(key, &self.path(key))?;
             match draft {
-                Draft::File(file) => Ok(file.finish_synced()?),
-                Draft::None => self.write_special(store, key, object),
+                Draft::File(file) => file.finish_synced()?,
+                Draft::None => self.write_special(store, key, object)?,
             }
+            self.taken.note(key, &self.path(key));
+            Ok::<_, Error>(())
         };
         publish().with_context(|| format!("writing {}", path_name(&self.path(key))))
     }
@@ -200,6 +214,13 @@ impl ResultPlace for ResultFolder {
                 }
                 Kind::Symlink => Ok(fs::read_link(&path)?.as_os_str().as_bytes() == store.get(key)?),
             }
+        };
+        let compare = || {
+            let is_there = compare()?;
+            if is_there {
+                self.taken.note(key, &path);
+            }
+            Ok::<_, Error>(is_there)
         };
         compare().with_context(|| format!("reading {}", path_name(&path)))
     }

@@ -5,6 +5,7 @@ mod bucket;
 mod destination;
 mod folder;
 mod syncing;
+mod taken;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,6 +16,7 @@ use terrace::tier::ServiceAddress;
 use terrace::{NewFile, Object, Store};
 
 use super::clock::Clock;
+use crate::copy::FileNumber;
 
 /// An object, with its key.
 pub type Wanted = (Vec<u8>, Object);
@@ -27,13 +29,29 @@ pub enum Draft {
     None,
 }
 
+/// The result of a look at the place of an object.
+pub enum Look {
+    Nothing,
+    /// Something of its kind and length. A file or folder has a number.
+    There(Option<FileNumber>),
+}
+
+impl Look {
+    pub fn is_there(&self) -> bool {
+        matches!(self, Look::There(_))
+    }
+}
+
 /// A place of results, each under its key. Threads use it at the same time, each for another object.
 pub trait ResultPlace: Sync {
     /// Fails if the place is not the one that was opened anymore.
     fn check(&self) -> Result<()>;
 
-    /// Returns whether something of this length is there.
-    fn seems_there(&self, key: &[u8], object: &Object) -> bool;
+    /// Looks for something of the object's kind and length, without reading it. An error counts as nothing.
+    fn look(&self, key: &[u8], object: &Object) -> Look;
+
+    /// Returns whether a look at many objects takes little time.
+    fn looks_fast(&self) -> bool;
 
     /// Writes the object, whole or not at all.
     fn write(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<Draft>;

@@ -6,7 +6,8 @@ use terrace_testkit::Redis;
 
 use super::super::frames::scan;
 use super::*;
-use crate::{ObjectKind, ObjectTarget, Service, ledger};
+use crate::frame_blobs::SLOT_BYTES;
+use crate::{ObjectKind, ObjectTarget, Service};
 
 fn service(name: &str, options: &[(&str, String)], root: &str) -> Service {
     let options = options.iter().map(|(option, value)| ((*option).to_owned(), value.clone())).collect();
@@ -159,7 +160,7 @@ fn a_shortened_blob_is_damage() {
     let target = open(&fs(&folder), STORE_ID, &folder.path().join("state")).expect("a target");
     let places: Vec<Place> = (1..4).map(|write| append(&target, write, 5000).expect("appends")).collect();
     for (place, left) in places.iter().zip([0, 10, 4000]) {
-        let slot = place.offset / ledger::SLOT_BYTES;
+        let slot = place.offset / SLOT_BYTES;
         let blob = folder.path().join(format!("blobs/segments/{:016x}/{slot:03x}", place.segment));
         std::fs::File::options().write(true).open(blob).and_then(|file| file.set_len(left)).expect("shortens");
         let error = target.read(*place, 4500, &mut [0; 100]).expect_err("too short");
