@@ -272,7 +272,10 @@ memcheck: servers ## the unsafe code of the kernels, under valgrind
 	timeout 300 $(CARGO) test -p terrace-kernels --tests
 
 REDIS_UNITS := type/string type/incr type/hash type/list type/list-2 type/set type/zset keyspace scan expire multi protocol bitops sort
+# Each run has another seed, which repeats it.
+soak: export TERRACE_SEED := $(or $(TERRACE_SEED),$(shell date +%s))
 soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/hpccg/installed target/servers/spark/installed target/servers/torch/installed target/servers/orbax/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
+	@echo "TERRACE_SEED=$$TERRACE_SEED"
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace --test power -- --nocapture
