@@ -90,6 +90,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let show = Show { json: arguments.globals.json, quiet: arguments.globals.quiet };
     let store = || arguments.globals.store();
     let opened = || opening::open(&arguments.globals.store()?, show);
+    // A command ends before what it has dropped is old enough for the background to free it.
+    let in_store = |command: &dyn Fn(&Store) -> Result<bool>| {
+        let store = opened()?;
+        let done = command(&store);
+        store.leave();
+        done
+    };
     match &arguments.command {
         // These commands listen for signals themselves; a mount and `run` return the exit code of their program.
         Command::Mount(mount) => mount::mount(&arguments.globals, mount),
@@ -108,7 +115,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
         Command::Cluster { asked: ClusterCommand::Up(asked) } => Ok(exit_code(job::up(asked)?)),
         Command::Cluster { asked: ClusterCommand::Down(asked) } => stoppable(|| job::down(&store()?, asked, show)),
-        Command::Job { asked: Job::Start(asked) } => stoppable(|| staging::start(&opened()?, asked, show)),
+        Command::Job { asked: Job::Start(asked) } => {
+            stoppable(|| in_store(&|store| staging::start(store, asked, show)))
+        }
         Command::Job { asked: Job::End(asked) } => {
             let stops = interrupt::listen_for_end().context("listening for signals")?;
             Ok(exit_code(staging::end(&opened()?, asked, &stops, show)?))
@@ -126,9 +135,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             run::dumped::become_program(&arguments.globals, flags).map(|never| match never {})
         }
         Command::Dump(Dump { other: Some(OtherDump::Care(care)), .. }) => {
-            stoppable(|| dump::care(&opened()?, care, show))
+            stoppable(|| in_store(&|store| dump::care(store, care, show)))
         }
-        Command::Stored(command) => stoppable(|| with_store(&opened()?, command, show)),
+        Command::Stored(command) => stoppable(|| in_store(&|store| with_store(store, command, show))),
         Command::Origin { asked } => stoppable(|| origin::run(&opened()?, asked, show)),
         Command::Tiers { change: None } => stoppable(|| inspect::status(&opened()?, show)),
         Command::Tiers { change: Some(change) } => stoppable(|| moves::tiers(&store()?, change, show)),

@@ -115,8 +115,7 @@ fn an_older_copy_of_a_target_is_compared_with_the_catalog() {
         assert!(store.status().unwrap().owed >= 2, "{layout}");
         store.sync().unwrap();
         let found = store.scrub(b"", false, None, |_| {}).unwrap();
-        // Of a plain file, the bytes and the name are missing.
-        assert_eq!((found.bad, found.lost), (if layout == "plain" { 2 } else { 1 }, 1), "{layout}: {found:?}");
+        assert_eq!((found.bad, found.lost), (1, 1), "{layout}: {found:?}");
         for (key, seed) in [("before", 1), ("both", 3), ("changed", 4)] {
             assert!(store.get(key.as_bytes()).unwrap() == noise(500_000, seed), "{layout}: {key}");
         }
