@@ -27,7 +27,7 @@ const FIRST_TIER_MIB: usize = 256;
 const CALL_COUNT: u64 = 500;
 const ROUND_COUNT: usize = 5;
 
-/// What all objects of a store are.
+/// The objects of a store, which are all alike.
 struct Objects {
     bytes: Vec<u8>,
     encoding: &'static str,
