@@ -1,8 +1,9 @@
 //! Files that several names lead to. A file system that ignores case, or writes names in another way, takes two keys for one name.
 
 use std::collections::BTreeMap;
-use std::fs::Metadata;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// The words about places of one file.
 pub const SAME_NAME: &str = "since the destination takes their names for the same, as where upper and lower case do not differ; rename one of them by \
@@ -42,11 +43,43 @@ pub fn find_shared(places: impl Iterator<Item = Option<FileNumber>>) -> Vec<Vec<
     files.into_values().filter(|(names, places)| places.len() as u64 > *names).map(|(_, places)| places).collect()
 }
 
+/// Finds the keys that are another one in upper and lower case. Returns their numbers, in order.
+pub fn find_alike<'k>(keys: impl Iterator<Item = &'k [u8]>) -> Vec<usize> {
+    let mut alike: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (number, key) in keys.enumerate() {
+        alike.entry(String::from_utf8_lossy(key).to_lowercase()).or_default().push(number);
+    }
+    let mut found: Vec<usize> = alike.into_values().filter(|numbers| numbers.len() > 1).flatten().collect();
+    found.sort_unstable();
+    found
+}
+
+/// Returns whether a folder lists a file that is below it under this very name, and the folders between. Not every file system that ignores
+/// case numbers its files by what they are.
+pub fn is_listed(folder: &Path, path: &Path) -> bool {
+    let lists = |path: &Path| {
+        let entries = path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+        entries.flatten().any(|entry| Some(entry.file_name().as_os_str()) == path.file_name())
+    };
+    path.ancestors().take_while(|above| *above != folder).all(lists)
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn keys_that_differ_in_case_are_alike_and_a_name_is_listed_as_it_is() {
+        let keys = [b"Run/a".as_slice(), b"b", b"run/A", b"c", b"B/b", "É".as_bytes(), "é".as_bytes()];
+        assert_eq!(find_alike(keys.into_iter()), [0, 2, 5, 6]);
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("Run")).unwrap();
+        fs::write(dir.path().join("Run/a"), "a").unwrap();
+        let is_listed = |name: &str| is_listed(dir.path(), &dir.path().join(name));
+        assert!(is_listed("Run/a") && !is_listed("Run/A") && !is_listed("run/a") && !is_listed("none"));
+    }
 
     #[test]
     fn places_of_one_file_are_found_unless_they_are_hard_links() {

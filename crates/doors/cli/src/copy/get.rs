@@ -15,7 +15,7 @@ use terrace::sparse::{SparseReader, SparseWriter, WriteHoles};
 use terrace::{Kind, Object, Store};
 
 use super::check::same_bytes;
-use super::file_number::{FileNumber, SAME_NAME, find_shared};
+use super::file_number::{FileNumber, SAME_NAME, find_alike, find_shared, is_listed};
 use super::out_folder::OutFolder;
 use super::restore::{NotRestored, has_mode_and_time};
 use super::special::{write_directory, write_link};
@@ -129,7 +129,7 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
     }
     let not_restored = getter.not_restored;
     bar.finish_and_clear();
-    failed += complain_of_shared(&wanted);
+    failed += complain_of_shared(&wanted, &get.dest);
     let replaced = store.repair_suspects()?;
     if get.dry_run {
         for path in &would_write {
@@ -154,7 +154,7 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
 }
 
 /// Complains of objects whose paths lead to the same file: only one of them is there. Returns the number of the others.
-fn complain_of_shared(wanted: &[Wanted]) -> u64 {
+fn complain_of_shared(wanted: &[Wanted], folder: &Path) -> u64 {
     // Most often, a single object is wanted.
     let paths = wanted.iter().filter(|_| wanted.len() > 1).map(|wanted| &wanted.path);
     let shared = find_shared(paths.map(|path| fs::symlink_metadata(path).ok().map(|found| FileNumber::of(&found))));
@@ -162,7 +162,16 @@ fn complain_of_shared(wanted: &[Wanted]) -> u64 {
         let keys: Vec<String> = places.iter().filter_map(|place| Some(name(&wanted.get(*place)?.key))).collect();
         complain(&format!("{} are one file, {SAME_NAME}", keys.join(" and ")));
     }
-    shared.iter().map(|places| places.len() as u64 - 1).sum()
+    let is_told = |number: &usize| shared.iter().any(|places| places.contains(number));
+    let alike = find_alike(wanted.iter().map(|wanted| wanted.key.as_slice()));
+    let mut failed = shared.iter().map(|places| places.len() as u64 - 1).sum();
+    for wanted in alike.into_iter().filter(|number| !is_told(number)).filter_map(|number| wanted.get(number)) {
+        if wanted.path.exists() && !is_listed(folder, &wanted.path) {
+            complain(&format!("{} is not there, {SAME_NAME}", name(&wanted.key)));
+            failed += 1;
+        }
+    }
+    failed
 }
 
 /// Returns the named object, or all objects below the prefix.

@@ -11,7 +11,7 @@ mod special;
 mod tree;
 
 pub use check::{check, same_bytes};
-pub use file_number::{FileNumber, SAME_NAME, find_shared};
+pub use file_number::{FileNumber, SAME_NAME, find_alike, find_shared, is_listed};
 pub use get::{cat, get};
 pub use out_folder::OutFolder;
 pub use put::{adopt, put};

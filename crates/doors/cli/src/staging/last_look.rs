@@ -6,7 +6,7 @@ use super::at_once::map_at_once;
 use super::clock::Clock;
 use super::report::{EndReport, SavedAs};
 use super::results::{Look, ResultPlace, Wanted};
-use crate::copy::{SAME_NAME, find_shared};
+use crate::copy::{SAME_NAME, find_alike, find_shared};
 use crate::errors::describe;
 use crate::output::name;
 
@@ -34,6 +34,11 @@ pub fn look_again(place: &dyn ResultPlace, wanted: &[Wanted], clock: &Clock<'_>,
                 None
             }
         });
+    }
+    for number in find_alike(wanted.iter().map(|(key, _)| key.as_slice())) {
+        if let Some((key, _)) = wanted.get(number).filter(|(key, _)| !place.lists(key)) {
+            report.note_lost(number, SavedAs::Failed, format!("{} is not there, {SAME_NAME}", name(key)));
+        }
     }
     for places in find_shared(numbers.into_iter()) {
         let keys = |place: &usize| saved.get(*place).and_then(|number| Some((*number, &wanted.get(*number)?.0)));

@@ -55,6 +55,11 @@ impl ResultPlace for ResultBucket {
         if length.is_ok_and(|length| length == Some(object.length)) { Look::There(None) } else { Look::Nothing }
     }
 
+    fn lists(&self, _: &[u8]) -> bool {
+        // Keys of blobs differ in case.
+        true
+    }
+
     fn looks_fast(&self) -> bool {
         // It takes a request for each object.
         false

@@ -17,7 +17,9 @@ use super::destination::Destination;
 use super::syncing::{Syncing, sync_folders};
 use super::taken::TakenPlaces;
 use super::{Clock, Draft, Look, ResultPlace, Wanted};
-use crate::copy::{FileNumber, NotRestored, OutFolder, has_mode_and_time, same_bytes, write_directory, write_link};
+use crate::copy::{
+    FileNumber, NotRestored, OutFolder, has_mode_and_time, is_listed, same_bytes, write_directory, write_link,
+};
 use crate::output::path_name;
 use crate::staging::at_once::map_at_once;
 
@@ -124,6 +126,10 @@ impl ResultPlace for ResultFolder {
             Kind::Symlink => found.is_symlink(),
         };
         if is_there { Look::There(Some(FileNumber::of(&found))) } else { Look::Nothing }
+    }
+
+    fn lists(&self, key: &[u8]) -> bool {
+        is_listed(&self.destination.path, &self.path(key))
     }
 
     fn looks_fast(&self) -> bool {

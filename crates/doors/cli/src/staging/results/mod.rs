@@ -50,6 +50,9 @@ pub trait ResultPlace: Sync {
     /// Looks for something of the object's kind and length, without reading it. An error counts as nothing.
     fn look(&self, key: &[u8], object: &Object) -> Look;
 
+    /// Returns whether the place lists an object under its very name.
+    fn lists(&self, key: &[u8]) -> bool;
+
     /// Returns whether a look at many objects takes little time.
     fn looks_fast(&self) -> bool;
 
