@@ -52,7 +52,9 @@ fn undone_names(dir: &Path) -> PathBuf {
     }
     store.rename(b"old", b"new/name").unwrap();
     store.remove(b"deleted").unwrap();
-    store.close().unwrap();
+    // A close would also give back the file of the deleted object. File systems keep the order of that and of the loss of its name.
+    store.sync().unwrap();
+    drop(store);
     for target in ["a", "b"] {
         let files = dir.join(target).join("files");
         assert_eq!(names(&dir.join(target)), ["new/name", "stays"]);
