@@ -35,17 +35,17 @@ pub fn look_again(place: &dyn ResultPlace, wanted: &[Wanted], clock: &Clock<'_>,
             }
         });
     }
-    for number in find_alike(wanted.iter().map(|(key, _)| key.as_slice())) {
-        if let Some((key, _)) = wanted.get(number).filter(|(key, _)| !place.lists(key)) {
-            report.note_lost(number, SavedAs::Failed, format!("{} is not there, {SAME_NAME}", name(key)));
-        }
-    }
     for places in find_shared(numbers.into_iter()) {
         let keys = |place: &usize| saved.get(*place).and_then(|number| Some((*number, &wanted.get(*number)?.0)));
         let mut sharing = places.iter().filter_map(keys);
         let Some((_, first)) = sharing.next() else { continue };
         for (number, _) in sharing {
             report.note_lost(number, SavedAs::Failed, format!("{} is there, {SAME_NAME}", name(first)));
+        }
+    }
+    for number in find_alike(wanted.iter().map(|(key, _)| key.as_slice())) {
+        if let Some((key, _)) = wanted.get(number).filter(|(key, _)| !place.lists(key)) {
+            report.note_lost(number, SavedAs::Failed, format!("{} is not there, {SAME_NAME}", name(key)));
         }
     }
 }
