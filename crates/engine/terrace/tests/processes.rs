@@ -195,6 +195,8 @@ fn read_files(store: &Store, dir: &Path, who: u64) {
 }
 
 fn panic_with(error: &Error) -> ! {
+    // This prints nothing by itself.
+    eprintln!("{error}");
     std::panic::resume_unwind(Box::new(error.to_string()))
 }
 

@@ -159,7 +159,7 @@ pub fn run(opened: &mut Option<Store>, home: &Path, operation: &Operation) -> Ou
         Ok(()) | Err(terrace::Error::NotFound { .. }) => Outcome::Done,
         Err(terrace::Error::StillOwed { .. }) => Outcome::Late,
         Err(terrace::Error::NoSpace { .. }) => Outcome::Refused,
-        Err(e) => std::panic::resume_unwind(Box::new(format!("{operation:?}: {e}"))),
+        failed => failed.map(|()| Outcome::Done).map_err(|e| format!("{e}: {operation:?}")).unwrap(),
     }
 }
 
