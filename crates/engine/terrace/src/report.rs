@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::AddAssign;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -237,11 +238,17 @@ pub(crate) struct Lacking {
 }
 
 impl Lacking {
-    /// Counts an extent that has this number of replicas, made or pending.
-    pub fn count(&mut self, replicas: usize, wanted: usize) {
-        if replicas < wanted {
-            *if replicas == 1 { &mut self.single } else { &mut self.others } += 1;
-        }
+    /// Returns the numbers for one extent that has this number of replicas, made or pending.
+    pub fn of(replicas: usize, wanted: usize) -> Lacking {
+        let lacks = replicas < wanted;
+        Lacking { single: (lacks && replicas == 1).into(), others: (lacks && replicas != 1).into() }
+    }
+}
+
+impl AddAssign for Lacking {
+    fn add_assign(&mut self, more: Lacking) {
+        self.single += more.single;
+        self.others += more.others;
     }
 }
 
@@ -329,8 +336,7 @@ impl Moved {
         self.made += next.made;
         self.dropped += next.dropped;
         self.thinned += next.thinned;
-        self.lacking.single += next.lacking.single;
-        self.lacking.others += next.lacking.others;
+        self.lacking += next.lacking;
         (self.kept, self.kept_from_memory) = (next.kept, next.kept_from_memory);
         self.changed.clone_from(&next.changed);
     }
@@ -347,7 +353,7 @@ impl Moved {
     pub(crate) fn count_thinned(&mut self, before: usize, after: usize, wanted: u8) {
         if after < before && after < usize::from(wanted) {
             self.thinned += 1;
-            self.lacking.count(after, wanted.into());
+            self.lacking += Lacking::of(after, wanted.into());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
+use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -43,13 +44,15 @@ pub fn find_shared(places: impl Iterator<Item = Option<FileNumber>>) -> Vec<Vec<
     files.into_values().filter(|(names, places)| places.len() as u64 > *names).map(|(_, places)| places).collect()
 }
 
-/// Finds the keys that are another one in upper and lower case. Returns their numbers, in order.
+/// Finds the keys that are another one in upper and lower case. Returns their numbers, in order. A few others may be among them, since only
+/// hashes are compared: there may be millions of keys.
 pub fn find_alike<'k>(keys: impl Iterator<Item = &'k [u8]>) -> Vec<usize> {
-    let mut alike: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (number, key) in keys.enumerate() {
-        alike.entry(String::from_utf8_lossy(key).to_lowercase()).or_default().push(number);
-    }
-    let mut found: Vec<usize> = alike.into_values().filter(|numbers| numbers.len() > 1).flatten().collect();
+    let hasher = RandomState::new();
+    let folded = keys.map(|key| hasher.hash_one(String::from_utf8_lossy(key).to_lowercase()));
+    let mut hashes: Vec<(u64, usize)> = folded.zip(0..).collect();
+    hashes.sort_unstable();
+    let alike = hashes.chunk_by(|a, b| a.0 == b.0).filter(|keys| keys.len() > 1);
+    let mut found: Vec<usize> = alike.flatten().map(|(_, number)| *number).collect();
     found.sort_unstable();
     found
 }

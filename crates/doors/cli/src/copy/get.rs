@@ -155,18 +155,21 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
 
 /// Complains of objects whose paths lead to the same file: only one of them is there. Returns the number of the others.
 fn complain_of_shared(wanted: &[Wanted], folder: &Path) -> u64 {
-    // Most often, a single object is wanted.
-    let paths = wanted.iter().filter(|_| wanted.len() > 1).map(|wanted| &wanted.path);
-    let shared = find_shared(paths.map(|path| fs::symlink_metadata(path).ok().map(|found| FileNumber::of(&found))));
+    let alike = find_alike(wanted.iter().map(|wanted| wanted.key.as_slice()));
+    let is_alike = |number: &usize| alike.binary_search(number).is_ok();
+    // Characters that are not ASCII's may be written in several ways. The files of all others are not looked at once more.
+    let suspects = wanted.iter().enumerate().filter(|(number, wanted)| is_alike(number) || !wanted.key.is_ascii());
+    let suspects: Vec<(usize, &Wanted)> = suspects.collect();
+    let found = suspects.iter().map(|(_, wanted)| fs::symlink_metadata(&wanted.path).ok());
+    let shared = find_shared(found.map(|found| found.map(|found| FileNumber::of(&found))));
     for places in &shared {
-        let keys: Vec<String> = places.iter().filter_map(|place| Some(name(&wanted.get(*place)?.key))).collect();
+        let keys: Vec<String> = places.iter().filter_map(|place| Some(name(&suspects.get(*place)?.1.key))).collect();
         complain(&format!("{} are one file, {SAME_NAME}", keys.join(" and ")));
     }
-    let is_told = |number: &usize| shared.iter().any(|places| places.contains(number));
-    let alike = find_alike(wanted.iter().map(|wanted| wanted.key.as_slice()));
     let mut failed = shared.iter().map(|places| places.len() as u64 - 1).sum();
-    for wanted in alike.into_iter().filter(|number| !is_told(number)).filter_map(|number| wanted.get(number)) {
-        if wanted.path.exists() && !is_listed(folder, &wanted.path) {
+    for (place, (number, wanted)) in suspects.iter().enumerate() {
+        let is_told = || shared.iter().any(|places| places.contains(&place));
+        if is_alike(number) && !is_told() && wanted.path.exists() && !is_listed(folder, &wanted.path) {
             complain(&format!("{} is not there, {SAME_NAME}", name(&wanted.key)));
             failed += 1;
         }

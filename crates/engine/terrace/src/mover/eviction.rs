@@ -146,7 +146,7 @@ impl<'m> Eviction<'m> {
         let missing = wanted.saturating_sub(others.len());
         let lower = device.tier + 1..mover.tiers.tiers.len();
         let targets = mover.placer_for(object.id, key).for_later(lower, missing, &others);
-        self.lacking.count(others.len() + targets.len(), wanted);
+        self.lacking += Lacking::of(others.len() + targets.len(), wanted);
         self.edits.extend(targets.into_iter().map(|target| owe(key, Task { target, ..task }, extent, None)));
         Ok(())
     }

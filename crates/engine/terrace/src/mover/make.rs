@@ -245,9 +245,8 @@ impl Mover {
         let lower = device.tier + 1..self.tiers.tiers.len();
         let target = placer.choose_target(placer.allowed(lower.clone()), extent, &chosen, true);
         let Some(target) = target.or_else(|| placer.for_later(lower, 1, &chosen).first().copied()) else {
-            let mut lacking = Lacking::default();
-            lacking.count(chosen.iter().filter(|target| **target != task.target).count(), wanted);
-            self.count_lacking(lacking);
+            let left = chosen.iter().filter(|target| **target != task.target).count();
+            self.count_lacking(Lacking::of(left, wanted));
             return Ok(vec![forgive]);
         };
         Ok(owe_instead(&owed.key, *task, target, owed.raw_len, None).into())

@@ -161,10 +161,7 @@ impl Mover {
     /// Counts extents that are left with fewer replicas than they are to have.
     pub fn count_lacking(&self, lacking: Lacking) {
         if lacking != Lacking::default() {
-            // A leaf, held for the addition.
-            let mut counted = self.state.lacking.lock();
-            counted.single += lacking.single;
-            counted.others += lacking.others;
+            *self.state.lacking.lock() += lacking; // a leaf, held for the addition
         }
     }
 
@@ -177,10 +174,15 @@ impl Mover {
 
     /// Returns the targets that hold a replica of an extent or are owed one, each once: part of a plain file is both.
     pub fn targets_of(&self, object: u64, extent: &Extent) -> Result<Vec<TargetId>> {
-        let mut targets: Vec<TargetId> = extent.replicas.iter().map(|replica| replica.target).collect();
-        let owed = self.catalog.owed_to(&extent.task(object, 0))?;
-        targets.extend(owed.into_iter().filter(|target| extent.replicas.iter().all(|held| held.target != *target)));
-        Ok(targets)
+        let held = extent.replicas.iter().map(|replica| replica.target);
+        Ok(held.chain(self.owed_beside(object, extent)?).collect())
+    }
+
+    /// Returns the targets that are owed a replica of an extent and hold none.
+    pub fn owed_beside(&self, object: u64, extent: &Extent) -> Result<Vec<TargetId>> {
+        let mut owed = self.catalog.owed_to(&extent.task(object, 0))?;
+        owed.retain(|target| extent.replicas.iter().all(|held| held.target != *target));
+        Ok(owed)
     }
 
     /// Ends the background thread after its current task.

@@ -61,9 +61,7 @@ impl Mover {
             }
             let (mut left, mut chosen) = (extent.clone(), Vec::new());
             let others = (0..self.tiers.tiers.len()).filter(|other| *other != level);
-            let holds = |target| extent.replicas.iter().any(|replica| replica.target == target);
-            let mut owed = self.targets_of(object.id, extent)?;
-            owed.retain(|target| !holds(*target));
+            let owed = self.owed_beside(object.id, extent)?;
             for replica in on {
                 if !off.iter().any(|r| volatile || self.outlives(r)) {
                     self.move_off(key, object.id, &mut left, &mut chosen, replica, &departing, edits, moved)?;

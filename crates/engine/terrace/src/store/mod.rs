@@ -111,13 +111,13 @@ struct Last {
     /// Whether [`Store::close`] was called. Then the last clone also makes durable what the background thread committed
     /// after that.
     closes: AtomicBool,
-    /// Whether [`Store::close`] or [`Store::leave`] was called. Then the last clone frees what was dropped.
-    tidies: AtomicBool,
+    /// Whether [`Store::leave`] was called. Then the last clone frees what was dropped, as it does after `close`.
+    leaves: AtomicBool,
 }
 
 impl Last {
     fn new(engine: Arc<Engine>) -> Last {
-        Last { engine, closes: AtomicBool::new(false), tidies: AtomicBool::new(false) }
+        Last { engine, closes: AtomicBool::new(false), leaves: AtomicBool::new(false) }
     }
 }
 
@@ -132,9 +132,10 @@ impl Drop for Last {
         // First, since its threads store bytes and make room.
         origins.stop_ahead();
         mover.stop();
+        let closes = self.closes.load(Ordering::Acquire);
         if !catalog.is_shared()
-            && self.tidies.load(Ordering::Acquire)
-            && let Err(error) = self.engine.tidy_up(self.closes.load(Ordering::Acquire))
+            && (closes || self.leaves.load(Ordering::Acquire))
+            && let Err(error) = self.engine.tidy_up(closes)
         {
             // Otherwise the next process frees the space. Without a mark the store counts as unclean, which only costs a rebuild after the next
             // restart of the machine.
@@ -452,20 +453,18 @@ impl Store {
     /// [`Error::StillOwed`] if time runs out. The next process that opens the store makes the pending replicas.
     pub fn close(self) -> Result<()> {
         self.last.closes.store(true, Ordering::Release);
-        self.last.tidies.store(true, Ordering::Release);
         self.sync_within(MAX_CLOSE_WAIT)
     }
 
     /// Closes the store as it is: waits for no replica and, unless much was overwritten, for no disk. Frees what was dropped, if no other
     /// process has the store open.
     pub fn leave(self) {
-        self.last.tidies.store(true, Ordering::Release);
+        self.last.leaves.store(true, Ordering::Release);
     }
 
     /// Makes all commits durable, and leaves pending replicas to the next process that works in the background.
     pub fn close_at_once(self) -> Result<()> {
         self.last.closes.store(true, Ordering::Release);
-        self.last.tidies.store(true, Ordering::Release);
         self.engine.journal.mark_synced()
     }
 }

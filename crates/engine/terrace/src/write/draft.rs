@@ -311,7 +311,7 @@ impl<'a> Draft<'a> {
             Some(_) => self.range.start.min(extent.offset)..self.range.end.max(extent.end()),
         };
         let have = extent.replicas.len() as u8;
-        self.lacking.count(extent.replicas.len() + owed.len(), self.want().into());
+        self.lacking += Lacking::of(extent.replicas.len() + owed.len(), self.want().into());
         self.have = Some(self.have.map_or(have, |least| least.min(have)));
         self.owed += owed.len() as u64;
         for &target in owed {

@@ -171,9 +171,7 @@ impl Scrub<'_> {
         if missing > 0 && self.repair {
             placed = self.care.mover.placer_for(object.id, key).plan_more(&now, missing, &chosen);
         }
-        let mut lacking = Lacking::default();
-        lacking.count(chosen.len() + placed.len(), object.want.into());
-        self.found.add_lacking(lacking);
+        self.found.add_lacking(Lacking::of(chosen.len() + placed.len(), object.want.into()));
         for placed in placed {
             let edit = Edit::Owe {
                 task: task(placed.target),
