@@ -262,6 +262,8 @@ pub struct Salvaged {
     pub bytes: u64,
     /// Objects that were left out, because bytes before the last known byte are missing.
     pub incomplete: u64,
+    /// Extents of known objects whose replicas were not where the log says, and were found elsewhere.
+    pub found_again: u64,
     /// Whether the log lacked commits.
     pub log_was_damaged: bool,
     /// The number of commits that it lacked, at most: a log that was begun again has skipped numbers.

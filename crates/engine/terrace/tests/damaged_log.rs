@@ -311,3 +311,19 @@ fn a_store_of_one_commit_is_not_clean() {
     drop(store);
     assert!(!fs::read_to_string(mark).unwrap().starts_with("clean"));
 }
+
+#[test]
+fn a_log_without_its_last_record_lacks_commits_and_is_no_other_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, all) = filled(dir.path());
+    for log in logs(dir.path()) {
+        let bytes = fs::read(&log).unwrap();
+        fs::write(&log, &bytes[..bytes.len() - 4]).unwrap();
+    }
+    assert!(refuses(Store::open(&home)).contains("rebuild"));
+    fs::remove_dir_all(home.join("catalog")).unwrap();
+    let said = refuses(Store::rebuild(&home));
+    assert!(said.contains("commits are missing") && said.contains("--salvage"), "{said}");
+    let (store, salvaged) = Store::salvage(&home).unwrap();
+    assert!(salvaged.log_was_damaged && contents(&store) == all, "{salvaged:?}");
+}

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use common::{new_store, replicated};
+use common::{copy_folder, new_store, replicated, tier};
 use terrace::report::Salvaged;
-use terrace::{PutOptions, Store};
+use terrace::{Config, PutOptions, Store};
 use terrace_testkit::noise;
 
 fn lose_logs(dir: &Path) {
@@ -92,4 +92,44 @@ fn where_the_log_is_there_nothing_is_salvaged() {
     let (store, salvaged) = Store::salvage(&home).unwrap();
     assert_eq!(salvaged, Salvaged::default());
     assert!(store.catalog().dump().unwrap() == before);
+}
+
+#[test]
+fn what_moved_since_the_log_ends_is_found_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiers = [tier(dir.path(), "disk", &["a", "b"], ""), tier(dir.path(), "archive", &["c"], "")].concat();
+    let text = format!("[store]\nreplicas = {{ default = 2 }}\n[[rule]]\nprefix = 'plain/'\nlayout = 'plain'\n{tiers}");
+    let home = dir.path().join("store");
+    let store = Store::init(&home, &Config::parse(&text, "test").unwrap()).unwrap();
+    store.put_bytes(b"frames", &noise(3_000_000, 6), &replicated()).unwrap();
+    store.put_bytes(b"plain/file", &noise(3_000_000, 7), &replicated()).unwrap();
+    store.copy(b"frames", b"copy").unwrap();
+    store.sync().unwrap();
+    let wanted = contents(&store);
+    store.close().unwrap();
+    for folder in
+        ["store", "a", "b", "c"].map(|folder| dir.path().join(folder)).iter().filter(|f| f.join("log").exists())
+    {
+        copy_folder(&folder.join("log"), &folder.join("earlier"));
+    }
+    let store = Store::open(&home).unwrap();
+    store.drain("disk").unwrap();
+    store.sync().unwrap();
+    store.reap_now().unwrap();
+    store.close().unwrap();
+    for folder in ["store", "a", "b", "c"].map(|folder| dir.path().join(folder)) {
+        let _ = fs::remove_dir_all(folder.join("log"));
+        let _ = fs::rename(folder.join("earlier"), folder.join("log"));
+    }
+    fs::remove_dir_all(home.join("catalog")).unwrap();
+
+    let (store, salvaged) = Store::salvage(&home).unwrap();
+    assert!(salvaged.log_was_damaged && salvaged.objects == 0 && salvaged.found_again > 0, "{salvaged:?}");
+    assert!(contents(&store) == wanted, "{:?}", contents(&store).keys());
+    store.sync().unwrap();
+    let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0), "{scrubbed:?}");
+    store.close().unwrap();
+    // The next opening sweeps nothing that is needed.
+    assert!(contents(&Store::open(&home).unwrap()) == wanted);
 }

@@ -81,9 +81,10 @@ fn describe_salvaged(found: &Salvaged) -> String {
         );
     }
     format!(
-        "{} ({}) below salvaged/, without their names; {} incomplete; deleted ones may be among them",
+        "{} ({}) below salvaged/, without their names; {} incomplete; deleted ones may be among them; {} of known objects found at other places",
         count(found.objects, "object"),
         size(found.bytes),
         count(found.incomplete, "object"),
+        count(found.found_again, "extent"),
     )
 }

@@ -75,6 +75,9 @@ impl Checker {
         } else if self.random.once_in(4) {
             steps.push(self.chooser.of_all(&mut self.random));
         }
+        if steps.iter().any(|step| matches!(step.effect, Effect::Thins)) {
+            steps.iter_mut().for_each(Step::may_be_thinned);
+        }
         let kills = self.random.once_in(4);
         let fates: Vec<Fate> = steps.iter().map(|step| self.fate(kills, step)).collect();
         let from = self.place.position()?;
@@ -83,10 +86,12 @@ impl Checker {
         let all = self.place.wait(runs);
         self.counts.commands += all.len() as u64;
         let during = self.place.has_disk().then(|| self.model_during(&steps));
-        // What was synced is what was there when all began.
-        for (step, ran) in steps.iter().zip(&all) {
-            if matches!(step.effect, Effect::Syncs) && ran.code == Some(0) {
-                self.model.synced();
+        // What was synced or repaired is what was there when all began.
+        for (step, _) in steps.iter().zip(&all).filter(|(_, ran)| ran.code == Some(0)) {
+            match step.effect {
+                Effect::Syncs => self.model.synced(),
+                Effect::Repairs => self.model.note_thinned(false),
+                Effect::Nothing | Effect::Thins => {}
             }
         }
         let mut killed = false;
@@ -166,6 +171,10 @@ impl Checker {
             step.changes.iter().for_each(|change| self.model.apply(lane, change, holds));
         }
         self.doubt(&step.changes, ran.code.is_none());
+        let says_so = || String::from_utf8_lossy(&ran.out).contains("fewer replicas than wanted");
+        if step.may_lack(ran.code) || matches!(step.effect, Effect::Thins) && (ran.code.is_none() || says_so()) {
+            self.model.note_thinned(true);
+        }
         match &step.shows {
             Shows::Stdout(version, start, end) if ran.code == Some(0) => {
                 let bytes = bytes_of(*version, self.model.versions[version].length);

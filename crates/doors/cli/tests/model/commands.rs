@@ -32,6 +32,10 @@ pub enum Effect {
     Nothing,
     /// All that was there before is safe.
     Syncs,
+    /// All that was there before has its replicas again.
+    Repairs,
+    /// Versions may have fewer replicas than asked for, if it says so.
+    Thins,
 }
 
 /// Where the bytes are that a command has read, and which these are.
@@ -55,6 +59,22 @@ impl Step {
             effect: Effect::Nothing,
             shows: Shows::Nothing,
         }
+    }
+
+    /// Where a move leaves fewer replicas than asked for, a put at the same time may say so.
+    pub fn may_be_thinned(&mut self) {
+        if self.is_put() {
+            self.codes = &[0, 1];
+        }
+    }
+
+    /// Whether the command says by this exit code that what it put has fewer replicas than asked for.
+    pub fn may_lack(&self, code: Option<i32>) -> bool {
+        self.is_put() && code == Some(1)
+    }
+
+    fn is_put(&self) -> bool {
+        self.words.first().is_some_and(|word| word == "put")
     }
 }
 
@@ -92,15 +112,15 @@ impl Chooser {
         match random.below(16) {
             0..=3 => Step { effect: Effect::Syncs, ..Step::new(&["sync"]) },
             4 | 5 => Step::new(&["scrub"]),
-            6 => Step::new(&["repair"]),
+            6 => Step { effect: Effect::Repairs, ..Step::new(&["repair"]) },
             7 => Step::new(&["status"]),
             8 => Step::new(&["hot"]),
             9 => Step::new(&["tune"]),
             10 => Step::new(&["tune", "--all"]),
             11 => Step::new(&["scrub", "--subset", "1/3"]),
-            12 => Step { codes: &[0, 1], ..Step::new(&["drain", "ram"]) },
-            13 => Step { codes: &[0, 1], ..Step::new(&["drain", "disk"]) },
-            14 => Step { codes: &[0, 1], ..Step::new(&["drain", "archive"]) },
+            12 => drain("ram"),
+            13 => drain("disk"),
+            14 => drain("archive"),
             _ => Step::new(&["ls", "-l"]),
         }
     }
@@ -110,7 +130,7 @@ impl Chooser {
         self.next_version += 1;
         let most = *random.pick(if small { &[40, 5_000, 20_000] } else { &[100, 5_000, 80_000, 300_000, 2_500_000] });
         let length = if random.once_in(20) { 0 } else { 8 + random.below(most) };
-        let known = Version { length, is_stdin: false, replicated: false, thin: false };
+        let known = Version { length, is_stdin: false, replicated: false, thin: false, thinned: false };
         model.versions.insert(version, known);
         (version, length)
     }
@@ -151,7 +171,9 @@ impl Chooser {
         }
         let version = self.next_version;
         self.next_version += 1;
-        model.versions.insert(version, Version { length, is_stdin: false, replicated: true, thin: false });
+        model
+            .versions
+            .insert(version, Version { length, is_stdin: false, replicated: true, thin: false, thinned: false });
         place.source(&format!("{version}"), version, length);
         let step = Step::new(&["put", &format!("files/{version}"), key]);
         let changes = vec![Change::Put(key.to_owned(), version)];
@@ -163,7 +185,9 @@ impl Chooser {
         // No other has this length, by which it is known.
         let length = 10_000_000 + version;
         let length = if random.once_in(3) { length % 1_000_000 + 4_000_000 } else { length % 1_000_000 + 100_000 };
-        model.versions.insert(version, Version { length, is_stdin: true, replicated: false, thin: false });
+        model
+            .versions
+            .insert(version, Version { length, is_stdin: true, replicated: false, thin: false, thinned: false });
         let input = place.source(&format!("{version}"), version, length);
         let key = key(lane, random);
         let mut step = Step::new(&["put", "-", &key]);
@@ -289,10 +313,14 @@ fn stage(lane: usize, random: &mut Random, model: &Model) -> Step {
     }
 }
 
+fn drain(tier: &str) -> Step {
+    Step { codes: &[0, 1], effect: Effect::Thins, ..Step::new(&["drain", tier]) }
+}
+
 fn evict(lane: usize, random: &mut Random, model: &Model) -> Step {
     let tier = *random.pick(&["ram", "ram", "disk", "archive"]);
     match present(lane, random, model) {
-        Some((key, _)) => Step { codes: &[0, 1], ..Step::new(&["evict", &key, "--tier", tier]) },
+        Some((key, _)) => Step { codes: &[0, 1], effect: Effect::Thins, ..Step::new(&["evict", &key, "--tier", tier]) },
         None => Step { codes: &[1], ..Step::new(&["evict", &format!("l{lane}/frames/missing"), "--tier", tier]) },
     }
 }

@@ -47,6 +47,7 @@ impl Checker {
             let lane = lane_of(key).ok_or("a key of no lane")?;
             self.model.apply(lane, &Change::Remove(key.clone()), Some(Loss::Processes));
         }
+        self.model.note_thinned(false);
         self.settle()
     }
 
@@ -111,6 +112,7 @@ impl Checker {
             let lane = lane_of(key).ok_or("a key of no lane")?;
             self.model.apply(lane, &Change::Remove(key.clone()), Some(Loss::Processes));
         }
+        self.model.note_thinned(false);
         self.settle()
     }
 

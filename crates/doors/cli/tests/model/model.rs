@@ -148,6 +148,11 @@ impl Model {
         }
     }
 
+    /// Notes whether a move may have left what is there with too few replicas.
+    pub fn note_thinned(&mut self, thinned: bool) {
+        self.versions.values_mut().for_each(|version| version.thinned = thinned);
+    }
+
     /// Nothing is known of replicas: those in memory are gone.
     pub fn forget_replicas(&mut self) {
         self.versions.values_mut().for_each(|version| version.replicated = false);

@@ -12,12 +12,14 @@ pub struct Version {
     pub replicated: bool,
     /// One replica was asked for.
     pub thin: bool,
+    /// A move may have left it with fewer replicas than asked for, as it said, and nothing has made them again.
+    pub thinned: bool,
 }
 
 impl Version {
     /// Whether it survives the loss of any one failure domain.
     pub fn outlives_a_domain(&self) -> bool {
-        self.length == 0 || self.replicated && !self.thin
+        self.length == 0 || self.replicated && !self.thin && !self.thinned
     }
 }
 

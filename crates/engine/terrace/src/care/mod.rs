@@ -2,6 +2,7 @@
 
 mod frame_id;
 mod lost;
+mod moved;
 mod names;
 mod rebuild;
 mod recover;

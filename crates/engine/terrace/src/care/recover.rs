@@ -19,7 +19,7 @@ use crate::read::{bad, is_changed_by_owner, task_of};
 use crate::{Error, Result};
 
 /// The approximate number of edits in one commit.
-const EDITS_PER_COMMIT: usize = 1024;
+pub(super) const EDITS_PER_COMMIT: usize = 1024;
 
 /// A target that was created empty. Processes that had the store open may have written to it since.
 struct Emptied<'a> {
@@ -218,7 +218,7 @@ impl Care {
 
     /// Returns whether a replica's header and last byte exist. The payload is not verified, because reading a whole tier
     /// takes long, and each read verifies it. A replica on an unreachable device counts as existing.
-    fn has_frame(&self, object: u64, extent: &Extent, replica: &Replica) -> bool {
+    pub(super) fn has_frame(&self, object: u64, extent: &Extent, replica: &Replica) -> bool {
         let Ok(device) = self.tiers.device(replica.target) else { return false };
         let place = replica.place;
         let mut head = [0; MAX_HEADER];

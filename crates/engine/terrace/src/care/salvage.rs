@@ -22,12 +22,12 @@ const EXTENTS_PER_COMMIT: usize = 4096;
 type Frames = BTreeMap<(u64, u64), Extent>;
 
 impl Care {
-    /// Gives a key to each whole object on the targets that the catalog does not know.
+    /// Gives a key to each whole object on the targets that the catalog does not know, and finds the replicas of others that have moved.
     pub fn salvage(&self) -> Result<Salvaged> {
         let (highest, objects) = self.unknown_frames()?;
         // Numbers that the lost log gave out must not be given out again.
         self.catalog.pass_ids(highest)?;
-        let mut salvaged = Salvaged::default();
+        let mut salvaged = Salvaged { found_again: self.find_moved()?, ..Salvaged::default() };
         for (object, frames) in objects {
             match self.whole(object, frames) {
                 Some(extents) => {

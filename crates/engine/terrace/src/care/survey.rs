@@ -35,7 +35,8 @@ impl Survey {
     pub fn new(dir: &Path, config: &Config, log: &Log) -> Result<Survey> {
         let targets = own_targets(dir, config, log.store());
         let notes = read_notes(dir, &targets, log.store());
-        let reach = notes.iter().map(|(_, reach)| reach.sequence).max();
+        // The record that a note names was durable, too.
+        let reach = notes.iter().map(|(_, reach)| reach.sequence.max(reach.record.0)).max();
         let own = log::read_reach(dir, log.store()).map_or(0, |reach| reach.record.0);
         let is_directory_older = notes.iter().any(|(_, reach)| reach.record.0 > own);
         let copies: Vec<PathBuf> =
@@ -92,19 +93,20 @@ impl Survey {
                 missing.retain(|(_, reach)| reach.record != (record.tail.sequence, record.tail.checksum));
                 Ok::<_, Error>(())
             });
-            let diverged = missing.first().map(|(folder, _)| folder.clone());
             let snapshot = snapshot.map(|sequence| (start.to_path_buf(), sequence));
             let end = found?.sequence;
-            if self.reach.is_some_and(|reach| end >= reach) && diverged.is_none() {
+            if self.reach.is_some_and(|reach| end >= reach) && missing.is_empty() {
                 (self.end, self.snapshot) = (end, snapshot);
                 return Ok(());
             }
-            ends.push((end, snapshot, diverged));
+            ends.push((end, snapshot, missing));
         }
         // Takes the first of those that reach the furthest, because `max_by_key` takes the last.
-        if let Some((end, snapshot, diverged)) = ends.into_iter().rev().max_by_key(|(end, ..)| *end) {
+        if let Some((end, snapshot, missing)) = ends.into_iter().rev().max_by_key(|(end, ..)| *end) {
             (self.end, self.snapshot) = (end, snapshot);
-            self.diverged = diverged.filter(|_| self.reach.is_some_and(|reach| end >= reach));
+            if notes.iter().all(|(_, reach)| end >= reach.sequence) {
+                self.diverged = find_diverged(log, end, &missing)?;
+            }
         }
         Ok(())
     }
@@ -201,6 +203,28 @@ impl Survey {
 fn read_notes(dir: &Path, targets: &[PathBuf], store: u64) -> Vec<(PathBuf, Reach)> {
     let folders = targets.iter().map(PathBuf::as_path).chain([dir]);
     folders.filter_map(|folder| Some((folder.to_path_buf(), log::read_reach(folder, store)?))).collect()
+}
+
+/// Returns a folder whose note names a record that is not in the log, which has others: the log goes on behind that record, or the copy
+/// in that folder has it. A log that just ends before the record lacks commits.
+fn find_diverged(log: &Log, end: u64, missing: &[&(PathBuf, Reach)]) -> Result<Option<PathBuf>> {
+    for (folder, Reach { record, .. }) in missing {
+        if record.0 <= end || holds_record(log, &folder.join("log"), *record)? {
+            return Ok(Some(folder.clone()));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns whether a copy of the log holds a record, alone or after others.
+fn holds_record(log: &Log, copy: &Path, record: (u64, u64)) -> Result<bool> {
+    let (_, from) = newest_snapshot(copy, log.store())?;
+    let mut is_there = false;
+    log.replay_from(&[copy], from, |found, _, _| {
+        is_there |= record == (found.tail.sequence, found.tail.checksum);
+        Ok::<_, Error>(())
+    })?;
+    Ok(is_there)
 }
 
 fn describe_diverged(log: &Log, folder: &Path) -> String {

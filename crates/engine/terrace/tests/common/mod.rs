@@ -137,7 +137,7 @@ pub fn hold_mover(dir: &Path) -> File {
     mover
 }
 
-fn copy_folder(from: &Path, to: &Path) {
+pub fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         match entry.file_type().unwrap().is_dir() {
