@@ -20,7 +20,7 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
     let changed: u64 = moved.changed.values().sum();
     let unplaced = moved.kept.saturating_sub(moved.kept_from_memory + changed);
     if unplaced > 0 {
-        show.line(&format!("{unplaced} stay as they are: no other failure domain takes them"))?;
+        show.line(&format!("{unplaced} stay as they are: no other failure domain takes them, or has room"))?;
     }
     if moved.kept_from_memory > 0 {
         show.line(&format!(
@@ -38,7 +38,9 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
     }
     if moved.thinned > 0 {
         let extents = count(moved.thinned, "extent");
-        show.line(&format!("{extents} now with fewer replicas than wanted: no other failure domain takes one"))?;
+        show.line(&format!(
+            "{extents} now with fewer replicas than wanted: no other failure domain takes one, or has room"
+        ))?;
     }
     Ok(moved.kept == 0)
 }
