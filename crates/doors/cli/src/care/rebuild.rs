@@ -80,11 +80,14 @@ fn describe_salvaged(found: &Salvaged) -> String {
             "the commit log was damaged or lost, and commits are missing: names, deletions and overwritten ranges since then are lost",
         );
     }
+    let found_again = match found.found_again {
+        0 => String::new(),
+        extents => format!("; {} of other objects found at new places", count(extents, "extent")),
+    };
     format!(
-        "{} ({}) below salvaged/, without their names; {} incomplete; deleted ones may be among them; {} of known objects found at other places",
+        "{} ({}) below salvaged/, without their names; {} incomplete; deleted ones may be among them{found_again}",
         count(found.objects, "object"),
         size(found.bytes),
         count(found.incomplete, "object"),
-        count(found.found_again, "extent"),
     )
 }
