@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_bytes::ByteBuf;
-use terrace_catalog::{Change, Edit, Extent, Object, Replica, frames};
+use terrace_catalog::{Edit, Extent, Object, Replica, frames};
 
 use super::Care;
 use super::frame_id::{FrameId, frame_in, frame_of};
@@ -37,14 +37,10 @@ impl Care {
                 // If bytes of it are still missing, a scrub notes it again.
                 self.reader.lost.forget(key, object);
             }
-            if edits.len() >= EDITS_PER_COMMIT {
-                self.catalog.commit(Change { expect: Vec::new(), edits: std::mem::take(&mut edits) })?;
-            }
+            self.commit_from(EDITS_PER_COMMIT, &mut edits)?;
             Ok::<_, Error>(true)
         })?;
-        if !edits.is_empty() {
-            self.catalog.commit(Change { expect: Vec::new(), edits })?;
-        }
+        self.commit_from(1, &mut edits)?;
         Ok(count)
     }
 

@@ -277,6 +277,14 @@ impl Care {
         })
     }
 
+    /// Commits edits, and takes them, if there are at least `count`.
+    pub(super) fn commit_from(&self, count: usize, edits: &mut Vec<Edit>) -> Result<()> {
+        if edits.len() >= count {
+            self.catalog.commit(Change { expect: Vec::new(), edits: std::mem::take(edits) })?;
+        }
+        Ok(())
+    }
+
     /// Removes missing replicas from their extents, and marks them as pending. An extent without any other replica keeps its
     /// record, so that reads and scrubs report the loss, and a warning is logged.
     fn owe_again(&self, gone: impl Fn(u64, &Extent, &Replica) -> bool) -> Result<()> {
@@ -311,14 +319,10 @@ impl Care {
                 objects_lost += 1;
                 first_lost.get_or_insert_with(|| key::show(key));
             }
-            if edits.len() >= EDITS_PER_COMMIT {
-                self.catalog.commit(Change { expect: Vec::new(), edits: std::mem::take(&mut edits) })?;
-            }
+            self.commit_from(EDITS_PER_COMMIT, &mut edits)?;
             Ok::<_, Error>(true)
         })?;
-        if !edits.is_empty() {
-            self.catalog.commit(Change { expect: Vec::new(), edits })?;
-        }
+        self.commit_from(1, &mut edits)?;
         if let Some(first) = first_lost {
             self.reader.lost.sync();
             tracing::warn!(
