@@ -114,8 +114,11 @@ impl FoundCopy<'_> {
     fn read_config(&self) -> Result<Config> {
         match self.blobs.read(CONFIG_BLOB) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let pieces =
-                    self.blobs.list(LOG_PREFIX).map_err(Error::io(format!("listing {}", self.place.display())))?;
+                let pieces = match self.blobs.list(LOG_PREFIX) {
+                    // Such a service holds no copy of the log: none could be fetched from there.
+                    Err(e) if e.kind() == io::ErrorKind::Unsupported => Vec::new(),
+                    pieces => pieces.map_err(Error::io(format!("listing {}", self.place.display())))?,
+                };
                 if pieces.iter().any(|name| LogPiece::parse(name).is_some()) {
                     return Err(self.lost_config());
                 }
