@@ -19,6 +19,8 @@ pub const MAX_VALUE_BYTES: u32 = 1 << 20;
 const MAX_SILENCE: Duration = Duration::from_secs(60);
 /// When there are too many clients, one that has been silent for longer loses its connection to a new one.
 const SPARED_SILENCE: Duration = Duration::from_secs(5);
+/// How long requests in progress may take when the server ends.
+const DRAIN_TIME: Duration = Duration::from_secs(60);
 
 /// A request, with its name.
 #[derive(Debug)]
@@ -55,7 +57,8 @@ pub fn serve_store(store: &Store, address: &Address) -> io::Result<ThreadServer>
     let names = store.key_space(KEY_SPACE).or_else(|_| store.make_key_space(KEY_SPACE, KeyRule::Flat));
     let names = names.map_err(io::Error::other)?;
     let reach = Reach::ThisMachine("and everybody who reaches it may do everything; listen on 127.0.0.1");
-    let options = ThreadOptions { name: "line-door", max_connections: 256, idle: Some(MAX_SILENCE) };
+    let options =
+        ThreadOptions { name: "line-door", max_connections: 256, idle: Some(MAX_SILENCE), drain_time: DRAIN_TIME };
     let store = store.clone();
     let serve = move |client: &Connection| serve(&store, &names, client);
     ThreadServer::begin(address, reach, options, serve).map_err(io::Error::other)

@@ -9,14 +9,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::net::Shutdown;
-use rustix_futex_sync::{Condvar, Mutex};
+use rustix_futex_sync::{Condvar, Mutex, MutexGuard};
 use terrace_system::Address;
 
 use crate::connection::Connection;
 use crate::listener::{ACCEPT_RETRY_DELAY, ListenError, Listener, Reach};
 
 /// How long a client may take to receive its last reply when the server ends.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_REPLY_TIME: Duration = Duration::from_secs(5);
 
 /// How a [`ThreadServer`] serves.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,8 @@ pub struct ThreadOptions {
     pub max_connections: usize,
     /// A connection that sends no request, or does not receive its reply, for this long is closed; `None` disables the limit.
     pub idle: Option<Duration>,
+    /// How long requests in progress may take when the server ends.
+    pub drain_time: Duration,
 }
 
 /// A running server that serves each connection in a thread of its own. Dropping it ends it.
@@ -46,10 +48,13 @@ struct Shared {
     serve: Box<Serve>,
     ending: AtomicBool,
     /// Held for an insertion, a removal or a walk, which shuts sockets down: that never waits.
-    connections: Mutex<HashMap<u64, Listed>>,
+    connections: Mutex<Connections>,
     /// Signals that a connection has ended.
     ended: Condvar,
 }
+
+/// The connections by their numbers.
+type Connections = HashMap<u64, Listed>;
 
 struct Listed {
     connection: Arc<Connection>,
@@ -91,7 +96,8 @@ impl ThreadServer {
         &self.address
     }
 
-    /// Stops accepting connections, and waits until the requests in progress are answered and all connections have ended.
+    /// Stops accepting connections, and waits until the requests in progress are answered and all connections have ended. A request that
+    /// takes longer than [`ThreadOptions::drain_time`] is left alone: its thread goes on, and its client receives no reply.
     pub fn end(&mut self) {
         let Some((listener, accepting)) = self.accepting.take() else { return };
         let shared = &self.shared;
@@ -104,18 +110,33 @@ impl ThreadServer {
         let _ = accepting.join();
         // This removes the socket of the file system.
         drop(listener);
-        let begun = Instant::now();
-        let mut connections = shared.connections.lock();
+        let connections = shared.connections.lock();
         close_all(&connections, Shutdown::Read);
-        while !connections.is_empty() {
-            let left = SHUTDOWN_TIMEOUT.saturating_sub(begun.elapsed());
-            let late;
-            (connections, late) = shared.ended.wait_timeout(connections, left);
-            if late.timed_out() {
-                close_all(&connections, Shutdown::Both);
-                (connections, _) = shared.ended.wait_timeout(connections, SHUTDOWN_TIMEOUT);
-            }
+        let connections = shared.wait_for_all(connections, shared.options.drain_time.min(MAX_REPLY_TIME));
+        close_all(&connections, Shutdown::Both);
+        let hanging = shared.wait_for_all(connections, shared.options.drain_time).len();
+        if hanging > 0 {
+            tracing::warn!(hanging, "the server ends without the replies to requests that take too long");
         }
+    }
+}
+
+impl Shared {
+    /// Waits until all connections have ended, but no longer than `time`.
+    fn wait_for_all<'a>(
+        &'a self,
+        mut connections: MutexGuard<'a, Connections>,
+        time: Duration,
+    ) -> MutexGuard<'a, Connections> {
+        let begun = Instant::now();
+        while !connections.is_empty() {
+            let left = time.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            (connections, _) = self.ended.wait_timeout(connections, left);
+        }
+        connections
     }
 }
 
@@ -125,7 +146,7 @@ impl Drop for ThreadServer {
     }
 }
 
-fn close_all(connections: &HashMap<u64, Listed>, how: Shutdown) {
+fn close_all(connections: &Connections, how: Shutdown) {
     connections.values().for_each(|listed| listed.connection.close(how));
 }
 
@@ -166,7 +187,7 @@ fn begin(shared: &Arc<Shared>, number: u64, connection: Connection) -> io::Resul
 }
 
 /// Makes room for one more connection.
-fn make_room(connections: &mut HashMap<u64, Listed>, max_connections: usize) -> io::Result<()> {
+fn make_room(connections: &mut Connections, max_connections: usize) -> io::Result<()> {
     let closing = connections.values().filter(|listed| listed.is_closing).count();
     if connections.len() - closing < max_connections {
         return Ok(());

@@ -4,6 +4,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use terrace_kit::{Address, Connection, ListenError, Reach, TaskOptions, TaskServer, ThreadOptions, ThreadServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,10 +13,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// The byte that lets a connection panic.
 const FATAL_BYTE: u8 = b'!';
+const THREAD_OPTIONS: ThreadOptions =
+    ThreadOptions { name: "test", max_connections: 1, idle: None, drain_time: Duration::from_millis(100) };
 
 fn in_threads(address: &Address) -> Result<ThreadServer, ListenError> {
-    let options = ThreadOptions { name: "test", max_connections: 1, idle: None };
-    ThreadServer::begin(address, Reach::ThisMachine("use another"), options, |mut connection: &Connection| {
+    ThreadServer::begin(address, Reach::ThisMachine("use another"), THREAD_OPTIONS, |mut connection: &Connection| {
         connection.begin_request();
         let mut byte = [0];
         connection.read_exact(&mut byte)?;
@@ -24,7 +27,7 @@ fn in_threads(address: &Address) -> Result<ThreadServer, ListenError> {
 }
 
 fn in_tasks(address: SocketAddr) -> Result<TaskServer, ListenError> {
-    let drain_time = std::time::Duration::from_secs(60);
+    let drain_time = Duration::from_secs(60);
     let options = TaskOptions { name: "test", threads: None, max_waiting_threads: 1, max_connections: 1, drain_time };
     TaskServer::begin(address, Reach::ThisMachine("use another"), options, |mut stream, _| async move {
         let byte = stream.read_u8().await.unwrap();
@@ -56,6 +59,24 @@ fn connections_that_panic_give_their_room_back_and_do_not_keep_a_server_from_end
     for address in &addresses {
         assert!(ask(address, b'a').is_err(), "it has ended");
     }
+}
+
+#[test]
+fn a_request_that_hangs_does_not_keep_a_server_from_ending() {
+    let barrier = Arc::new(Barrier::new(2));
+    let waits = barrier.clone();
+    let hang = move |_: &Connection| {
+        waits.wait();
+        waits.wait();
+        Ok(())
+    };
+    let mut server =
+        ThreadServer::begin(&Address::Tcp(ANY_PORT), Reach::ThisMachine("use another"), THREAD_OPTIONS, hang).unwrap();
+    let mut client = TcpStream::connect(server.address().to_string()).unwrap();
+    barrier.wait();
+    server.end();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0, "no reply");
+    barrier.wait();
 }
 
 #[test]

@@ -13,6 +13,9 @@ use crate::nine;
 const OPEN_ADVICE: &str = "and everybody who reaches it reads and writes everything: 9P has no authentication; listen on 127.0.0.1 \
                            and forward the port by ssh, or say --trust-network";
 
+/// How long requests in progress may take when the server ends.
+const DRAIN_TIME: Duration = Duration::from_secs(60);
+
 /// The limits on the number and idle time of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -44,7 +47,12 @@ pub fn serve_files(
     limits: Limits,
 ) -> Result<ThreadServer, ListenError> {
     let reach = if trusted { Reach::Anywhere } else { Reach::ThisMachine(OPEN_ADVICE) };
-    let options = ThreadOptions { name: "terrace-nine", max_connections: limits.connections, idle: limits.idle };
+    let options = ThreadOptions {
+        name: "terrace-nine",
+        max_connections: limits.connections,
+        idle: limits.idle,
+        drain_time: DRAIN_TIME,
+    };
     let tree = Arc::new(Tree::new(files));
     ThreadServer::begin(address, reach, options, move |connection| nine::serve(&tree, connection, limits.spared))
 }
