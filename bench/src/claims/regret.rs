@@ -1,6 +1,5 @@
-//! Regret: the cost of choices over the cost of an oracle's choices, which really ran every encoding. It is the total
-//! cost of a kind of data divided by the oracle's, less 1, as a mean over kinds and objectives. The best fixed encoding
-//! is found afterwards for each objective.
+//! Regret: the cost of our choices divided by the cost of the best ones, less 1, as a mean over kinds of data and objectives.
+//! An oracle runs every encoding to find the best ones. The best fixed encoding is chosen in hindsight for each objective.
 
 use anyhow::Result;
 use terrace_cost::{Objective, TargetRates, Weights};
@@ -8,9 +7,9 @@ use terrace_cost::{Objective, TargetRates, Weights};
 use crate::oracle::{Mode, Oracle, Outcomes, PIECE_BYTES};
 use crate::row::{Better, PageRow, Row};
 
-/// The write and read bandwidths of the tiers.
+/// The bandwidths of the tiers for writes and for reads, in MB/s.
 const TIER_RATES_MB: [(f64, f64); 4] = [(1.0, 1.0), (60.0, 120.0), (500.0, 500.0), (2500.0, 2500.0)];
-/// The numbers of reads that objectives expect for written data.
+/// How often the objectives expect written data to be read.
 const READ_COUNTS: [f64; 3] = [0.0, 1.0, 10.0];
 /// The number of pieces in a block when ours is compared with BTune.
 const BTUNE_BLOCK_PIECES: usize = 4;
@@ -31,7 +30,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Compares ours with BTune. BTune counts with its best setting for each objective, found afterwards.
+/// Compares ours with BTune, for each objective with the setting of BTune that turned out best.
 fn beside_btune(oracle: &Oracle) -> Result<Option<Row>> {
     let settings = oracle.btune()?;
     if settings.is_empty() {

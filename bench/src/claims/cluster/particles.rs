@@ -1,4 +1,4 @@
-//! N6: VPIC-IO on four nodes with memory of their own above a shared tier, beside each node alone on the shared tier.
+//! N6: VPIC-IO on four nodes that share a store of their memory and a common tier, beside four stores on the common tier alone.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -28,12 +28,12 @@ const NODE_COUNT: usize = 4;
 const SHARED_BYTES_PER_SECOND: f64 = 50e6;
 const STEP_BYTES: usize = 8 << 20;
 
-/// Writes the particles of some steps, or reads those of the next rank.
+/// Writes the particles of some steps, or reads those of another rank.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Work {
     steps: u64,
-    /// The rank whose particles are read, counted from this one. None writes.
-    read_from: Option<u64>,
+    /// The distance to the rank whose particles are read. None writes.
+    rank_distance: Option<u64>,
 }
 
 pub fn run(etcd: &mut EtcdCluster) -> Result<Vec<Row>> {
@@ -72,14 +72,14 @@ pub fn run(etcd: &mut EtcdCluster) -> Result<Vec<Row>> {
     ])
 }
 
-/// Returns the seconds of writing, of reading and of moving all to the shared tier.
+/// Returns the seconds of writing, of reading and of draining the nodes' tier.
 fn shared_times(etcd: &EtcdCluster, steps: u64) -> Result<[f64; 3]> {
     let shape = StoreShape { shared_tier: Some(SHARED_BYTES_PER_SECOND), ..StoreShape::new(NODE_COUNT, 2) };
     let shared = SharedStore::start(etcd, shape)?;
     let dirs: Vec<PathBuf> = (0..NODE_COUNT).map(|at| shared.dir(at)).collect();
-    let written = slowest(&dirs, Work { steps, read_from: None })?;
+    let written = slowest(&dirs, Work { steps, rank_distance: None })?;
     shared.open(0)?.sync()?;
-    let read = slowest(&dirs, Work { steps, read_from: Some(1) })?;
+    let read = slowest(&dirs, Work { steps, rank_distance: Some(1) })?;
     let begin = Instant::now();
     let store = shared.open(0)?;
     store.drain(NODES_TIER)?;
@@ -117,9 +117,9 @@ fn alone_times(steps: u64) -> Result<[f64; 2]> {
         Store::init(&dir, &Config::parse(&text, "the benchmark")?)?.close()?;
         dirs.push(dir);
     }
-    let written = slowest(&dirs, Work { steps, read_from: None })?;
+    let written = slowest(&dirs, Work { steps, rank_distance: None })?;
     // A rank reads its own particles, because the stores do not know of each other.
-    let read = slowest(&dirs, Work { steps, read_from: Some(0) })?;
+    let read = slowest(&dirs, Work { steps, rank_distance: Some(0) })?;
     server.end();
     Ok([written, read])
 }
@@ -131,13 +131,13 @@ fn slowest(dirs: &[PathBuf], work: Work) -> Result<f64> {
 
 /// Returns the seconds of this rank.
 pub fn work(store: &Store, rank: u64, work: &Work, ready: impl FnOnce() -> io::Result<()>) -> Result<Vec<f64>> {
-    let from = work.read_from.map_or(rank, |distance| (rank + distance) % NODE_COUNT as u64);
+    let from = work.rank_distance.map_or(rank, |distance| (rank + distance) % NODE_COUNT as u64);
     let steps = (0..work.steps).map(|step| Data::Made.objects(from, step, STEP_BYTES));
     let objects: Vec<(String, Vec<u8>)> = steps.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
     ready()?;
     let begin = Instant::now();
     for (key, bytes) in &objects {
-        match work.read_from {
+        match work.rank_distance {
             None => put(store, key, bytes)?,
             Some(_) => ensure!(store.get(key.as_bytes())? == *bytes, "{key} has other bytes"),
         }

@@ -23,21 +23,21 @@ use crate::timing::{Times, median};
 use crate::workers;
 
 const NODE_COUNTS: [usize; 3] = [1, 2, 4];
-/// Clients of all nodes together.
+/// The number of clients of all nodes together.
 const CLIENT_COUNT: usize = 8;
-/// The changes of one request: a node takes no more.
+/// The changes of one request, the most that a node accepts.
 const REQUEST_CHANGES: u64 = 64;
 const MIN_EDITS_PER_SECOND: f64 = 40e3;
-/// The goal is for up to this many nodes: four share the processors of one machine.
+/// More nodes have no goal, because they share the cores of one machine.
 const MAX_GOAL_NODES: usize = 2;
-/// The edits of a record when one node applies alone, as many as the clients of a node have under way.
+/// The edits of a record when one node applies alone: as many as all clients have under way.
 const RECORD_EDITS: u64 = CLIENT_COUNT as u64 * REQUEST_CHANGES;
-/// The records that a node carries out in one transaction when there are as many.
+/// The records that a node applies in one transaction, if as many wait.
 const RECORDS_AT_ONCE: usize = 16;
 const APPLIED_STORE_NUMBER: u64 = 1;
 const APPLIED_SESSION: u64 = 1;
 
-/// Commits changes for this long.
+/// For how long a worker commits changes.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Work {
     duration: Duration,
@@ -99,7 +99,7 @@ pub fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> io:
     Ok([vec![rate], times].concat())
 }
 
-/// Returns the edits a second that a node applies which has nothing else to do: records of a log that lie in memory.
+/// Returns how many edits a second a node applies that does nothing else. It applies records from memory.
 fn applied_alone() -> Result<f64> {
     let place = Place::new()?;
     let log = Log::open(&place.disk().join("log"), APPLIED_STORE_NUMBER)?;

@@ -49,14 +49,14 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
 pub fn stage(store: &Store, prefix: &[u8], tier: &str, limit: Option<u64>, show: Show) -> Result<bool> {
     let bar = show.spinner();
     let fetched = store.fetch_origins(prefix, limit.unwrap_or(u64::MAX), &mut |done| {
-        bar.set_message(format!("{} fetched of {}", size(done.fetched), count(done.files, "file")));
+        bar.set_message(format!("{} fetched from {}", size(done.fetched), count(done.files, "file")));
         bar.tick();
     });
     bar.finish_and_clear();
     let fetched = fetched?;
     let is_moved = moved(&store.stage(prefix, tier)?, show)?;
     if fetched.files > 0 && !show.json {
-        let words = format!("{} fetched of {}", size(fetched.fetched), count(fetched.files, "file"));
+        let words = format!("{} fetched from {}", size(fetched.fetched), count(fetched.files, "file"));
         show.line(&words)?;
     }
     let is_full = fetched.left > 0 && limit.is_none_or(|limit| fetched.fetched < limit);
@@ -72,7 +72,7 @@ pub fn tuned(moved: &Moved, show: Show) -> Result<bool> {
     Ok(true)
 }
 
-/// Moves data off a node, or takes it out of the store.
+/// Adds a target of a node, moves data off a node, or removes a node from the store.
 pub fn node(store: &Store, change: &NodeChange, show: Show) -> Result<bool> {
     match change {
         NodeChange::Add { name, tier, target, fingerprint } => {
@@ -86,7 +86,7 @@ pub fn node(store: &Store, change: &NodeChange, show: Show) -> Result<bool> {
         NodeChange::Drain { name } => moved(&store.drain_node(name)?, show),
         NodeChange::Remove { name, force } => {
             let done = store.remove_node(name, *force)?;
-            // What had to stay was lost, as was asked for.
+            // With `force`, replicas without another place are lost, so that is no failure.
             moved(&done, show)?;
             show.line(&format!("node {name} is not part of the store any more"))?;
             Ok(true)

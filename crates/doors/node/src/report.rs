@@ -12,8 +12,7 @@ use crate::held::Held;
 
 /// The shortest time for which a report is cached.
 const MIN_REPORT_LIFE: Duration = Duration::from_millis(500);
-/// A report is cached for at least this multiple of the time that it took, because it walks over all objects and pending
-/// replicas.
+/// A report is cached for at least this multiple of the time that it took to make. It walks over all objects and pending replicas.
 const REPORT_LIFE_FACTOR: u32 = 10;
 
 /// The state of a store at one moment.
@@ -39,8 +38,8 @@ impl Reporter {
         Reporter { held, last: Mutex::default() }
     }
 
-    /// Returns a report, which may be half a second old, or ten times as old as the time that it took. None while the store
-    /// is being closed.
+    /// Returns a report. It is up to half a second old, or up to ten times the time that it took to make. None while the store is
+    /// being closed.
     pub fn report(&self) -> Result<Option<Arc<Report>>> {
         let mut last = self.last.lock();
         if let Some((_, report)) = last.as_ref().filter(|(until, _)| Instant::now() < *until) {

@@ -32,7 +32,7 @@ fn page(
     store.list_names(&space, &listing).map_err(refused)
 }
 
-/// The names in an answer of either version.
+/// The names in an answer of ListObjects or ListObjectsV2.
 struct Page {
     contents: Vec<Listed>,
     common_prefixes: Vec<CommonPrefix>,
@@ -74,7 +74,7 @@ pub fn list(store: &Store, input: &ListObjectsInput) -> S3Result<ListObjectsOutp
     let (prefix, delimiter) = (input.prefix.as_deref(), input.delimiter.as_deref());
     let found = page(store, &input.bucket, prefix, delimiter, input.marker.as_ref().map(String::as_bytes), limit)?;
     let listed = Page::new(&found, form, true);
-    // Without a delimiter, the last key is where the next page begins.
+    // S3 sends the next marker only with a delimiter. Without one, clients go on after the last key.
     let has_delimiter = delimiter.is_some_and(|delimiter| !delimiter.is_empty());
     Ok(ListObjectsOutput {
         name: Some(input.bucket.clone()),
@@ -94,8 +94,8 @@ pub fn list(store: &Store, input: &ListObjectsInput) -> S3Result<ListObjectsOutp
 pub fn list_v2(store: &Store, input: &ListObjectsV2Input) -> S3Result<ListObjectsV2Output> {
     let (form, limit) = (NameForm::new(input.encoding_type.as_ref())?, limit(input.max_keys)?);
     let (prefix, delimiter) = (input.prefix.as_deref(), input.delimiter.as_deref());
-    let wrong = || s3_error!(InvalidArgument, "the continuation token is none of this server's");
-    // A token is the last name of the page before, whatever its bytes.
+    let wrong = || s3_error!(InvalidArgument, "this server did not issue the continuation token");
+    // A token is the last name of the page before, in base64, since names may have any bytes.
     let token = |token: &String| BASE64_URL_SAFE_NO_PAD.decode(token).map_err(|_| wrong());
     let last = input.continuation_token.as_ref().map(token).transpose()?;
     let after = last.as_deref().or(input.start_after.as_ref().map(String::as_bytes));

@@ -95,7 +95,7 @@ pub struct Commit {
 pub struct Catalog {
     environment: Holder,
     log: Log,
-    /// Empty: the processes of this machine write the catalog themselves.
+    /// The log that several nodes share. Unset if only the processes of this machine use the store.
     shared_log: OnceLock<Box<dyn SharedLog>>,
     /// Called before each change goes into the shared log.
     prepare: OnceLock<Box<Prepare>>,

@@ -1,4 +1,4 @@
-//! The thread that appends.
+//! The thread that joins the shared log and appends this node's records.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,14 +10,17 @@ use terrace_system::fail;
 use crate::deliver::deliver;
 use crate::state::Shared;
 
-/// The pause before an append or a fence is tried again. The log's own calls wait much longer.
+/// The pause before an append or a fence is tried again. The calls themselves have longer time limits.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// The pause before a join is tried again while another process may have this node's name.
 const TAKEN_PAUSE: Duration = Duration::from_millis(200);
 
-/// The time after which another process must have this node's name, in milliseconds. Longer than the lease of a process that has died.
+/// If the node's name is taken for longer than this, in milliseconds, another process uses it. Longer than the lease of a process that
+/// has died.
 const MAX_TAKEN_MILLISECONDS: u64 = 20_000;
 
-/// Joins, and appends what clients ask for, until the member ends. A record that is under way then may come into the log.
+/// Joins, and appends what clients ask for, until the member ends. A record that is being appended at the end may still come into
+/// the log.
 pub fn run(shared: &Shared) {
     let patience = Duration::from_millis(fail::limit("TERRACE_TAKEN_MILLISECONDS", MAX_TAKEN_MILLISECONDS));
     let mut taken_since = None;
@@ -26,7 +29,7 @@ pub fn run(shared: &Shared) {
         let done = if has_joined { append(shared) } else { join(shared) };
         match done {
             Ok(()) => taken_since = None,
-            // The outcome is unknown: the same again.
+            // The outcome may be unknown, so the same call is tried again.
             Err(OrderError::NoAnswer { .. } | OrderError::Full { .. }) => thread::sleep(RETRY_PAUSE),
             // An earlier fence of this node has to end, or another process has its name.
             Err(OrderError::Taken { .. }) if taken_since.get_or_insert_with(Instant::now).elapsed() < patience => {
@@ -44,7 +47,7 @@ fn join(shared: &Shared) -> Result<(), OrderError> {
     (state.last_incarnation, state.short) = (Some(incarnation), None);
     (state.sessions, state.numbers) = (0, 0);
     state.proposer = Some(Proposer::new(shared.catalog.log().store(), incarnation));
-    // In one record: the log never has an incarnation whose targets are not known.
+    // All go into one record, so no reader of the log sees an incarnation without its targets.
     state.propose_own(Step::Join { node: shared.name.clone() });
     for own in state.targets.clone() {
         state.propose_own(own.step());
@@ -69,7 +72,7 @@ fn append(shared: &Shared) -> Result<(), OrderError> {
     };
     drop(state);
     let answer = shared.order.append(&append)?;
-    // Asked before the answer is taken: if this fails, the same append gets the same answer.
+    // The head is read before the answer is processed. If this fails, the same append gets the same answer.
     let head = if answer == Answer::Trimmed { shared.order.head()? } else { 0 };
     let mut state = shared.state.lock();
     if let Some(proposer) = &mut state.proposer {

@@ -26,11 +26,11 @@ use crate::output::{Show, complain, count, name, note, path_name, size};
 /// all of them go into one record.
 const SHARED_PUT_THREADS: usize = 16;
 
-/// A file may meet a node that begins again this many times before its put fails.
+/// The number of times that the put of a file is tried again after its node has restarted.
 const MAX_STALE_WRITES: usize = 3;
-
-/// Fewer replicas than requested.
-struct Fewer {
+/// How many replicas a write lacks, and why.
+/// What is missing where a write got fewer replicas than it asked for.
+struct ReplicaShortfall {
     have: u8,
     asked: u8,
     possible: u8,
@@ -46,7 +46,7 @@ struct Done {
     bytes: u64,
     would_write: Vec<Vec<u8>>,
     /// If fewer replicas than requested are possible.
-    fewer: Option<Fewer>,
+    fewer: Option<ReplicaShortfall>,
     /// The number of objects over the budget, and the largest ratio of stored bytes to bytes.
     over_budget: (u64, f64),
     /// The number of objects whose first replica is on a target above the requested latency.
@@ -157,7 +157,7 @@ impl Done {
         let have = if receipt.owed == 0 { receipt.have.min(receipt.want) } else { receipt.want };
         if have < receipt.asked {
             let Receipt { asked, possible, memory_left_out, .. } = *receipt;
-            let fewer = Fewer { have, asked, possible, memory_left_out };
+            let fewer = ReplicaShortfall { have, asked, possible, memory_left_out };
             self.fewer = self.fewer.take().into_iter().chain([fewer]).min_by_key(|fewer| fewer.have);
         }
     }
@@ -195,7 +195,7 @@ impl Done {
         let value = json!({"written": written, "unchanged": unchanged, "failed": failed, "bytes": bytes, "late": late, "slow": slow});
         let written = count(written, "object");
         show.result(&value, &format!("{written} written ({}), {unchanged} unchanged, {failed} failed", size(bytes)))?;
-        if let Some(Fewer { have, asked, possible, memory_left_out }) = fewer {
+        if let Some(ReplicaShortfall { have, asked, possible, memory_left_out }) = fewer {
             let replicas = count(have.into(), "replica");
             let least = if have < possible { "at least " } else { "" };
             let why = match (have < possible, has_budget, memory_left_out) {

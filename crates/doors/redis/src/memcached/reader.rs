@@ -4,15 +4,15 @@ use super::command::{ItemDeed, MemcachedCommand, StoreWay};
 use super::parse::{Line, parse_line};
 use crate::input_buffer::InputBuffer;
 
-/// A longer line ends the connection. One may name thousands of items.
+/// A longer line ends the connection. A `get` may name thousands of items in one line.
 const MAX_LINE_BYTES: usize = 1 << 20;
-/// The same limits for a client without the password: it must not fill the memory.
+/// The limits for a client that has not given the password. It must not fill the memory.
 const MAX_STRANGER_LINE_BYTES: usize = 2 << 10;
 const MAX_STRANGER_BLOCK_BYTES: usize = 2 << 10;
-/// A block ends with them.
+/// The end of a block.
 const BLOCK_END: &[u8] = b"\r\n";
 
-/// A line that is no command, however it goes on. It ends the connection.
+/// The error for a line that exceeds the limit. It ends the connection.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EndlessLine;
 
@@ -34,9 +34,9 @@ pub struct MemcachedReader {
 enum Awaited {
     #[default]
     Line,
-    /// The value of a command, of this length.
+    /// The value of a command, of this length without [`BLOCK_END`].
     Block(MemcachedCommand, usize),
-    /// Bytes that nobody keeps, and the command that follows when they have arrived.
+    /// This number of bytes to skip, [`BLOCK_END`] included, and the command to return then.
     Refused(MemcachedCommand, usize),
 }
 
@@ -56,12 +56,12 @@ impl MemcachedReader {
         self.input.rest().len()
     }
 
-    /// The memory that they take.
+    /// The memory that the bytes in the buffer take.
     pub fn held_bytes(&self) -> usize {
         self.input.held_bytes()
     }
 
-    /// Returns the next command, or none if its end has not arrived. `is_trusted` clients may send long ones.
+    /// Returns the next command, or none if its end has not arrived. `is_trusted` clients may send long lines and values.
     ///
     /// # Errors
     /// If a line does not end. Nothing more can be read then.

@@ -104,7 +104,7 @@ impl Device {
             reading: self.reading.again(),
             writing: self.writing.again(),
             trouble: Trouble::default(),
-            // Read late, they are as good: see the fields.
+            // A stale value is harmless: see the fields.
             is_retired: AtomicBool::new(self.is_retired()),
             is_node_away: AtomicBool::new(self.is_node_away.load(Ordering::Relaxed)),
             ..*self
@@ -134,8 +134,9 @@ impl Device {
         self.filled() > self.capacity.load(Ordering::Relaxed) / 2
     }
 
-    /// Returns whether this process may have made so much garbage since it was freed, and a quarter of the target is left: writers are to
-    /// free it, before the next bytes go to other targets. Sooner, it would only make the disks sync more often.
+    /// Returns whether writers are to free garbage now, before the next bytes go to other targets. This process has appended more than
+    /// [`Device::max_garbage`] since the last time, and less than a quarter of the target is free. To free it sooner would only make the
+    /// disks sync more often.
     pub fn must_free_garbage(&self) -> bool {
         let appended = self.appended.load(Ordering::Relaxed); // see the field
         self.is_in_memory

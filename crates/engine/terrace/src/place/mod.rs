@@ -71,7 +71,8 @@ impl Planning {
         Placer { planning: self, key, wanted, known: self.lessons.of(key, element), file: xxh3_64(key), pinned }
     }
 
-    /// Notes that a target has a replica of an object's extent, so that it may be evicted. None leaves the last tier.
+    /// Notes that a target has a replica of an object's extent, so that it may be evicted. Replicas on the last tier are never
+    /// evicted.
     fn note_arrival(&self, device: &Device, key: &[u8], offset: u64) {
         if device.tier + 1 < self.tiers.tiers.len() {
             self.arrivals.add(device.id, Arrival { key: key.to_vec(), offset });

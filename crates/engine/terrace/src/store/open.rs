@@ -170,7 +170,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
         check_log_end(&catalog, reach, dir, &config)?;
         Survey::check_same(dir, &config, catalog.log())?;
     }
-    catalog.change_nothing_before(trust.end());
+    catalog.change_nothing_before(trust.ends_at());
     let engine = Engine::new(dir, Held { rules, trust, sole, lock, nodes: KnownNodes::default() }, catalog)?;
     if opening == Opening::Damaged && had_records {
         // Nothing can be committed before the new log begins. The store is opened as usual afterwards.

@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// A whole object that is written, and the rest of its commit.
 pub(super) struct Put<'a> {
     pub key: &'a [u8],
-    /// The key whose rules say how it is stored: that of the object which it is to be a part of.
+    /// The key whose rules apply: that of the object that this one becomes a part of, or its own.
     pub ruled_by: &'a [u8],
     pub expect: Vec<Expect>,
     /// The edits that follow.
@@ -31,7 +31,7 @@ impl Put<'_> {
     }
 }
 
-/// A write may meet a node that begins again this many times before it fails.
+/// The number of times that a write is tried again after its node has restarted.
 pub(super) const MAX_STALE_WRITES: usize = 3;
 
 impl Store {

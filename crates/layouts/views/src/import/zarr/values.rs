@@ -8,9 +8,9 @@ use crate::language::Span;
 use crate::language::ast::{Item, Literal, Name};
 use crate::model::{Items, Primitive, Value};
 
-/// The attributes whose values are elements of their array, though JSON does not tell.
+/// Attributes whose values have the type of the array's elements, which JSON does not record.
 const ELEMENT_ATTRIBUTES: [&str; 2] = ["_FillValue", "missing_value"];
-/// Stands before a number that JSON does not have, and that some programs write all the same.
+/// Begins a text that stands for NaN or an infinity. JSON has no such numbers, but some programs write them.
 const NUMBER_MARK: char = '\u{1}';
 
 /// Reads JSON in which numbers may be NaN, Infinity and -Infinity.
@@ -18,7 +18,7 @@ pub fn parsed(text: &str) -> serde_json::Result<Json> {
     serde_json::from_str(text).or_else(|error| serde_json::from_str(&quoted(text)).map_err(|_| error))
 }
 
-/// Writes the numbers that JSON does not have as marked texts.
+/// Replaces NaN and infinities by texts that begin with [`NUMBER_MARK`].
 fn quoted(text: &str) -> String {
     let (mut out, mut rest) = (String::new(), text);
     let (mut within, mut escaped) = (false, false);
@@ -41,13 +41,13 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// Returns the value of an attribute of an array of this type, or the reason why the language has none for it.
+/// Returns the value of an attribute of an array of this type, or the reason why the language of datasets cannot express it.
 pub fn attribute(name: &str, json: &Json, primitive: Option<Primitive>) -> Result<Value, String> {
     let of_array = primitive.filter(|_| ELEMENT_ATTRIBUTES.contains(&name));
     if let (Some(primitive), Json::String(text)) = (of_array, json)
         && let Ok(Ok(number)) = BASE64_STANDARD.decode(text).map(<[u8; 8]>::try_from)
     {
-        // As xarray writes the value of missing floats.
+        // xarray writes the fill value of floats as the base64 of 8 bytes.
         return element(&Json::from(f64::from_le_bytes(number).to_string()), primitive);
     }
     let item = item(json)?;
@@ -61,7 +61,7 @@ pub fn attribute(name: &str, json: &Json, primitive: Option<Primitive>) -> Resul
         .map_or_else(|| typed(usual).or_else(|why| typed(wide).map_err(|_| why)), Ok)
 }
 
-/// Returns the fill value of an array of this type, or the reason why the language has none for it.
+/// Returns the fill value of an array of this type, or the reason why the language of datasets cannot express it.
 pub fn element(json: &Json, primitive: Primitive) -> Result<Value, String> {
     let bits = json.as_str().and_then(|text| text.strip_prefix("0x")).map(|digits| u64::from_str_radix(digits, 16));
     if let Some(bits) = bits {
