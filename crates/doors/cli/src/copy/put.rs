@@ -28,8 +28,7 @@ const SHARED_PUT_THREADS: usize = 16;
 
 /// The number of times that the put of a file is tried again after its node has restarted.
 const MAX_STALE_WRITES: usize = 3;
-/// How many replicas a write lacks, and why.
-/// What is missing where a write got fewer replicas than it asked for.
+/// A write with fewer replicas than it asked for.
 struct ReplicaShortfall {
     have: u8,
     asked: u8,
