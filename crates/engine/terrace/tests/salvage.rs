@@ -7,6 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use common::{copy_folder, new_store, replicated, tier};
 use terrace::report::Salvaged;
@@ -131,5 +132,162 @@ fn what_moved_since_the_log_ends_is_found_where_it_is() {
     assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0), "{scrubbed:?}");
     store.close().unwrap();
     // The next opening sweeps nothing that is needed.
+    assert!(contents(&Store::open(&home).unwrap()) == wanted);
+}
+
+/// Loses the log and the catalog after the objects `known/N`; `new/N` came later.
+fn lose_new_commits(dir: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let store = new_store(dir);
+    let put = |folder: &str, seed: u64| {
+        for n in 0..3 {
+            store.put_bytes(format!("{folder}/{n}").as_bytes(), &noise(200_000, seed + n), &replicated()).unwrap();
+        }
+        store.sync().unwrap();
+    };
+    put("known", 10);
+    let log = dir.join("store/log/0000000000000001.log");
+    let end = fs::metadata(&log).unwrap().len();
+    put("new", 20);
+    let contents = contents(&store);
+    let keys = contents.keys().map(|key| match key.starts_with(b"new/") {
+        true => salvaged_key(&store, key),
+        false => key.clone(),
+    });
+    let wanted = keys.zip(contents.values().cloned()).collect();
+    store.close().unwrap();
+    for folder in ["store", "a", "b"] {
+        let log = dir.join(folder).join("log/0000000000000001.log");
+        fs::File::options().write(true).open(log).unwrap().set_len(end).unwrap();
+    }
+    fs::remove_dir_all(dir.join("store/catalog")).unwrap();
+    wanted
+}
+
+/// Salvages a store in a process of its own, which a test kills.
+#[test]
+fn salvager() {
+    let Ok(home) = std::env::var("TERRACE_SALVAGER") else { return };
+    Store::salvage(Path::new(&home)).map(drop).unwrap();
+}
+
+fn salvage_until(home: &Path, point: &str) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "salvager", "--nocapture"]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.env("TERRACE_SALVAGER", home).env("TERRACE_FAIL_POINT", point);
+    assert!(command.status().unwrap().code().is_none(), "{point} was not reached");
+}
+
+/// The first half of a salvage left a store that opened, and swept what the second half was to offer.
+#[test]
+fn a_salvage_that_is_killed_is_repeated_and_nothing_else_opens_the_store() {
+    for point in ["salvage:opened", "salvage:left-log", "salvage:offered", "salvage:restarted"] {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("store");
+        let wanted = lose_new_commits(dir.path());
+        for _ in 0..2 {
+            salvage_until(&home, point);
+            let refused = Store::open(&home).map(drop).unwrap_err().to_string();
+            assert!(refused.contains("repeat `terrace rebuild --salvage`"), "{point}: {refused}");
+            if point == "salvage:restarted" {
+                // Its log is whole.
+                break;
+            }
+            let refused = Store::rebuild(&home).map(drop).unwrap_err().to_string();
+            assert!(refused.contains("commits are missing"), "{point}: {refused}");
+        }
+        let (store, _) = Store::salvage(&home).unwrap();
+        assert!(contents(&store) == wanted, "{point}: {:?}", contents(&store).keys());
+        store.close().unwrap();
+        let store = Store::open(&home).unwrap();
+        let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
+        assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0), "{point}: {scrubbed:?}");
+        assert!(contents(&store) == wanted, "{point}");
+    }
+}
+
+/// Only the catalog has the last commits, and a target has seen more. A salvage goes on with this catalog, also when it is repeated.
+#[test]
+fn a_killed_salvage_goes_on_with_the_catalog_that_it_began_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("store");
+    let store = new_store(dir.path());
+    store.put_bytes(b"first", &noise(200_000, 1), &replicated()).unwrap();
+    store.sync().unwrap();
+    copy_folder(&home.join("log"), &dir.path().join("log"));
+    store.put_bytes(b"second", &noise(200_000, 2), &replicated()).unwrap();
+    store.sync().unwrap();
+    let before = contents(&store);
+    store.close().unwrap();
+    copy_folder(&home, &dir.path().join("earlier"));
+    let store = Store::open(&home).unwrap();
+    store.put_bytes(b"third", &noise(200_000, 3), &replicated()).unwrap();
+    let third = (salvaged_key(&store, b"third"), store.get(b"third").unwrap());
+    store.sync().unwrap();
+    store.close().unwrap();
+    // The directory is older than its targets, and all logs are older than the directory.
+    let reach = fs::read(home.join("log-reach")).unwrap();
+    fs::remove_dir_all(&home).unwrap();
+    fs::rename(dir.path().join("earlier"), &home).unwrap();
+    fs::write(home.join("log-reach"), reach).unwrap();
+    for folder in ["store", "a", "b"].map(|folder| dir.path().join(folder)) {
+        fs::remove_dir_all(folder.join("log")).unwrap();
+        copy_folder(&dir.path().join("log"), &folder.join("log"));
+    }
+    let mut wanted = before;
+    wanted.extend([third]);
+    for point in ["salvage:opened", "salvage:left-log", "salvage:offered"] {
+        salvage_until(&home, point);
+        assert!(Store::open(&home).is_err() && Store::rebuild(&home).is_err(), "{point}");
+        assert!(fs::read_to_string(home.join("salvage")).unwrap().starts_with("catalog "), "{point}");
+    }
+    let (store, salvaged) = Store::salvage(&home).unwrap();
+    assert!(contents(&store) == wanted, "{salvaged:?}: {:?}", contents(&store).keys());
+}
+
+#[test]
+fn a_salvage_waits_for_a_target_that_is_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("store");
+    let (b, away) = (dir.path().join("b"), dir.path().join("away"));
+    let wanted = lose_new_commits(dir.path());
+    fs::rename(&b, &away).unwrap();
+    let refused = Store::rebuild(&home).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("commits are missing") && refused.contains("bring it back first"), "{refused}");
+    let refused = Store::salvage(&home).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("Nothing was changed") && refused.contains("terrace tiers renew disk"), "{refused}");
+    assert!(!home.join("salvage").exists());
+    // It is gone for good.
+    let refused = Store::renew_tier(&home, "disk").map(drop).unwrap_err().to_string();
+    assert!(refused.contains("commits are missing"), "{refused}");
+    let (store, _) = Store::salvage(&home).unwrap();
+    assert!(contents(&store) == wanted, "{:?}", contents(&store).keys());
+    store.sync().unwrap();
+    let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0), "{scrubbed:?}");
+}
+
+#[test]
+fn a_whole_copy_of_the_log_that_comes_back_ends_a_salvage_that_was_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("store");
+    let store = new_store(dir.path());
+    store.put_bytes(b"first", &noise(200_000, 1), &replicated()).unwrap();
+    store.sync().unwrap();
+    let log = "log/0000000000000001.log";
+    let end = fs::metadata(home.join(log)).unwrap().len();
+    store.put_bytes(b"second", &noise(200_000, 2), &replicated()).unwrap();
+    store.sync().unwrap();
+    let wanted = contents(&store);
+    store.close().unwrap();
+    let whole = fs::read(home.join(log)).unwrap();
+    for folder in ["store", "a", "b"].map(|folder| dir.path().join(folder)) {
+        fs::File::options().write(true).open(folder.join(log)).unwrap().set_len(end).unwrap();
+    }
+    fs::remove_dir_all(home.join("catalog")).unwrap();
+    salvage_until(&home, "salvage:offered");
+    fs::write(dir.path().join("b").join(log), whole).unwrap();
+    let store = Store::rebuild(&home).unwrap();
+    assert!(contents(&store) == wanted, "{:?}", contents(&store).keys());
+    store.close().unwrap();
     assert!(contents(&Store::open(&home).unwrap()) == wanted);
 }

@@ -310,13 +310,7 @@ impl Catalog {
         Ok(end)
     }
 
-    /// Continues the log in a new file if the last one is lost or too short to be appended to.
-    pub fn go_on_without_log(&self) -> Result<()> {
-        let tail = self.tail()?;
-        if self.log.holds_end(tail)? { Ok(()) } else { self.jump_to(tail.sequence) }
-    }
-
-    /// Continues the log in a new file after commit `sequence`. Before it there is only a snapshot, which the caller makes next.
+    /// Continues the log in a new file after commit `sequence`. Before it there is only a snapshot, which the caller makes in the end.
     pub fn jump_to(&self, sequence: u64) -> Result<()> {
         let env = self.env()?;
         let mut txn = env.write_txn()?;

@@ -15,7 +15,8 @@ use crate::output::{Show, complain, count, name, note, path_name, size, time};
 #[derive(Args)]
 pub struct Rebuild {
     /// Continue if commits are missing. Keeps what the log still tells, and adds other intact objects on the targets as
-    /// salvaged/NUMBER; deleted objects may be among them.
+    /// salvaged/NUMBER; deleted objects may be among them. Needs all tiers. If it is stopped, repeat it: until then, no other command opens
+    /// the store.
     #[arg(long)]
     salvage: bool,
     /// Make a store from this bucket, whose node is lost: SERVICE://BUCKET/PATH.

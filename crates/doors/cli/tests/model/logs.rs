@@ -1,11 +1,16 @@
 //! Faults of the commit log and its copies.
 
-use std::fs;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use super::checker::Checker;
 use super::faults::{Done, files_of};
 use super::model::{Change, Loss, lane_of};
+use super::place::Fate;
 use super::versions::bytes_of;
+
+const SALVAGE_POINTS: [&str; 4] = ["salvage:opened", "salvage:left-log", "salvage:offered", "salvage:restarted"];
 
 impl Checker {
     pub fn lose_log(&mut self) -> Done {
@@ -34,15 +39,19 @@ impl Checker {
     }
 
     pub fn lose_all_logs(&mut self) -> Done {
-        let whole = self.random.once_in(2);
-        for log in ["store/log", "a/log", "b/log", "c/log"].map(|log| self.place.root(log)) {
-            match whole {
-                true if log.exists() => fs::remove_dir_all(&log).map_err(|e| e.to_string())?,
-                true => {}
-                false => self.damage_a_file(&log)?,
+        let logs = ["store/log", "a/log", "b/log", "c/log"].map(|log| self.place.root(log));
+        match self.random.below(3) {
+            0 => {
+                self.place.note("all logs are removed");
+                let mut there = logs.iter().filter(|log| log.exists());
+                there.try_for_each(fs::remove_dir_all).map_err(|e| e.to_string())?;
             }
+            1 => {
+                self.place.note("all logs are damaged");
+                logs.iter().try_for_each(|log| self.damage_a_file(log))?;
+            }
+            _ => self.cut_last_files(&logs)?,
         }
-        self.place.note(if whole { "all logs are removed" } else { "all logs are damaged" });
         if self.random.once_in(2) {
             self.place.note("rm -r store/catalog");
             fs::remove_dir_all(self.place.root("store/catalog")).map_err(|e| e.to_string())?;
@@ -53,8 +62,48 @@ impl Checker {
         self.salvage()
     }
 
+    /// Cuts the last file of the log and of its copies at the same place.
+    fn cut_last_files(&mut self, logs: &[PathBuf]) -> Done {
+        let Some(last) = files_of(&logs[0]).pop() else { return Ok(()) };
+        let length = self.random.below(fs::metadata(&last).map_err(|e| e.to_string())?.len() + 1);
+        self.place.note(format!("{} ends after {length} bytes in all logs", last.display()));
+        for copy in logs.iter().map(|log| log.join(last.file_name().unwrap_or_default())).filter(|copy| copy.exists()) {
+            let cut = File::options().write(true).open(&copy).and_then(|file| match file.metadata()?.len() > length {
+                true => file.set_len(length),
+                false => Ok(()),
+            });
+            cut.map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Begins a salvage that dies, and runs another command on what it has left.
+    fn stop_a_salvage(&mut self) -> Done {
+        let fate = match self.random.once_in(2) {
+            true => Fate::FailPoint(format!("{}@1", self.random.pick(&SALVAGE_POINTS))),
+            false => Fate::Killed(Duration::from_micros(self.random.below(100_000))),
+        };
+        let run = self.place.start(&["rebuild".to_owned(), "--salvage".to_owned()], None, fate.clone());
+        let ran = self.place.wait(vec![run]).remove(0);
+        self.counts.commands += 1;
+        match (ran.code, fate) {
+            (None, Fate::FailPoint(point)) => {
+                let name = point.trim_end_matches("@1");
+                *self.counts.fail_points.entry(name.to_owned()).or_default() += 1;
+            }
+            (None, _) => self.counts.kills += 1,
+            (Some(0 | 1), _) => {}
+            (Some(code), _) => return Err(format!("a salvage ended with {code}: {}", ran.err)),
+        }
+        let words = *self.random.pick(&[&["ls"][..], &["health"], &["sync"], &["prune"], &["rebuild"]]);
+        self.must(words, &[0, 1, 2, 3]).map(drop)
+    }
+
     /// Salvages: every version that was there is found, under its key or without one. Then begins with nothing again.
     fn salvage(&mut self) -> Done {
+        while self.random.once_in(2) {
+            self.stop_a_salvage()?;
+        }
         self.must(&["rebuild", "--salvage"], &[0, 1])?;
         let found = self.place.path("out/salvaged");
         let _ = fs::remove_dir_all(&found);

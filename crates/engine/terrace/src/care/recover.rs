@@ -88,6 +88,16 @@ impl Care {
         if is_pending { boot::mark_in_use(&self.journal.dir) } else { Ok(()) }
     }
 
+    /// Makes a catalog ready for a salvage: fills a new one from the damaged log, and continues in a file of the log from commit `sequence` on.
+    pub fn leave_log(&self, sequence: u64) -> Result<()> {
+        let _lock = self.locks.wait_for_mover()?;
+        let doubts = if self.catalog.is_new()? { replay(self)? } else { HashSet::new() };
+        // The damaged log and its copies stay as they are, so that a salvage that is stopped can be repeated, and a copy that comes back
+        // may still be the whole one.
+        self.catalog.jump_to(sequence.max(self.catalog.tail()?.sequence))?;
+        self.owe_what_is_gone(&doubts, boot::read_mark(&self.journal.dir)?.is_pending())
+    }
+
     /// Notes that targets are older copies of themselves, and may lack frames. They are then compared with the catalog as new ones are.
     fn doubt<'a>(&self, older: impl IntoIterator<Item = &'a Device>) -> Result<()> {
         for device in older.into_iter().filter(|device| !device.target.is_new()) {

@@ -128,7 +128,7 @@ impl Survey {
     pub fn check(&self, was_cut_off: bool) -> Result<()> {
         let reach = self.reach.unwrap_or(0);
         if self.end < reach {
-            return Err(Error::LogDamaged(self.describe_missing()));
+            return Err(self.missing());
         }
         let may_be_empty = was_cut_off && self.reach == Some(0);
         if self.end == 0 && self.has_data && !may_be_empty {
@@ -137,7 +137,11 @@ impl Survey {
         Ok(())
     }
 
-    /// Describes the missing commits.
+    /// The error that commits are missing.
+    pub fn missing(&self) -> Error {
+        Error::LogDamaged(self.describe_missing())
+    }
+
     fn describe_missing(&self) -> String {
         let (end, reach) = (self.end, self.reach.unwrap_or(0));
         let missing =

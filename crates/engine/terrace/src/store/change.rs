@@ -102,6 +102,13 @@ impl Store {
             }
             Ok(store)
         });
+        if let Err(Error::LogDamaged(reason)) = renewed {
+            // Without their notes, the targets are made once the log is mended or salvaged, which needs all targets.
+            let reason = format!(
+                "tier {name} gets empty targets when the store is opened next, but now its log is damaged: {reason}"
+            );
+            return Err(Error::LogDamaged(reason));
+        }
         if renewed.is_err() {
             // Without its note, a target that cannot be created would prevent the whole store from being opened.
             for note in &notes {

@@ -17,8 +17,8 @@ use super::Store;
 use crate::config::{Config, TargetConfig, TierConfig};
 use crate::discard::Discard;
 use crate::home::{
-    DESTROYED_LINE, FORMAT_VERSION, MOUNTS_FILE, boot, check_id, describe_copy, find_original, lock_store, read_config,
-    read_state, refuse, refuse_if_shared, write_file,
+    DESTROYED_LINE, FORMAT_VERSION, MOUNTS_FILE, SALVAGE_FILE, boot, check_id, describe_copy, find_original,
+    lock_store, read_config, read_state, refuse, refuse_if_shared, write_file,
 };
 use crate::journal::NOTES_LOCK;
 use crate::report::{RemainState, Remains, TargetRemains, TierRemains};
@@ -29,7 +29,7 @@ const OWN_FOLDERS: [&str; 6] = ["catalog", "dumps", "keepers", "leases", "preloa
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 /// Files, except those that identify the store.
-const OWN_FILES: [&str; 26] = [
+const OWN_FILES: [&str; 27] = [
     RESERVE_FILE,
     "boot",
     REACH_FILE,
@@ -56,6 +56,7 @@ const OWN_FILES: [&str; 26] = [
     "machine",
     MOUNTS_FILE,
     OWNER_FILE,
+    SALVAGE_FILE,
 ];
 /// Files that identify the store, in the order of their removal. Older versions wrote the second one as `terrace`.
 const LAST_FILES: [&str; 3] = ["terrace", "terrace.toml", "store"];
@@ -281,6 +282,11 @@ impl Ids for NoIds {
     fn next(&self) -> io::Result<u64> {
         Err(io::ErrorKind::Unsupported.into())
     }
+}
+
+/// Returns a target that the store has made and that cannot be reached, if any.
+pub(super) fn find_away(dir: &Path, id: u64, config: &Config) -> Option<TargetRemains> {
+    described(config).map(|of| of.find_remains(dir, id)).find(|target| target.state == RemainState::Away)
 }
 
 /// Fails if another copy of the store's directory uses a target.

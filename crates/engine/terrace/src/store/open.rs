@@ -21,8 +21,8 @@ use crate::care::Survey;
 use crate::config::Config;
 use crate::devices::targets::KnownNodes;
 use crate::home::{
-    Cluster, Consistency, Duty, Rules, Trust, boot, check_identity, lock_store, note_mounts, note_owner, note_place,
-    refuse, take_sole,
+    Cluster, Consistency, Duty, Rules, SalvageNote, Trust, boot, check_identity, lock_store, note_mounts, note_owner,
+    note_place, refuse, take_sole,
 };
 use crate::journal::sync_before_replacing;
 use crate::{Error, Result};
@@ -39,7 +39,7 @@ pub(crate) enum Opening {
     Usual,
     /// It is complete, and a new catalog is made from it.
     Proven,
-    /// It is damaged. Nothing is compared, and nothing is discarded.
+    /// It is damaged. Nothing is compared, discarded or committed.
     Damaged,
 }
 
@@ -151,6 +151,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     note_owner(dir, None)?;
     let log = Log::open(&dir.join("log"), id)?;
     if opening == Opening::Usual {
+        check_salvage_has_ended(dir)?;
         forget_distrusted_catalog(dir, &lock, &config, &log)?;
     }
     let was_cut_off = boot::read_mark(dir)?.was_cut_off();
@@ -172,7 +173,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     }
     catalog.change_nothing_before(trust.ends_at());
     let engine = Engine::new(dir, Held { rules, trust, sole, lock, nodes: KnownNodes::default() }, catalog)?;
-    if opening == Opening::Damaged && had_records {
+    if opening == Opening::Damaged {
         // Nothing can be committed before the new log begins. The store is opened as usual afterwards.
         boot::shared(dir, &engine.lock)?;
         return Ok(engine);
@@ -195,8 +196,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
         // Frames that the log does not name are garbage only if the log is known to be complete. An empty log is, if the
         // power was cut before any commit was durable.
         let never_durable = was_cut_off && reach == Some(0);
-        let is_whole = opening != Opening::Damaged && (reach.is_some() || had_records);
-        if is_whole
+        if (reach.is_some() || had_records)
             && (engine.catalog.tail()?.sequence > 0 || never_durable)
             && let Err(error) = engine.care.sweep(false)
         {
@@ -207,6 +207,13 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     }
     boot::shared(dir, &engine.lock)?;
     Ok(engine)
+}
+
+/// Checks that no salvage has begun and not ended: what it has not offered yet would be swept.
+fn check_salvage_has_ended(dir: &Path) -> Result<()> {
+    let reason = "a salvage was stopped before its end; repeat `terrace rebuild --salvage`, or run `terrace rebuild` if all copies of the log \
+                  are back";
+    SalvageNote::read(dir)?.map_or(Ok(()), |_| Err(Error::LogDamaged(reason.to_owned())))
 }
 
 /// Checks that the configuration names each target that holds replicas.

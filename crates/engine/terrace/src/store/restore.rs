@@ -6,12 +6,12 @@ use terrace_catalog::log::Log;
 use terrace_catalog::{Catalog, check_pages};
 
 use super::Store;
-use super::destroy::check_unused;
+use super::destroy::{check_unused, find_away};
 use super::open::Opening;
 use crate::care::Survey;
 use crate::home::boot::{self, Mark};
-use crate::home::{StoreLock, check_identity, lock_store, read_config, refuse_if_shared};
-use crate::report::Salvaged;
+use crate::home::{SalvageNote, StoreLock, check_identity, lock_store, read_config, refuse, refuse_if_shared};
+use crate::report::{Salvaged, TargetRemains};
 use crate::{Error, Result};
 
 /// The number of sequences that a new log skips after the last known commit, so that a copy on a target that is away never
@@ -23,6 +23,10 @@ struct Evidence {
     survey: Survey,
     /// The last commit in the existing catalog, if that can be trusted.
     catalog: Option<u64>,
+    /// A salvage that has begun and not ended.
+    salvage: Option<SalvageNote>,
+    /// A target that cannot be reached. It may have a whole copy of the log.
+    away: Option<TargetRemains>,
     /// The error, if a target has seen the log go on differently.
     diverged: Option<Error>,
     mark: Mark,
@@ -43,16 +47,18 @@ impl Evidence {
         let survey = Survey::new(dir, &config, &log)?;
         let diverged = survey.check_whole(&log).err();
         let mark = boot::read_mark(dir)?;
-        let mut catalog = None;
-        if mark.is_trusted() && boot::has_catalog(dir) {
+        let (mut catalog, salvage, away) = (None, SalvageNote::read(dir)?, find_away(dir, id, &config));
+        let is_usable = salvage.is_none_or(|note| note.catalog.is_some());
+        if is_usable && mark.is_trusted() && boot::has_catalog(dir) {
             let folder = dir.join("catalog");
             let opened = check_pages(&folder).and_then(|()| Catalog::open(&folder, log)?.tail());
             match opened {
-                Ok(tail) => catalog = Some(tail.sequence),
+                // A salvage that was stopped has added commits of its own.
+                Ok(tail) => catalog = Some(salvage.and_then(|note| note.catalog).unwrap_or(tail.sequence)),
                 Err(error) => tracing::warn!(%error, "the catalog is damaged, and is rebuilt from the log"),
             }
         }
-        Ok(Evidence { survey, diverged, catalog, mark, lock })
+        Ok(Evidence { survey, diverged, catalog, salvage, away, mark, lock })
     }
 
     /// Returns the last commit that is known to have existed.
@@ -65,12 +71,34 @@ impl Evidence {
         if self.catalog.is_some() && self.survey.end >= self.needed() {
             return Ok(());
         }
-        self.survey.check(self.mark.was_cut_off())
+        let checked = match self.salvage {
+            // Its targets' notes may be gone.
+            Some(_) if self.survey.end < self.needed() => Err(self.survey.missing()),
+            _ => self.survey.check(self.mark.was_cut_off()),
+        };
+        checked.map_err(|error| match (error, &self.away) {
+            (Error::LogDamaged(reason), Some(away)) => Error::LogDamaged(format!(
+                "{reason}; but tier {} is away ({}: {}), and may have a whole copy of the log, so bring it back first",
+                away.tier, away.target, away.reason
+            )),
+            (error, _) => error,
+        })
+    }
+
+    /// Checks that no target is away, whose copy of the log, or whose replicas, a salvage would miss.
+    fn check_all_there(&self, dir: &Path) -> Result<()> {
+        let Some(away) = &self.away else { return Ok(()) };
+        let TargetRemains { tier, target, reason, .. } = away;
+        let reason = format!(
+            "tier {tier} is away ({target}: {reason}), and may have a whole copy of the log, or the only replica of an object: bring it back,              and repeat this. If it is gone for good, run `terrace tiers renew {tier}` before. Nothing was changed"
+        );
+        Err(refuse(dir, &reason))
     }
 
     /// Returns whether the catalog has all commits, and the log has not. That of an older copy of the directory has others.
     fn catalog_is_best(&self) -> bool {
-        !self.survey.is_directory_older && self.catalog.is_some_and(|end| end >= self.needed() && end > self.survey.end)
+        let is_whole = |end| end >= self.needed() && end > self.survey.end;
+        self.salvage.is_none() && !self.survey.is_directory_older && self.catalog.is_some_and(is_whole)
     }
 
     /// Opens the store with a new catalog, made from the log.
@@ -107,7 +135,9 @@ impl Store {
             return store.open_again();
         }
         evidence.check_log().map_err(advise_salvage)?;
-        evidence.open_from_log(dir, Opening::Proven)
+        let store = evidence.open_from_log(dir, Opening::Proven)?;
+        SalvageNote::remove(dir)?;
+        Ok(store)
     }
 
     /// Frees the space of frames and files that killed writers left and no object uses. Returns their size in bytes. No
@@ -126,9 +156,13 @@ impl Store {
 
     /// Makes the catalog as [`Store::rebuild`] does, but continues if commits are missing. Then gives a key
     /// `salvaged/NUMBER` to each whole object on the targets that the log does not name. No other process may have the store
-    /// open.
+    /// open. If it is stopped, no process opens the store before it is repeated to its end, or the log is whole again.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if a target is away. Then nothing is changed.
     pub fn salvage(dir: &Path) -> Result<(Store, Salvaged)> {
         let evidence = Evidence::gather(dir)?;
+        evidence.check_all_there(dir)?;
         if evidence.catalog_is_best() || evidence.check_log().is_ok() {
             drop(evidence);
             let store = Store::rebuild(dir)?;
@@ -136,17 +170,24 @@ impl Store {
             return Ok((store, salvaged));
         }
         let (needed, known) = (evidence.needed(), evidence.survey.end.max(evidence.catalog.unwrap_or(0)));
-        let store = match evidence.catalog {
-            Some(end) if end > evidence.survey.end => evidence.open_from_catalog(dir)?,
-            _ => evidence.open_from_log(dir, Opening::Damaged)?,
+        let catalog = evidence.catalog.filter(|end| *end > evidence.survey.end);
+        // Before anything is changed: what was begun looks like a store with fewer objects.
+        SalvageNote { catalog }.write(dir)?;
+        let store = match catalog {
+            Some(_) => evidence.open_from_catalog(dir)?,
+            None => evidence.open_from_log(dir, Opening::Damaged)?,
         };
+        terrace_system::fail::point("salvage:opened");
         let salvaged = store.alone(|engine| {
-            engine.catalog.go_on_without_log()?;
+            engine.care.leave_log(needed + SKIPPED_SEQUENCES)?;
+            terrace_system::fail::point("salvage:left-log");
             let salvaged = engine.care.salvage()?;
-            let end = engine.catalog.tail()?.sequence.max(needed);
-            engine.care.restart_log(end + SKIPPED_SEQUENCES)?;
+            terrace_system::fail::point("salvage:offered");
+            engine.care.restart_log(engine.catalog.tail()?.sequence + SKIPPED_SEQUENCES)?;
+            terrace_system::fail::point("salvage:restarted");
             Ok(salvaged)
         })?;
+        SalvageNote::remove(dir)?;
         let store = store.open_again()?;
         Ok((store, Salvaged { log_was_damaged: true, missing_commits: needed.saturating_sub(known), ..salvaged }))
     }
