@@ -210,6 +210,9 @@ pub struct Scrubbed {
     /// The number of damaged files of the commit log.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub log_damaged: u64,
+    /// The number of damaged files of the copies of the commit log that were not written again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub log_copies_damaged: u64,
     /// The number of lost extents of each object, by its key as [`terrace_format::key::show`] writes it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_of: BTreeMap<String, u64>,
@@ -532,6 +535,8 @@ pub enum FindingCode {
     Miscounted,
     /// The last scrub found damaged files of the commit log.
     LogDamaged,
+    /// The last scrub found damaged files of copies of the commit log.
+    LogCopyDamaged,
     /// A read, a scrub or an opening found bytes without a good replica.
     Lost,
     /// A node of a shared store does not follow the log.
@@ -560,6 +565,7 @@ impl fmt::Display for FindingCode {
             FindingCode::FilesChanged => "FILES_CHANGED",
             FindingCode::Miscounted => "MISCOUNTED",
             FindingCode::LogDamaged => "LOG_DAMAGED",
+            FindingCode::LogCopyDamaged => "LOG_COPY_DAMAGED",
             FindingCode::Lost => "LOST",
             FindingCode::NodeAway => "NODE_AWAY",
             FindingCode::TargetDoubtful => "TARGET_DOUBTFUL",

@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{replicated, store_of, tier};
+use terrace::report::FindingCode;
 use terrace::{Ack, Error, PutOptions, Store};
 use terrace_testkit::noise;
 
@@ -326,4 +327,34 @@ fn a_log_without_its_last_record_lacks_commits_and_is_no_other_log() {
     assert!(said.contains("commits are missing") && said.contains("--salvage"), "{said}");
     let (store, salvaged) = Store::salvage(&home).unwrap();
     assert!(salvaged.log_was_damaged && contents(&store) == all, "{salvaged:?}");
+}
+
+/// Only the last bytes of a copy were compared with the log, and only by a sync.
+#[test]
+fn a_copy_that_is_damaged_in_the_middle_is_found_and_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, _) = filled(dir.path());
+    let store = Store::open(&home).unwrap();
+    for number in 0..40 {
+        store.put_bytes(format!("short/{number}").as_bytes(), &[7; 100], &replicated()).unwrap();
+    }
+    store.sync().unwrap();
+    let is_log = |path: &&PathBuf| !path.starts_with(&home);
+    let before: Vec<(PathBuf, Vec<u8>)> =
+        logs(dir.path()).iter().filter(is_log).map(|copy| (copy.clone(), fs::read(copy).unwrap())).collect();
+    assert!(before.len() == 2 && before.iter().all(|(_, bytes)| bytes.len() > 4300));
+    let are_whole = || before.iter().all(|(copy, bytes)| fs::read(copy).unwrap()[..bytes.len()] == *bytes);
+    before.iter().for_each(|(copy, _)| flip(copy, 100));
+    let damaged = |repair| store.scrub(b"", repair, None, |_| {}).unwrap().log_copies_damaged;
+    assert_eq!((damaged(false), damaged(false)), (2, 2));
+    assert!(store.health().unwrap().findings.iter().any(|found| found.code == FindingCode::LogCopyDamaged));
+    assert_eq!((damaged(true), damaged(false)), (0, 0));
+    assert!(are_whole());
+    store.close().unwrap();
+
+    // The store's log is mended from the last whole copy, and then the other copy.
+    flip(&before[0].0, 100);
+    fs::remove_dir_all(home.join("log")).unwrap();
+    Store::rebuild(&home).unwrap().close().unwrap();
+    assert!(are_whole());
 }

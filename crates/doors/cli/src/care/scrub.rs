@@ -58,7 +58,8 @@ pub fn scrub(
         && found.miscounted == 0
         && found.away == 0
         && found.changed == 0
-        && found.log_damaged == 0;
+        && found.log_damaged == 0
+        && found.log_copies_damaged == 0;
     let mut words = format!(
         "{} checked, {} bad, {} repaired, {} lost",
         count(found.checked, "replica"),
@@ -96,6 +97,9 @@ pub fn scrub(
     if found.log_damaged > 0 {
         words.push_str(&format!(", {} of the commit log", count(found.log_damaged, "damaged file")));
     }
+    if found.log_copies_damaged > 0 {
+        words.push_str(&format!(", {} of copies of the commit log", count(found.log_copies_damaged, "damaged file")));
+    }
     show.result(&Found { found: &found, needs_dataset: needs }, &words)?;
     show.objects(found.lost_of.iter().map(|(key, extents)| {
         let next = match terrace_dump::is_pack(key) {
@@ -123,6 +127,9 @@ pub fn scrub(
     }
     if found.log_damaged > 0 {
         show.line("`terrace rebuild` makes the commit log whole")?;
+    }
+    if found.log_copies_damaged > 0 {
+        show.line("`terrace repair` writes the copies of the commit log again")?;
     }
     if found.miscounted > 0 {
         show.line("`terrace rebuild` counts the owners of shared frames again")?;

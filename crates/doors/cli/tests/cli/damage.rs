@@ -265,6 +265,16 @@ fn a_scrub_finds_damage_of_the_commit_log() {
     place.good(["scrub"]);
     assert_eq!(place.keys("").len(), 20);
     assert_eq!(place.json(["health"]).0["health"], "safe");
+
+    let copy = place.path("tiers/disk/log").join(log.file_name().unwrap());
+    File::options().write(true).open(&copy).unwrap().write_all_at(&[!byte[0]], at).unwrap();
+    let scrubbed = place.run(["scrub"]);
+    assert!(scrubbed.out.contains("1 damaged file of copies of the commit log"), "{}", scrubbed.out);
+    assert!(scrubbed.code == 1 && scrubbed.out.contains("terrace repair"), "{}", scrubbed.out);
+    assert_eq!(place.json(["health"]).0["findings"][0]["code"], "LOG_COPY_DAMAGED");
+    let repaired = place.run(["repair"]);
+    assert!(repaired.code == 0 && repaired.err.contains("check the disk"), "{}{}", repaired.out, repaired.err);
+    place.good(["scrub"]);
 }
 
 /// A log that was lost was mended from the end of its snapshot on. The file in which this is kept a hole before it, so that `scrub` called the

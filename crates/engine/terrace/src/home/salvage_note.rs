@@ -15,7 +15,7 @@ pub const SALVAGE_FILE: &str = "salvage";
 /// Begins the line with the last commit of the catalog.
 const CATALOG_WORD: &str = "catalog";
 
-/// What a salvage has begun with.
+/// The catalog that a salvage has begun with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SalvageNote {
     /// The last commit of the catalog that the salvage goes on with. None if it makes a new one from the log.

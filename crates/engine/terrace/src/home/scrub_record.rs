@@ -109,6 +109,7 @@ impl ScrubRecord {
         self.found.few_copies += found.few_copies;
         self.found.miscounted += found.miscounted;
         self.found.log_damaged += found.log_damaged;
+        self.found.log_copies_damaged += found.log_copies_damaged;
         if self.done >= self.parts {
             self.last = Some(LastScrub { finished: now, found: std::mem::take(&mut self.found) });
             self.last_unreplaced = std::mem::take(&mut self.unreplaced);

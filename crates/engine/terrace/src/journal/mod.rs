@@ -9,10 +9,10 @@ mod replacing;
 mod shared;
 mod snapshot;
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::{fs, io};
 
 use terrace_catalog::log::Tail;
 use terrace_catalog::{Catalog, Edit};
@@ -188,6 +188,31 @@ impl Journal {
             return Ok(());
         }
         log.copy_to(&folder, tail, durable)
+    }
+
+    /// Compares the copies of the log with the log, which is whole up to `tail`. With `repair`, writes damaged ones again. Returns the number of
+    /// damaged files that were not written again.
+    pub fn check_copies(&self, tail: Tail, repair: bool) -> Result<u64> {
+        let mut left = 0;
+        for device in self.log_copies().filter(|device| device.target.ready().is_ok() && self.has_this_log(device)) {
+            let folder = device.path.join("log");
+            let mended = self.catalog.log().find_damaged_in(&folder, tail).and_then(|damaged| {
+                let Some(first) = damaged.first() else { return Ok(()) };
+                let files = damaged.len();
+                tracing::warn!(files, first = %first.display(), is_written_again = repair, "a copy of the commit log is damaged; check the disk of this file");
+                if !repair {
+                    left += files as u64;
+                    return Ok(());
+                }
+                // The log is whole, so the copy is not needed while it is written.
+                damaged.iter().try_for_each(fs::remove_file)?;
+                self.copy_log_to(device, tail, true)
+            });
+            if let Err(error) = mended {
+                device.failed(&error);
+            }
+        }
+        Ok(left)
     }
 
     /// The targets that hold a copy of the log.

@@ -223,6 +223,9 @@ impl Store {
         let what = "damaged files of the commit log";
         let advice = "run `terrace rebuild`, which makes it whole, and then `terrace scrub`";
         add(count(|found| found.log_damaged), FindingCode::LogDamaged, Damaged, what, advice);
+        let (what, advice) =
+            ("damaged files of copies of the commit log", "run `terrace repair`, which writes them again");
+        add(count(|found| found.log_copies_damaged), FindingCode::LogCopyDamaged, Warning, what, advice);
         let since = last.map(|last| last.finished).or_else(|| self.made_at());
         let age = since.map_or(0, |since| unix_seconds().saturating_sub(since));
         if age > MAX_SCRUB_AGE_SECONDS.max(record.interval.saturating_mul(2)) {

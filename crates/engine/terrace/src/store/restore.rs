@@ -137,6 +137,10 @@ impl Store {
         evidence.check_log().map_err(advise_salvage)?;
         let store = evidence.open_from_log(dir, Opening::Proven)?;
         SalvageNote::remove(dir)?;
+        // The log may have been mended from its last whole copy.
+        let engine = &store.engine;
+        engine.journal.check_copies(engine.catalog.tail()?, true)?;
+        engine.journal.copy_log(true)?;
         Ok(store)
     }
 

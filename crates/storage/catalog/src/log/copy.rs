@@ -11,6 +11,8 @@ use super::{Log, Tail, files, name, snapshot, snapshots};
 
 /// Before a copy is extended, this many bytes at its end are compared with the log.
 const COMPARED_BYTES: u64 = 4096;
+/// Whole copies are compared with the log in parts of this size.
+const COMPARED_AT_ONCE_BYTES: usize = 1 << 20;
 
 /// The end of a copy that this process has compared with the log and brought up to date.
 #[derive(Clone, Debug)]
@@ -142,6 +144,27 @@ impl Log {
         Ok(())
     }
 
+    /// Returns the files of a copy that differ from the whole log before `tail`. What the copy lacks at its end comes with [`copy_to`].
+    ///
+    /// [`copy_to`]: Self::copy_to
+    pub fn find_damaged_in(&self, folder: &Path, tail: Tail) -> io::Result<Vec<PathBuf>> {
+        let ends = files(&self.folder)?.into_iter().filter(|file| *file <= tail.file);
+        let logs = ends.map(|file| (name(file), if file == tail.file { tail.position } else { u64::MAX }));
+        let newest = snapshots(&self.folder)?.pop();
+        let snapshot = newest.and_then(|newest| Some(snapshot(folder, newest).file_name()?.to_owned()));
+        let mut damaged = Vec::new();
+        for (name, end) in logs.map(|(name, end)| (name.into(), end)).chain(snapshot.map(|name| (name, u64::MAX))) {
+            match is_same_before(&self.folder.join(&name), &folder.join(&name), end) {
+                Ok(true) => {}
+                Ok(false) => damaged.push(folder.join(&name)),
+                // A snapshot has replaced the file, or the copy does not have it yet.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(damaged)
+    }
+
     /// Deletes all files of the log before `file`, and all snapshots but the newest, whose commit is in `file`.
     pub fn trim(&self, folder: &Path, file: u64) -> io::Result<()> {
         let old = files(folder)?.into_iter().filter(|&f| f < file).map(|f| folder.join(name(f)));
@@ -165,6 +188,23 @@ pub(super) fn copy_range(from: &File, to: &File, start: u64, end: u64) -> io::Re
         at += want as u64;
     }
     Ok(())
+}
+
+/// Returns whether two files have the same bytes before `end`, as far as both go.
+fn is_same_before(one: &Path, other: &Path, end: u64) -> io::Result<bool> {
+    let files = [open_regular(one)?, open_regular(other)?];
+    let end = files.iter().try_fold(end, |end, file| Ok::<_, io::Error>(end.min(file.metadata()?.len())))?;
+    let mut buffers = [vec![0; COMPARED_AT_ONCE_BYTES], vec![0; COMPARED_AT_ONCE_BYTES]];
+    for at in (0..end).step_by(COMPARED_AT_ONCE_BYTES) {
+        let length = COMPARED_AT_ONCE_BYTES.min((end - at) as usize);
+        for (file, buffer) in files.iter().zip(&mut buffers) {
+            file.read_exact_at(&mut buffer[..length], at)?;
+        }
+        if buffers[0][..length] != buffers[1][..length] {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn same_before(a: &File, b: &File, at: u64) -> io::Result<bool> {

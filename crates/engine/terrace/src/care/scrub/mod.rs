@@ -90,7 +90,8 @@ impl Care {
         // Of all parts of the store, with the first one.
         if go_on && prefix.is_empty() && subset.is_none_or(|subset| subset.part == 1) {
             found.miscounted = self.check_owners()?;
-            found.log_damaged = self.check_log()?;
+            let log = self.check_log(repair)?;
+            (found.log_damaged, found.log_copies_damaged) = (log.files, log.copy_files);
         }
         Ok(ScrubOutcome { found, unreplaced, is_whole: go_on })
     }

@@ -3,6 +3,13 @@
 use crate::Result;
 use crate::care::Care;
 
+/// The number of damaged files of the commit log, and of its copies, which are compared with a whole log only.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LogDamage {
+    pub files: u64,
+    pub copy_files: u64,
+}
+
 impl Care {
     /// Compares the number of owners of each shared frame with the objects that name it, and returns how many differ. A wrong
     /// number would free a frame too early, or never.
@@ -20,14 +27,15 @@ impl Care {
         Ok(wrong.len() as u64)
     }
 
-    /// Reads the commit log, and returns how many of its files are damaged. The catalog has what they say, until it is lost.
-    pub(super) fn check_log(&self) -> Result<u64> {
+    /// Reads the commit log and its copies, and returns how many files of both are damaged. With `repair`, writes the copies again. The catalog
+    /// has what the log says, until it is lost.
+    pub(super) fn check_log(&self, repair: bool) -> Result<LogDamage> {
         if self.catalog.is_shared() {
             // Its servers keep it.
-            return Ok(0);
+            return Ok(LogDamage::default());
         }
-        let log = self.catalog.log();
-        let damaged = log.find_damaged(self.catalog.tail()?)?;
+        let (log, tail) = (self.catalog.log(), self.catalog.tail()?);
+        let damaged = log.find_damaged(tail)?;
         if let Some(first) = damaged.first() {
             tracing::error!(
                 files = damaged.len(),
@@ -35,6 +43,7 @@ impl Care {
                 "the commit log is damaged; `terrace rebuild` makes it whole from its copies and the catalog"
             );
         }
-        Ok(damaged.len() as u64)
+        let copy_files = if damaged.is_empty() { self.journal.check_copies(tail, repair)? } else { 0 };
+        Ok(LogDamage { files: damaged.len() as u64, copy_files })
     }
 }
