@@ -124,7 +124,10 @@ mod tests {
             dir.path().join("tier").display()
         );
         let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").expect("parses"));
-        let files = Files::new(&store.expect("a store")).expect("its files");
+        let store = store.expect("a store");
+        // A sync mark of the background is a change.
+        let _lock = store.engine.locks.wait_for_mover().expect("the lock");
+        let files = Files::new(&store).expect("its files");
         let noise: Vec<u8> = (0..FILE_BYTES as u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
         let file = files.create(b"f", 0o644, Owner { uid: 0, gid: 0 }, true).expect("a file");
         file.write_at(0, &noise).expect("writes");
