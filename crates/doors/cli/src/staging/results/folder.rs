@@ -113,6 +113,10 @@ impl ResultPlace for ResultFolder {
         self.destination.check()
     }
 
+    fn name_of(&self, key: &[u8]) -> String {
+        path_name(&self.path(key))
+    }
+
     fn look(&self, key: &[u8], object: &Object) -> Look {
         let (path, kind) = (self.path(key), object.attributes.kind);
         // Behind a link it would not be in this folder; a write says so.

@@ -47,6 +47,9 @@ pub trait ResultPlace: Sync {
     /// Fails if the place is not the one that was opened anymore.
     fn check(&self) -> Result<()>;
 
+    /// Returns the name of an object's place, for people.
+    fn name_of(&self, key: &[u8]) -> String;
+
     /// Looks for something of the object's kind and length, without reading it. An error counts as nothing.
     fn look(&self, key: &[u8], object: &Object) -> Look;
 
