@@ -75,9 +75,7 @@ pub fn end(open: impl Fn() -> Result<Store>, asked: &JobEnd, show: Show) -> Resu
 /// Copies the objects that are wanted, until the deadline or SIGTERM. Returns false if one is not at the destination.
 fn copy_out(store: &Store, asked: &JobEnd, ending: &Ending, show: Show) -> Result<bool> {
     let clock = ending.clock();
-    let file = find_report_file(store, asked, &clock)?;
-    // The thread that watches writes it, too.
-    file.iter().for_each(|file| drop(ending.file.set(file.clone())));
+    let file = find_report_file(store, asked, ending)?;
     let mut wanted = match find_wanted(store, asked, &clock)? {
         Found::Objects(wanted) => wanted,
         Found::Late(reason) => {
@@ -127,14 +125,21 @@ fn copy_out(store: &Store, asked: &JobEnd, ending: &Ending, show: Show) -> Resul
     ending.tell_outcome(&report)
 }
 
-/// Finds the file of the report, if one is wanted, and checks its place.
-fn find_report_file(store: &Store, asked: &JobEnd, clock: &Clock<'_>) -> Result<Option<ReportFile>> {
+/// Finds the file of the report, if one is wanted, and checks its place. The results matter more than the report: they are copied although its place
+/// does not answer.
+fn find_report_file(store: &Store, asked: &JobEnd, ending: &Ending) -> Result<Option<ReportFile>> {
     let Some(path) = &asked.report else { return Ok(None) };
-    let _step = clock.step(format!("looking at the place of the report, {}", path_name(path)));
+    let _step = ending.steps.begin(format!("looking at the place of the report, {}", path_name(path)));
+    if let Err(error) = ReportFile::check_answers(path) {
+        let _ = ending.no_report.set(describe(&error));
+        return Ok(None);
+    }
     let file = ReportFile::at(store, path)?;
     if let Some(list) = &asked.save {
         file.check_apart(list, "which names the objects")?;
     }
+    // The thread that watches writes it, too.
+    let _ = ending.file.set(file.clone());
     Ok(Some(file))
 }
 
@@ -171,15 +176,20 @@ fn open_destination(
         }
     }
     let replaced = file.filter(|file| file.is_there());
-    replaced.map_or(Ok(()), |file| file.write(&begin_report(asked, wanted), None))?;
+    let begin = |file: &ReportFile| {
+        if let Err(error) = file.begin(&begin_report(asked, wanted)) {
+            complain(&format!("{}; the objects are copied all the same", describe(&error)));
+        }
+    };
+    replaced.into_iter().for_each(begin);
     let place = open_results(store, &asked.to, &asked.options).inspect_err(|error| {
         let mut report = begin_report(asked, wanted);
         report.note_gone(&describe(error));
         // The error of the destination, in which the report may be, is the one to tell.
-        let _ = file.map(|file| file.write(&report, None));
+        let _ = file.map(|file| file.begin(&report));
     })?;
     let new = file.filter(|_| replaced.is_none());
-    new.map_or(Ok(()), |file| file.write(&begin_report(asked, wanted), None))?;
+    new.into_iter().for_each(begin);
     Ok(place)
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::clock::Clock;
 use super::report::EndReport;
@@ -17,6 +17,7 @@ use super::report_file::ReportFile;
 use super::steps::Steps;
 use super::supervisor;
 use crate::FOUND_BAD;
+use crate::errors::describe;
 use crate::output::{Show, complain, count, name};
 
 const MAX_SHOWN_OBJECTS: usize = 20;
@@ -41,6 +42,8 @@ pub struct Ending {
     /// Whether all objects were tried, and are looked at once more.
     pub looks_again: AtomicBool,
     pub file: OnceLock<ReportFile>,
+    /// Why there can be no report, though one is wanted.
+    pub no_report: OnceLock<String>,
     is_told: AtomicBool,
 }
 
@@ -56,6 +59,7 @@ impl Ending {
             report: Mutex::default(),
             looks_again: AtomicBool::new(false),
             file: OnceLock::new(),
+            no_report: OnceLock::new(),
             is_told: AtomicBool::new(false),
         });
         let watched = Arc::clone(&ending);
@@ -112,6 +116,9 @@ impl Ending {
         }
         // Before the file, for which there may be no room.
         self.show.result(report, &report.describe())?;
+        if let Some(reason) = self.no_report.get() {
+            bail!("there is no report: {reason}");
+        }
         let _step = self.steps.begin("writing the report".into());
         self.file.get().map_or(Ok(()), |file| file.write(report, limit))
     }
@@ -126,11 +133,13 @@ impl Ending {
         };
         let step = self.steps.describe_oldest().unwrap_or_else(|| "the command has not ended".into());
         complain(&format!("{step}; see that what it waits for answers, and run the command again"));
-        if self.is_told.swap(true, Ordering::AcqRel) {
+        let told = match self.is_told.swap(true, Ordering::AcqRel) {
             // All that is missing is the end of the report, or of the store.
-            thread::sleep(LAST_REPORT_LIMIT);
-        } else if let Err(error) = self.tell_given_up(&format!("{step}, and {why_over}")) {
-            complain(&crate::errors::describe(&error));
+            true => self.file.get().map_or(Ok(()), |file| file.wait_for_last(LAST_REPORT_LIMIT)),
+            false => self.tell_given_up(&format!("{step}, and {why_over}")),
+        };
+        if let Err(error) = told {
+            complain(&describe(&error));
         }
         supervisor::leave_outputs();
         process::exit(i32::from(FOUND_BAD));

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -12,6 +13,9 @@ use serde::Serialize;
 use terrace::{OwnPlaces, Store, real_path, replace_durably};
 
 use crate::output::path_name;
+
+/// The results wait for their report to begin for at most this time.
+const FIRST_REPORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// A file that a report may replace.
 #[derive(Clone)]
@@ -36,6 +40,8 @@ struct Queue {
     written: u64,
     /// The outcome of the last write that has ended.
     outcome: Option<io::Result<()>>,
+    /// Whether a report of this command is there.
+    has_begun: bool,
     has_writer: bool,
 }
 
@@ -49,6 +55,21 @@ impl ReportFile {
         };
         check().with_context(|| format!("writing the report to {}", path_name(path)))?;
         Ok(ReportFile { path: real, writes: Arc::default() })
+    }
+
+    /// Fails if nothing answers at a path for a while.
+    pub fn check_answers(path: &Path) -> Result<()> {
+        let (sender, receiver) = sync_channel(1);
+        let own_path = path.to_owned();
+        // It cannot be ended while it waits, and ends with the process. Whether there is a file does not matter here.
+        let look = move || drop((fs::metadata(real_path(&own_path)), sender.send(())));
+        thread::Builder::new().name("report".into()).spawn(look).context("starting a thread")?;
+        match receiver.recv_timeout(FIRST_REPORT_LIMIT) {
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("{} does not answer; see that its file system does", path_name(path))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Checks that this is not another file of the same command.
@@ -69,10 +90,28 @@ impl ReportFile {
         self.path.file_name() == other.file_name()
     }
 
+    /// Writes the first report. Where that fails, there is none: an earlier command's would pass for this one's.
+    pub fn begin(&self, report: &impl Serialize) -> Result<()> {
+        self.write(report, Some(FIRST_REPORT_LIMIT))
+    }
+
     /// Writes a report, whole and durably. Fails if that takes longer than a limit; the report may come later then, unless a newer one does.
     pub fn write(&self, report: &impl Serialize, limit: Option<Duration>) -> Result<()> {
         let text = serde_json::to_vec_pretty(report)?;
-        self.write_text(text, limit).with_context(|| format!("writing {}", path_name(&self.path)))
+        self.described(self.write_text(text, limit))
+    }
+
+    /// Waits until the last report that was given is written. Fails if that takes longer than a limit.
+    pub fn wait_for_last(&self, limit: Duration) -> Result<()> {
+        let number = self.writes.queue().given;
+        self.described(self.writes.wait(number, Some(limit)))
+    }
+
+    fn described(&self, written: Result<()>) -> Result<()> {
+        written.with_context(|| match self.writes.queue().has_begun {
+            true => format!("the report {} is not current", path_name(&self.path)),
+            false => format!("there is no report {}", path_name(&self.path)),
+        })
     }
 
     fn write_text(&self, text: Vec<u8>, limit: Option<Duration>) -> Result<()> {
@@ -111,6 +150,11 @@ impl Writes {
             drop(queue);
             let outcome = replace_durably(path, text);
             queue = self.queue();
+            if outcome.is_err() && !queue.has_begun {
+                // Where that fails, too, nothing more can be done about it.
+                let _ = fs::remove_file(path);
+            }
+            queue.has_begun |= outcome.is_ok();
             (queue.written, queue.outcome) = (number, Some(outcome));
             self.changed.notify_all();
         }

@@ -89,7 +89,7 @@ fn stop_in_progress(place: &Place, mount: &StoppableMount) {
 fn an_end_whose_destination_hangs_ends_after_its_deadline() {
     let place = slow();
     let Some(mount) = StoppableMount::begin("a destination that hangs", &place) else { return };
-    let end = begin_end(&place, "mount/results", "end.json", &["--deadline", "6s"]);
+    let end = begin_end(&place, "mount/results", "end.json", &["--deadline", "15s"]);
     stop_in_progress(&place, &mount);
     let Ran { code, err, out } = ended(end);
     assert!(code == 1 && err.contains("mount/results/") && err.contains("has not ended for"), "{err}");
@@ -115,6 +115,27 @@ fn an_end_whose_destination_hangs_from_the_beginning_ends_after_its_deadline() {
     let Ran { code, err, .. } = ended(end);
     assert!(code == 1 && err.contains("opening mount/results has not ended for"), "{err}");
     assert_eq!(short(&report(&place)), pairs(&["a", "big", "c"].map(|key| (key, "left"))));
+}
+
+/// Nothing was copied, and the command waited for ever.
+#[test]
+fn an_end_whose_report_hangs_copies_all_and_says_so() {
+    let place = slow();
+    let Some(mount) = StoppableMount::begin("a report that hangs", &place) else { return };
+    mount.send(Signal::STOP);
+    let end = begin_end(&place, "results", "mount/end.json", &["--deadline", "10m"]);
+    let Ran { code, err, out } = ended(end);
+    assert!(code == 1 && err.contains("there is no report: mount/end.json does not answer"), "{err}");
+    assert!(out.starts_with("3 objects copied to results"), "{out}");
+    // It hangs later: the report has begun.
+    mount.send(Signal::CONT);
+    fs::remove_dir_all(place.path("results")).unwrap();
+    let end = begin_end(&place, "results", "mount/end.json", &["--deadline", "15s"]);
+    wait_until("it is in progress", || place.path("results/.big.terrace-part").exists());
+    mount.send(Signal::STOP);
+    let Ran { code, err, .. } = ended(end);
+    assert!(code == 1 && err.contains("mount/end.json is not current"), "{err}");
+    assert!(place.path("results/a").exists());
 }
 
 /// SIGTERM had no effect.
