@@ -107,7 +107,7 @@ fn copy_out(store: &Store, asked: &JobEnd, ending: &Ending, show: Show) -> Resul
         // Release: a thread that sees it sees the report that was set before.
         ending.looks_again.store(true, Ordering::Release);
         let _step = clock.step(format!("looking once more at what is in {}", path_name(Path::new(&asked.to))));
-        look_again(&*place, &wanted.objects, &clock, &mut report);
+        look_again(store, &*place, &wanted.objects, &clock, &mut report);
         // It went away while it was looked at.
         if place.check().is_err() {
             report = before;

@@ -380,6 +380,33 @@ fn a_result_that_is_removed_while_others_are_copied_is_missing() {
     assert_eq!(place.json(["job", "end", "--to", "results", "--save", "list"]).1, 0);
 }
 
+/// The exit code was 0: the test for removed results had none that was replaced by one of its length.
+#[test]
+fn a_result_that_is_replaced_while_others_are_copied_is_missing_unless_it_is_equal() {
+    let place = slow();
+    for (bytes, expected) in [("b", 1), ("a", 0)] {
+        let end = end_in_progress(&place);
+        place.write("other", bytes);
+        fs::rename(place.path("other"), place.path("results/a")).unwrap();
+        let Ran { code, err, .. } = ran(end.wait_with_output().unwrap());
+        assert_eq!(
+            (code, err.contains("a: it was there, and somebody has removed or changed it")),
+            (expected, code == 1),
+            "{err}"
+        );
+        let report: Value = serde_json::from_slice(&place.read("end.json")).unwrap();
+        let first = if expected == 1 { "failed" } else { "copied" };
+        let outcomes = [("a", first), ("big", "copied"), ("c", "copied"), ("d", "copied")];
+        assert_eq!(short(&report), pairs(&outcomes), "{report}");
+        assert_eq!(place.read("results/a"), bytes.as_bytes());
+        fs::remove_dir_all(place.path("results")).unwrap();
+    }
+    // One is written in place.
+    let end = end_in_progress(&place);
+    fs::write(place.path("results/a"), "b").unwrap();
+    assert_eq!(ran(end.wait_with_output().unwrap()).code, 1);
+}
+
 #[test]
 fn an_end_that_is_ended_finishes_its_batch_and_the_next_one_does_the_rest() {
     let place = slow();

@@ -6,6 +6,7 @@ mod destination;
 mod folder;
 mod syncing;
 mod taken;
+mod verified;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -34,11 +35,13 @@ pub enum Look {
     Nothing,
     /// Something of its kind and length. A file or folder has a number.
     There(Option<FileNumber>),
+    /// The same, but it is not the file that was compared, or was changed since.
+    Changed(Option<FileNumber>),
 }
 
 impl Look {
     pub fn is_there(&self) -> bool {
-        matches!(self, Look::There(_))
+        matches!(self, Look::There(_) | Look::Changed(_))
     }
 }
 
