@@ -14,7 +14,7 @@ use super::batch::{BatchLengths, save_batch};
 use super::clock::{Clock, DeadlinePassed};
 use super::ending::Ending;
 use super::last_look::look_again;
-use super::list::{AwaitedList, await_list};
+use super::list::{AwaitedList, Line, await_list};
 use super::record::{InputRecord, MadeBy};
 use super::report::{EndReport, SavedAs};
 use super::report_file::ReportFile;
@@ -32,15 +32,15 @@ use crate::output::{Show, complain, name, path_name};
 /// The part of the time before the deadline in which the destination is looked at before the first copy. A bucket answers some hundred times
 /// in a second, and a job may have many objects.
 const LOOKS_PART: u32 = 4;
-const NOT_CERTAIN: &str = "it may be an input, since `terrace job start` was ended while it was staged, or a result; run that \
-                           command again, or name the results by --save";
+const NOT_CERTAIN: &str = "it may be an input that `terrace job start` has not staged to its end, or a result; if it no longer \
+                           runs, run that command again, or name the results by --save";
 
 /// The objects to copy, the most wanted first.
 #[derive(Default)]
 struct WantedResults {
     objects: Vec<Wanted>,
     /// The names of objects that are not copied, with the reasons.
-    not_copied: Vec<(Vec<u8>, &'static str)>,
+    not_copied: Vec<(Vec<u8>, String)>,
     /// The number of unchanged inputs that were left out.
     inputs: u64,
 }
@@ -48,12 +48,16 @@ struct WantedResults {
 impl WantedResults {
     fn add(&mut self, key: &[u8], object: &Object) {
         if is_unfinished(key) {
-            return self.not_copied.push((key.to_vec(), UNFINISHED_NAME));
+            return self.leave_out(key, UNFINISHED_NAME);
         }
         match Special::of(&object.attributes) {
             None => self.objects.push((key.to_vec(), object.clone())),
-            Some(_) => self.not_copied.push((key.to_vec(), "it is a pipe, a socket or a device; remove it")),
+            Some(_) => self.leave_out(key, "it is a pipe, a socket or a device; remove it"),
         }
+    }
+
+    fn leave_out(&mut self, name: &[u8], reason: &str) {
+        self.not_copied.push((name.to_vec(), reason.to_owned()));
     }
 }
 
@@ -154,7 +158,7 @@ fn find_wanted(store: &Store, asked: &JobEnd, clock: &Clock<'_>) -> Result<Found
     let _step = clock.step("finding the objects to copy".into());
     let Some(list) = &asked.save else { return find_made(store).map(Found::Objects) };
     match await_list(list, clock)? {
-        AwaitedList::Names(names) => find_listed(store, &names).map(Found::Objects),
+        AwaitedList::Names(lines) => find_listed(store, lines).map(Found::Objects),
         AwaitedList::Late(reason) => Ok(Found::Late(format!("{} was not read to its end: {reason}", path_name(list)))),
     }
 }
@@ -256,11 +260,18 @@ fn put_missing_first<T: Sync>(
 }
 
 /// Finds the objects of a list, in its order. Those at and below a prefix are in the order of their keys.
-fn find_listed(store: &Store, names: &[Vec<u8>]) -> Result<WantedResults> {
+fn find_listed(store: &Store, lines: Vec<Line>) -> Result<WantedResults> {
     let (mut wanted, mut known) = (WantedResults::default(), BTreeSet::new());
-    for name in names {
+    for Line { text, name } in lines {
+        let name = match name {
+            Ok(name) => name,
+            Err(error) => {
+                wanted.leave_out(&text, &describe(&error));
+                continue;
+            }
+        };
         let mut is_there = false;
-        each(store, name, |key, object| {
+        each(store, &name, |key, object| {
             is_there = true;
             if known.insert(key.to_vec()) {
                 wanted.add(key, object);
@@ -268,7 +279,7 @@ fn find_listed(store: &Store, names: &[Vec<u8>]) -> Result<WantedResults> {
             Ok(())
         })?;
         if !is_there {
-            wanted.not_copied.push((name.clone(), "nothing is stored at or below this key"));
+            wanted.leave_out(&name, "nothing is stored at or below this key");
         }
     }
     Ok(wanted)
@@ -281,7 +292,7 @@ fn find_made(store: &Store) -> Result<WantedResults> {
         match record.made_by(key, object.generation) {
             MadeBy::Staging => wanted.inputs += 1,
             MadeBy::Job => wanted.add(key, object),
-            MadeBy::Unknown => wanted.not_copied.push((key.to_vec(), NOT_CERTAIN)),
+            MadeBy::Unknown => wanted.leave_out(key, NOT_CERTAIN),
         }
         Ok(())
     })?;

@@ -22,12 +22,13 @@ use crate::output::{Show, complain, count, name, note, size};
 pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
     let place = open_inputs(store, &asked.origin, &asked.options)?;
     let names = match &asked.stage {
-        Some(list) => read_list(list)?.into_iter().map(Some).collect(),
-        None => vec![None],
+        Some(list) => read_list(list)?.into_iter().map(|line| line.name.map(Some)).collect(),
+        None => vec![Ok(None)],
     };
     let (mut inputs, mut known, mut failed) = (Vec::new(), BTreeSet::new(), 0);
-    for name in &names {
-        for found in place.find(store, name.as_deref()) {
+    for name in names {
+        let found = name.map_or_else(|error| vec![Err(error)], |name| place.find(store, name.as_deref()));
+        for found in found {
             match found {
                 // A list may name a folder and what is in it. Two threads that stage one input would record a generation that its object has no more.
                 Ok(input) if !known.insert(input.key.clone()) => {}

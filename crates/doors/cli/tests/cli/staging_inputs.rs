@@ -268,6 +268,17 @@ fn an_input_that_is_not_there_is_named_and_the_others_come_in() {
     assert_eq!(place.keys(""), ["a"]);
     place.write("list", "a\n../b\n");
     place.bad(["job", "start", "--origin", "origin", "--stage", "list"], &["list: line 2"]);
+    // Such a line kept all others out: it was the second one here, behind an input that was there.
+    place.write("origin/b", "b");
+    place.write("origin/d/c", "c");
+    place.write("list", "../b\nd//\nb\n");
+    let ran = place.run(["job", "start", "--origin", "origin", "--stage", "list"]);
+    assert_eq!((ran.out.as_str(), ran.code), ("2 inputs staged (2 B), 0 unchanged, 1 failed\n", 1), "{}", ran.err);
+    assert_eq!(place.keys(""), ["a", "b", "d/c"]);
+    let (report, code) = place.json(["job", "end", "--to", "results", "--save", "list"]);
+    let failed = outcomes(&report).into_iter().find(|(_, outcome, _)| outcome == "failed").unwrap();
+    assert!(failed.0 == "../b" && failed.2.contains("list: line 1: "), "{report}");
+    assert_eq!((&report["copied"], code), (&json!(2), 1), "{report}");
     place.bad(["job", "start", "--origin", "nowhere"], &["nowhere"]);
     place.bad(["job", "start", "--origin", "list"], &["list is no directory"]);
 }
