@@ -172,26 +172,33 @@ fn open_destination(
     file: Option<&ReportFile>,
     clock: &Clock<'_>,
 ) -> Result<Box<dyn ResultPlace>> {
-    let _step = clock.step(format!("opening {}", path_name(Path::new(&asked.to))));
+    let opens = || clock.step(format!("opening {}", path_name(Path::new(&asked.to))));
+    let looking = opens();
     if let Some(file) = file {
         let places = wanted.objects.iter().filter_map(|(key, _)| file_of(&asked.to, key));
         for path in places.filter(|path| file.has_name_of(path)) {
             file.check_apart(&path, "the place of an object")?;
         }
     }
-    let replaced = file.filter(|file| file.is_there());
+    drop(looking);
     let begin = |file: &ReportFile| {
         if let Err(error) = file.begin(&begin_report(asked, wanted)) {
             complain(&format!("{}; the objects are copied all the same", describe(&error)));
         }
     };
+    let writing = clock.step("beginning the report".into());
+    let replaced = file.filter(|file| file.is_there());
     replaced.into_iter().for_each(begin);
+    drop(writing);
+    let opening = opens();
     let place = open_results(store, &asked.to, &asked.options).inspect_err(|error| {
         let mut report = begin_report(asked, wanted);
         report.note_gone(&describe(error));
         // The error of the destination, in which the report may be, is the one to tell.
         let _ = file.map(|file| file.begin(&report));
     })?;
+    drop(opening);
+    let _step = clock.step("beginning the report".into());
     let new = file.filter(|_| replaced.is_none());
     new.into_iter().for_each(begin);
     Ok(place)

@@ -155,7 +155,7 @@ impl Ending {
 
     fn tell_given_up(&self, reason: &str) -> Result<()> {
         let mut report = self.lock().clone().unwrap_or_else(|| EndReport::of_unknown(&self.to, reason.to_owned()));
-        report.give_up(reason, self.looks_again.load(Ordering::Relaxed));
+        report.give_up(reason, self.looks_again.load(Ordering::Acquire));
         self.print_and_write(&report, Some(LAST_REPORT_LIMIT))
     }
 }
