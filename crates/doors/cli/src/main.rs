@@ -118,10 +118,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Job { asked: Job::Start(asked) } => {
             stoppable(|| in_store(&|store| staging::start(store, asked, show)))
         }
-        Command::Job { asked: Job::End(asked) } => {
-            let stops = interrupt::listen_for_end().context("listening for signals")?;
-            Ok(exit_code(staging::end(&opened()?, asked, &stops, show)?))
-        }
+        Command::Job { asked: Job::End(asked) } => staging::end(opened, asked, show).map(ExitCode::from),
         Command::Node(asked) => node::node(&arguments.globals, asked).map(|()| ExitCode::SUCCESS),
         Command::Health(asked) => {
             interrupt::listen().context("listening for signals")?;

@@ -27,7 +27,8 @@ impl Levels {
     ///
     /// # Errors
     /// If a version could not flow: an invalid address, or a place that cannot be read. So the user learns it at the start, not at the first
-    /// checkpoint. Also if the place of --from does not exist: the program would begin again. That of --flow-to may be made by the first flow.
+    /// checkpoint. With --restart, also if a place does not exist: of one that is not mounted, the program would begin again, and its versions would
+    /// fill the disk below. Without --restart, the place of --flow-to may be made by the first flow.
     pub fn open(world: &MpiWorld, settings: &RunFlags) -> Result<Levels> {
         let (flow_to, from) = (settings.flow_to.as_deref(), settings.from().filter(|_| settings.restart));
         let mut levels = Levels { flows_to: None, restarts_from: None, newest: None };
@@ -40,8 +41,8 @@ impl Levels {
             agree(world, address.map(|address| Archive::open(&store, address, &settings.service_options)).transpose())
         };
         (levels.flows_to, levels.restarts_from) = (open(flow_to)?, open(from)?);
-        let named = levels.restarts_from.as_ref().filter(|_| settings.from.is_some());
-        agree(world, named.map_or(Ok(()), Archive::check_exists))?;
+        let places = levels.restarts_from.iter().chain(&levels.flows_to).filter(|_| settings.restart);
+        agree(world, { places }.try_for_each(Archive::check_exists))?;
         levels.newest = newest_version(world, levels.flows_to.as_ref(), &settings.name)?;
         Ok(levels)
     }

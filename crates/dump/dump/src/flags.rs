@@ -125,7 +125,7 @@ pub struct RunFlags {
     /// of --from.
     #[arg(long)]
     pub restart: bool,
-    /// Where versions have flowed to [default: that of --flow-to].
+    /// Where versions have flowed to [default: that of --flow-to]. A directory must exist, as must that of --flow-to.
     #[arg(long, value_name = "DIR|URL", requires = "restart")]
     pub from: Option<String>,
     /// Number of nodes that store each page.

@@ -39,7 +39,10 @@ impl BatchLengths {
 
 /// Copies the objects of a batch unless they are there, and compares them.
 pub fn save_batch(store: &Store, place: &dyn ResultPlace, batch: &[Wanted], clock: &Clock<'_>) -> Vec<Result<SavedAs>> {
-    let seems_there = map_at_once(batch, |(key, object)| place.look(key, object).is_there());
+    let seems_there = map_at_once(batch, |(key, object)| {
+        let _step = clock.step(format!("looking at {}", place.name_of(key)));
+        place.look(key, object).is_there()
+    });
     let mut outcomes: Vec<Option<Result<SavedAs>>> = batch.iter().map(|_| None).collect();
     let there: Vec<usize> = (0..batch.len()).filter(|number| seems_there[*number]).collect();
     for (number, compared) in compare(store, place, batch, there, clock) {
@@ -83,18 +86,28 @@ fn write(
     let mut drafts: Vec<Result<Draft>> = map_at_once(absent, |number| {
         let (key, object) = &batch[*number];
         clock.check()?;
+        let _step = clock.step(format!("writing {}", place.name_of(key)));
         place.write(store, key, object, clock)
     });
+    let syncing = clock.step(describe_sync(place, batch, absent));
     // Before any of them has its name, because a power cut could leave the name without the bytes.
     place.sync_drafts(&mut drafts);
+    drop(syncing);
     let publish = |(number, draft): (&usize, Result<Draft>)| {
         let (key, object) = &batch[*number];
         let draft = draft?;
         // What was at its place stays.
         clock.check()?;
+        let _step = clock.step(format!("writing {}", place.name_of(key)));
         place.publish(store, key, object, draft)
     };
     absent.iter().zip(drafts).map(publish).collect()
+}
+
+/// Says which objects are synced: one of them, and how many others.
+fn describe_sync(place: &dyn ResultPlace, batch: &[Wanted], numbers: &[usize]) -> String {
+    let first = numbers.first().and_then(|number| batch.get(*number)).map(|(key, _)| place.name_of(key));
+    format!("syncing {} and {} others", first.unwrap_or_default(), numbers.len().saturating_sub(1))
 }
 
 /// Syncs the objects with these numbers, and then compares them. Returns whether each is there.
@@ -106,10 +119,13 @@ fn compare(
     clock: &Clock<'_>,
 ) -> Vec<(usize, Result<bool>)> {
     // Before the comparison, so that it reads what a power cut leaves. An earlier command may have been killed before it synced.
+    let syncing = clock.step(describe_sync(place, batch, &numbers));
     let synced = place.sync(&numbers.iter().map(|number| &batch[*number]).collect::<Vec<_>>());
+    drop(syncing);
     let synced: Vec<_> = numbers.into_iter().zip(synced).collect();
     let compared = map_at_once(&synced, |(number, synced)| {
         let (key, object) = &batch[*number];
+        let _step = clock.step(format!("reading {}", place.name_of(key)));
         synced
             .is_ok()
             .then(|| clock.check().map_err(Into::into).and_then(|()| place.is_there(store, key, object, clock)))

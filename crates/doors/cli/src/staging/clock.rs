@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use terrace::sparse::{ReadHoles, WriteHoles};
 
+use super::steps::{Step, Steps};
 use crate::errors::io_error;
 
 const DEADLINE_PASSED: &str = "the deadline has passed; run the command again";
@@ -36,13 +37,15 @@ pub struct Clock<'a> {
     pub until: Option<Instant>,
     /// Set by SIGTERM.
     pub stops: &'a AtomicBool,
+    pub steps: &'a Steps,
 }
 
 impl Clock<'_> {
     /// Returns a clock for a part of the time that is left.
     pub fn part(&self, part: u32) -> Clock<'_> {
         let now = Instant::now();
-        Clock { until: self.until.map(|until| now + until.saturating_duration_since(now) / part), stops: self.stops }
+        let until = self.until.map(|until| now + until.saturating_duration_since(now) / part);
+        Clock { until, ..*self }
     }
 
     /// Says why no further object begins. None if one may.
@@ -65,19 +68,26 @@ impl Clock<'_> {
     }
 
     /// Limits reads or writes of an object.
-    pub fn limit<T>(&self, inner: T) -> Limited<T> {
-        Limited { inner, until: self.until }
+    pub fn limit<T>(&self, inner: T) -> Limited<'_, T> {
+        Limited { inner, until: self.until, steps: self.steps }
+    }
+
+    /// Begins a step that may hang, with words such as `writing a`.
+    pub fn step(&self, words: String) -> Step<'_> {
+        self.steps.begin(words)
     }
 }
 
 /// Bytes that are read or written until a time, and fail after it.
-pub struct Limited<T> {
+pub struct Limited<'a, T> {
     pub inner: T,
     until: Option<Instant>,
+    steps: &'a Steps,
 }
 
-impl<T> Limited<T> {
+impl<T> Limited<'_, T> {
     fn check(&self) -> io::Result<()> {
+        self.steps.note_progress();
         match self.until.is_some_and(|until| Instant::now() >= until) {
             true => Err(io::Error::new(io::ErrorKind::TimedOut, DeadlinePassed)),
             false => Ok(()),
@@ -85,20 +95,20 @@ impl<T> Limited<T> {
     }
 }
 
-impl<T: Read> Read for Limited<T> {
+impl<T: Read> Read for Limited<'_, T> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.check()?;
         self.inner.read(out)
     }
 }
 
-impl<T: ReadHoles> ReadHoles for Limited<T> {
+impl<T: ReadHoles> ReadHoles for Limited<'_, T> {
     fn pass_hole(&mut self) -> io::Result<u64> {
         self.inner.pass_hole()
     }
 }
 
-impl<T: Write> Write for Limited<T> {
+impl<T: Write> Write for Limited<'_, T> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.check()?;
         self.inner.write(bytes)
@@ -109,7 +119,7 @@ impl<T: Write> Write for Limited<T> {
     }
 }
 
-impl<T: WriteHoles> WriteHoles for Limited<T> {
+impl<T: WriteHoles> WriteHoles for Limited<'_, T> {
     fn skip_hole(&mut self, length: u64) -> io::Result<()> {
         self.inner.skip_hole(length)
     }
@@ -126,7 +136,8 @@ mod tests {
     fn only_the_deadline_itself_is_a_deadline() {
         let error = |late: io::Error| Result::<()>::Err(late.into()).context("writing a").unwrap_err();
         let stops = AtomicBool::new(false);
-        let clock = Clock { until: Some(Instant::now()), stops: &stops };
+        let steps = Steps::new();
+        let clock = Clock { until: Some(Instant::now()), stops: &stops, steps: &steps };
         assert!(DeadlinePassed::is_in(&error(clock.check().unwrap_err())));
         assert!(!DeadlinePassed::is_in(&error(io::Error::from_raw_os_error(
             rustix::io::Errno::TIMEDOUT.raw_os_error()

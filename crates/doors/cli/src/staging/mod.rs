@@ -6,11 +6,15 @@
 //!
 //! Wanted most is what changed last, not what was read most: a job's newest checkpoint was never read. The end copies batches that double
 //! (`batch`): a sync takes some milliseconds on a disk, however small the file, and the most wanted object must not wait for many others.
+//!
+//! A thread watches the end (`ending`), and tells its outcome when the deadline has passed and a file system does not answer. A thread that
+//! waits there cannot be ended, nor can its process, so the end runs in a second process (`supervisor`).
 
 mod at_once;
 mod batch;
 mod clock;
 mod end;
+mod ending;
 mod inputs;
 mod last_look;
 mod list;
@@ -19,6 +23,8 @@ mod report;
 mod report_file;
 mod results;
 mod start;
+mod steps;
+mod supervisor;
 mod twins;
 mod unfinished;
 

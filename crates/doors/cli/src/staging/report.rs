@@ -46,7 +46,7 @@ pub struct EndReport {
     bytes: u64,
     /// The inputs that were left out because the job has not changed them.
     inputs: u64,
-    /// Why the objects are not known.
+    /// Why the objects are not known, or the command was given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     objects: Vec<SavedObject>,
@@ -134,6 +134,17 @@ impl EndReport {
         }
         self.left += self.copied + self.present;
         (self.copied, self.present, self.bytes, self.safe) = (0, 0, 0, false);
+    }
+
+    /// Notes that the command is given up, for this reason. While it looks again, nothing of what was saved is certain.
+    pub fn give_up(&mut self, reason: &str, looks_again: bool) {
+        if looks_again {
+            self.note_gone(reason);
+        }
+        for object in self.objects.iter_mut().filter(|object| object.outcome == SavedAs::Left) {
+            object.reason = Some(reason.to_owned());
+        }
+        (self.safe, self.reason) = (false, Some(reason.to_owned()));
     }
 
     /// Notes a name whose object is not copied, for this reason.

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use terrace::catalog::Expect;
-use terrace::{PutOptions, Store};
+use terrace::{Object, PutOptions, Store};
 
 use super::at_once::map_at_once;
 use super::inputs::{Input, open_inputs};
 use super::list::read_list;
-use super::record::{InputRecord, MadeBy};
+use super::record::{BegunInput, InputRecord, MadeBy};
 use crate::copy::same_bytes;
 use crate::errors::describe;
 use crate::job_arguments::JobStart;
@@ -22,12 +22,13 @@ use crate::output::{Show, complain, count, name, note, size};
 pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
     let place = open_inputs(store, &asked.origin, &asked.options)?;
     let names = match &asked.stage {
-        Some(list) => read_list(list)?.into_iter().map(Some).collect(),
-        None => vec![None],
+        Some(list) => read_list(list)?.into_iter().map(|line| line.name.map(Some)).collect(),
+        None => vec![Ok(None)],
     };
     let (mut inputs, mut known, mut failed) = (Vec::new(), BTreeSet::new(), 0);
-    for name in &names {
-        for found in place.find(store, name.as_deref()) {
+    for name in names {
+        let found = name.map_or_else(|error| vec![Err(error)], |name| place.find(store, name.as_deref()));
+        for found in found {
             match found {
                 // A list may name a folder and what is in it. Two threads that stage one input would record a generation that its object has no more.
                 Ok(input) if !known.insert(input.key.clone()) => {}
@@ -40,8 +41,10 @@ pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
         }
     }
     let mut record = InputRecord::read(store)?;
-    let before = inputs.iter().map(|input| Ok((input.key.clone(), generation(store, &input.key)?)));
-    record.begin(store, before.collect::<Result<Vec<_>>>()?.into_iter())?;
+    let begun = inputs
+        .iter()
+        .map(|input| Ok(BegunInput { key: &input.key, time: input.attributes.mtime, there: stat(store, &input.key)? }));
+    record.begin(store, begun.collect::<Result<_>>()?)?;
     let bar = show.bar(inputs.iter().map(|input| input.length).sum());
     let staging = Staging {
         store,
@@ -114,9 +117,14 @@ impl Staging<'_> {
             return Outcome::Left;
         }
         let stage = || -> Result<Outcome> {
-            let before = generation(self.store, &input.key)?;
-            let is_new = self.put(input, before)?;
-            Ok(self.note(input, is_new, before, generation(self.store, &input.key)?))
+            let before = stat(self.store, &input.key)?.map_or(0, |object| object.generation);
+            let there = find(self.store, input)?;
+            if matches!(there, There::Same) {
+                self.note_unchanged(input, before);
+                return Ok(Outcome::Done);
+            }
+            self.check_free(input, &there, before)?;
+            self.put(input, before)
         };
         match stage().with_context(|| format!("staging {}", name(&input.key))) {
             Ok(outcome) => outcome,
@@ -130,13 +138,8 @@ impl Staging<'_> {
         }
     }
 
-    /// Puts an input into the store, unless it is there, and compares it. Returns whether it was put. What is there has this generation.
-    fn put(&self, input: &Input<'_>, before: u64) -> Result<bool> {
-        let there = find(self.store, input)?;
-        if matches!(there, There::Same) {
-            return Ok(false);
-        }
-        self.check_free(input, &there, before)?;
+    /// Puts an input into the store, and compares it. What is there has this generation.
+    fn put(&self, input: &Input<'_>, before: u64) -> Result<Outcome> {
         // A result that comes meanwhile stays, too.
         let expect = vec![match before {
             0 => Expect::Absent(input.key.clone()),
@@ -144,15 +147,18 @@ impl Staging<'_> {
         }];
         let (element, attributes) = (terrace::element_of(&input.key), Some(input.attributes.clone()));
         let options = PutOptions { element, attributes, expect, ..PutOptions::default() };
-        self.store.put_sparse(&input.key, (input.open)()?, &options)?;
+        let put = self.store.put_sparse(&input.key, (input.open)()?, &options)?;
+        // Before the comparison: one that differs is an input all the same, and the next command may replace it.
+        let is_lost = self.note_put(input, before, put.generation);
         let is_same = matches!(find(self.store, input)?, There::Same);
         ensure!(is_same, "the object differs from the input, which somebody has changed meanwhile; run it again");
-        Ok(true)
+        self.note_staged(input);
+        Ok(if is_lost { Outcome::Replaced } else { Outcome::Done })
     }
 
     /// Fails if the object with an input's name may be a result. It stays.
     fn check_free(&self, input: &Input<'_>, there: &There, generation: u64) -> Result<()> {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = self.progress();
         let record = &mut progress.record;
         let may_replace = match there {
             There::Nothing | There::Same => true,
@@ -170,23 +176,39 @@ impl Staging<'_> {
         )
     }
 
-    /// Counts an input, which had one generation before it was staged, and has another one now.
-    fn note(&self, input: &Input<'_>, is_new: bool, before: u64, now: u64) -> Outcome {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_lost = is_new && progress.record.is_changed(&input.key, before);
+    /// Notes an input that was put in place of an object of one generation, and has another one now. Returns whether the job had changed it.
+    fn note_put(&self, input: &Input<'_>, before: u64, now: u64) -> bool {
+        let mut progress = self.progress();
+        let is_lost = progress.record.is_changed(&input.key, before);
         progress.record.add(&input.key, now);
-        progress.staged += u64::from(is_new);
-        progress.unchanged += u64::from(!is_new);
-        progress.bytes += if is_new { input.length } else { 0 };
-        if is_lost { Outcome::Replaced } else { Outcome::Done }
+        is_lost
+    }
+
+    /// Notes an input that was there before, with this generation.
+    fn note_unchanged(&self, input: &Input<'_>, generation: u64) {
+        let mut progress = self.progress();
+        progress.record.add(&input.key, generation);
+        progress.unchanged += 1;
+    }
+
+    /// Counts an input that was put, and compared.
+    fn note_staged(&self, input: &Input<'_>) {
+        let mut progress = self.progress();
+        progress.staged += 1;
+        progress.bytes += input.length;
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        // Only a panic of a thread that held it, which was passed on, poisons it.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns the generation of the object at a key; 0 if there is none.
-fn generation(store: &Store, key: &[u8]) -> Result<u64> {
+/// Returns the object at a key, if there is one.
+fn stat(store: &Store, key: &[u8]) -> Result<Option<Object>> {
     match store.stat(key) {
-        Err(terrace::Error::NotFound { .. }) => Ok(0),
-        found => Ok(found?.generation),
+        Err(terrace::Error::NotFound { .. }) => Ok(None),
+        found => Ok(Some(found?)),
     }
 }
 
@@ -202,10 +224,7 @@ enum There {
 
 /// Looks for an input in the store, and compares it.
 fn find(store: &Store, input: &Input<'_>) -> Result<There> {
-    let object = match store.stat(&input.key) {
-        Err(terrace::Error::NotFound { .. }) => return Ok(There::Nothing),
-        found => found?,
-    };
+    let Some(object) = stat(store, &input.key)? else { return Ok(There::Nothing) };
     if object.attributes.kind != input.attributes.kind || object.length != input.length {
         return Ok(There::Other);
     }

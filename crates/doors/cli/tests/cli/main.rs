@@ -29,6 +29,7 @@ mod simulate;
 mod sparse;
 mod staging;
 mod staging_case;
+mod staging_hang;
 mod staging_inputs;
 mod staging_lists;
 #[cfg(feature = "object")]

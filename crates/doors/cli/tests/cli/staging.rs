@@ -1,6 +1,7 @@
 //! `terrace job start` and `end`: what a job reads comes into the store, and what it made goes where it stays.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -241,6 +242,44 @@ fn a_full_destination_takes_what_fits() {
     assert_eq!(files(&to).len(), 1);
 }
 
+fn fill(disk: &SmallDisk) {
+    let mut file = fs::File::create(disk.path().join("fill")).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+}
+
+/// Nothing was copied: the reports of the tests had room.
+#[test]
+fn results_are_copied_though_there_is_no_room_for_a_report() {
+    let place = many(300);
+    let Some(disk) = SmallDisk::mount("a report without room", &place.path("small"), "size=1m") else { return };
+    place.write("small/end.json", "an earlier report");
+    fill(&disk);
+    let Ran { code, err, out } = place.run(["job", "end", "--to", "results", "--report", "small/end.json"]);
+    assert!(code == 1 && err.contains("there is no report ") && err.contains("free some space there"), "{err}");
+    assert!(out.starts_with("300 objects copied to results"), "{out}");
+    assert!(files(&place.path("results")).iter().all(|path| is_made(&place, Path::new(path))));
+    assert_eq!(files(disk.path()).len(), 1, "an earlier report would pass for this one's");
+    // So it is where its folder is missing.
+    let Ran { code, err, out } = place.run(["job", "end", "--to", "results", "--report", "missing/end.json"]);
+    assert!(code == 1 && err.contains("there is no report ") && out.contains("300 there before"), "{out} {err}");
+}
+
+/// It said that the bytes could not be written, not that the report that is there is wrong.
+#[test]
+fn a_report_for_which_there_is_no_room_anymore_is_not_current() {
+    let place = slow();
+    let Some(disk) = SmallDisk::mount("a report on a full disk", &place.path("small"), "size=1m") else { return };
+    let end = ["job", "end", "--to", "results", "--save", "list", "--report", "small/end.json"];
+    let child = place.command(end).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("it is in progress", || place.path("results/.big.terrace-part").exists());
+    fill(&disk);
+    let Ran { code, err, out } = ran(child.wait_with_output().unwrap());
+    assert!(code == 1 && err.contains("small/end.json is not current: "), "{err}");
+    assert!(out.starts_with("4 objects copied to results"), "{out}");
+    let report: Value = serde_json::from_slice(&place.read("small/end.json")).unwrap();
+    assert_eq!((&report["safe"], &report["left"]), (&json!(false), &json!(4)));
+}
+
 #[test]
 fn the_deadline_gives_up_the_object_in_progress() {
     let place = Place::with("throttle = { read = '1MB/s' }", "throttle = { read = '1MB/s' }");
@@ -339,6 +378,33 @@ fn a_result_that_is_removed_while_others_are_copied_is_missing() {
     let expected = [("a", "failed"), ("big", "copied"), ("c", "copied"), ("d", "copied")];
     assert_eq!((short(&report), &report["safe"], &report["copied"]), (pairs(&expected), &json!(false), &json!(3)));
     assert_eq!(place.json(["job", "end", "--to", "results", "--save", "list"]).1, 0);
+}
+
+/// The exit code was 0: the test for removed results had none that was replaced by one of its length.
+#[test]
+fn a_result_that_is_replaced_while_others_are_copied_is_missing_unless_it_is_equal() {
+    let place = slow();
+    for (bytes, expected) in [("b", 1), ("a", 0)] {
+        let end = end_in_progress(&place);
+        place.write("other", bytes);
+        fs::rename(place.path("other"), place.path("results/a")).unwrap();
+        let Ran { code, err, .. } = ran(end.wait_with_output().unwrap());
+        assert_eq!(
+            (code, err.contains("a: it was there, and somebody has removed or changed it")),
+            (expected, code == 1),
+            "{err}"
+        );
+        let report: Value = serde_json::from_slice(&place.read("end.json")).unwrap();
+        let first = if expected == 1 { "failed" } else { "copied" };
+        let outcomes = [("a", first), ("big", "copied"), ("c", "copied"), ("d", "copied")];
+        assert_eq!(short(&report), pairs(&outcomes), "{report}");
+        assert_eq!(place.read("results/a"), bytes.as_bytes());
+        fs::remove_dir_all(place.path("results")).unwrap();
+    }
+    // One is written in place.
+    let end = end_in_progress(&place);
+    fs::write(place.path("results/a"), "b").unwrap();
+    assert_eq!(ran(end.wait_with_output().unwrap()).code, 1);
 }
 
 #[test]

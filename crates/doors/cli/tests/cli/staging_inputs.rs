@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 use terrace_testkit::{SmallDisk, wait_until};
 
-use crate::place::{Place, Ran, noise};
+use crate::place::{Place, Ran, noise, ran};
 use crate::staging::{BIG_BYTES, files, is_made, outcomes, pairs, short};
 
 /// They passed for results, and replaced newer files at the destination.
@@ -37,6 +37,62 @@ fn inputs_whose_staging_was_ended_are_no_results() {
     assert_eq!(place.json(start).1, 0);
     let (report, code) = place.json(["job", "end", "--to", "results"]);
     assert_eq!((short(&report), &report["inputs"], code), (pairs(&[("out", "present")]), &json!(6), 0));
+}
+
+/// Starts to stage one file, and returns once it is in the store, and is compared for seconds.
+fn start_slowly(place: &Place) -> Child {
+    let bytes = noise(BIG_BYTES / 4, 1);
+    place.write("origin/changed", bytes);
+    place.write("origin/at rest", "a");
+    let start = place.command(["job", "start", "--origin", "origin"]);
+    let child = { start }.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("it is in the store", || place.keys("").len() == 2);
+    child
+}
+
+/// Changes the last byte of the file that is staged.
+fn change_input(place: &Place) {
+    let mut bytes = place.read("origin/changed");
+    *bytes.last_mut().unwrap() ^= 1;
+    place.write("origin/changed", bytes);
+}
+
+/// It passed for a result, which stays, so `run it again` was never true. The tests changed inputs between two commands only.
+#[test]
+fn an_input_that_changes_while_it_is_staged_is_staged_by_the_next_command() {
+    for is_killed in [false, true] {
+        let place = Place::with("throttle = { read = '1MB/s' }", "throttle = { read = '1MB/s' }");
+        let mut child = start_slowly(&place);
+        change_input(&place);
+        if is_killed {
+            child.kill().unwrap();
+        }
+        let Ran { code, err, .. } = ran(child.wait_with_output().unwrap());
+        assert!(code != 0 && err.contains("staging changed: ") != is_killed, "{err}");
+        let staged = json!({"staged": 1, "unchanged": 1, "failed": 0, "bytes": BIG_BYTES / 4});
+        assert_eq!(place.json(["job", "start", "--origin", "origin"]), (staged, 0), "{is_killed}");
+        assert!(place.good(["check", "origin", ""]).contains("2 "));
+        let (report, code) = place.json(["job", "end", "--to", "results"]);
+        assert_eq!((&report["inputs"], &report["copied"], code), (&json!(2), &json!(0), 0), "{report}");
+    }
+}
+
+/// The same name may be a result's, which the job wrote although `job start` was killed.
+#[test]
+fn a_result_in_the_place_of_an_input_whose_staging_was_ended_stays() {
+    let place = Place::with("throttle = { read = '1MB/s' }", "throttle = { read = '1MB/s' }");
+    let mut child = start_slowly(&place);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    change_input(&place);
+    let result = fs::File::options().write(true).open(place.write("result", "a result")).unwrap();
+    // Written in the tick of the clock in which somebody has changed the input.
+    result.set_modified(place.path("origin/changed").metadata().unwrap().modified().unwrap()).unwrap();
+    place.good(["put", "result", "changed"]);
+    for _ in 0..2 {
+        place.bad(["job", "start", "--origin", "origin"], &["the store has another object of this name"]);
+        assert_eq!(place.good(["cat", "changed"]), "a result");
+    }
 }
 
 /// A record for which there was no room let all inputs pass for results.
@@ -212,6 +268,17 @@ fn an_input_that_is_not_there_is_named_and_the_others_come_in() {
     assert_eq!(place.keys(""), ["a"]);
     place.write("list", "a\n../b\n");
     place.bad(["job", "start", "--origin", "origin", "--stage", "list"], &["list: line 2"]);
+    // Such a line kept all others out: it was the second one here, behind an input that was there.
+    place.write("origin/b", "b");
+    place.write("origin/d/c", "c");
+    place.write("list", "../b\nd//\nb\n");
+    let ran = place.run(["job", "start", "--origin", "origin", "--stage", "list"]);
+    assert_eq!((ran.out.as_str(), ran.code), ("2 inputs staged (2 B), 0 unchanged, 1 failed\n", 1), "{}", ran.err);
+    assert_eq!(place.keys(""), ["a", "b", "d/c"]);
+    let (report, code) = place.json(["job", "end", "--to", "results", "--save", "list"]);
+    let failed = outcomes(&report).into_iter().find(|(_, outcome, _)| outcome == "failed").unwrap();
+    assert!(failed.0 == "../b" && failed.2.contains("list: line 1: "), "{report}");
+    assert_eq!((&report["copied"], code), (&json!(2), 1), "{report}");
     place.bad(["job", "start", "--origin", "nowhere"], &["nowhere"]);
     place.bad(["job", "start", "--origin", "list"], &["list is no directory"]);
 }

@@ -47,6 +47,7 @@ fn lose_all_nodes(cluster: &Cluster, to: &str, options: &[String]) {
 fn a_program_continues_from_a_directory_if_all_nodes_are_lost() {
     let Some(cluster) = Cluster::new() else { return };
     let to = cluster.path("pfs");
+    fs::create_dir(&to).unwrap();
     lose_all_nodes(&cluster, to.to_str().unwrap(), &[]);
     let mut versions: Vec<_> = fs::read_dir(to.join("dumps/state/complete")).unwrap().map(Result::unwrap).collect();
     versions.sort_by_key(fs::DirEntry::file_name);
@@ -124,20 +125,37 @@ fn a_place_that_cannot_be_used_ends_the_program_at_its_first_call() {
     let Some(cluster) = Cluster::new() else { return };
     let program = cluster.compile("heat.c");
     fs::write(cluster.path("file"), "").unwrap();
-    let [below, typo, to] = ["file/pfs", "typo", "pfs"].map(|name| cluster.path(name).display().to_string());
+    fs::create_dir(cluster.path("there")).unwrap();
+    let [below, typo, to, there] =
+        ["file/pfs", "typo", "pfs", "there"].map(|name| cluster.path(name).display().to_string());
     for (flags, place) in [
         (&["--flow-to", &below][..], &below),
         (&["--restart", "--from", &below], &below),
         // The program began again, and said nothing of the place, which the user had misspelled or not mounted.
         (&["--restart", "--from", &typo], &typo),
         (&["--restart", "--from", &typo, "--flow-to", &to], &typo),
+        // It began again, too, and filled the disk below the mount: only places of --from were looked at.
+        (&["--restart", "--flow-to", &typo], &typo),
+        (&["--restart", "--from", &there, "--flow-to", &typo], &typo),
     ] {
         let ended = cluster.dump_run(&[&["--each", "10"], flags].concat(), &[&program, "10"]);
         assert!(was_killed(&ended) && told(&ended).contains(place), "{}", told(&ended));
         assert!(cluster.versions("state").is_empty());
     }
     assert!(!cluster.path("typo").exists());
-    // The place of --flow-to alone is made by the first flow. The message names it.
+    // The place of --flow-to is made by the first flow of a job that does not restart. A chain of jobs needs it to be there.
+    let flowed = cluster.dump_run(&["--each", "10", "--flow-to", &to], &[&program, "10"]);
+    assert!(flowed.status.success() && cluster.path("pfs/dumps/state").is_dir(), "{}", told(&flowed));
+    (0..2).for_each(|node| cluster.lose(node));
+    fs::remove_dir_all(&to).unwrap();
+    let missing = cluster.dump_run(&["--each", "10", "--restart", "--flow-to", &to], &[&program, "10"]);
+    assert!(
+        was_killed(&missing) && told(&missing).contains("make the directory once by `mkdir`"),
+        "{}",
+        told(&missing)
+    );
+    assert!(!cluster.path("pfs").exists());
+    fs::create_dir(&to).unwrap();
     let begun = cluster.dump_run(&["--each", "10", "--restart", "--flow-to", &to], &[&program, "10"]);
     let words = format!("the program begins: there is no dump \"state\", neither in the nodes' stores nor in {to}");
     assert!(begun.status.success() && told(&begun).contains(&words), "{}", told(&begun));

@@ -102,7 +102,8 @@ impl Archive {
     pub fn check_exists(&self) -> Result<()> {
         self.place.check_exists().map_err(|reason| {
             Error::Refused(format!(
-                "{self}: {reason}; name the place to which versions have flowed, and see that its file system is mounted"
+                "{self}: {reason}; name the place to which versions have flowed, and see that its file system is mounted; if none has flowed \
+                 yet, make the directory once by `mkdir`"
             ))
         })
     }

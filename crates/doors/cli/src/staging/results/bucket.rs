@@ -11,6 +11,7 @@ use terrace::{Kind, Object, OwnPlaces, Store};
 use super::destination::Destination;
 use super::{Clock, Draft, Look, ResultPlace, Wanted};
 use crate::copy::same_bytes;
+use crate::output::name;
 
 /// The folder of blobs that are being written, on services that show them meanwhile.
 const PART_FOLDER: &str = ".terrace-part";
@@ -48,6 +49,10 @@ fn text(key: &[u8]) -> Result<&str> {
 impl ResultPlace for ResultBucket {
     fn check(&self) -> Result<()> {
         self.destination.as_ref().map_or(Ok(()), Destination::check)
+    }
+
+    fn name_of(&self, key: &[u8]) -> String {
+        format!("{} in {}", name(key), self.service)
     }
 
     fn look(&self, key: &[u8], object: &Object) -> Look {

@@ -16,6 +16,7 @@ use terrace::{Kind, NewFile, Object, Store};
 use super::destination::Destination;
 use super::syncing::{Syncing, sync_folders};
 use super::taken::TakenPlaces;
+use super::verified::{FileState, VerifiedFiles};
 use super::{Clock, Draft, Look, ResultPlace, Wanted};
 use crate::copy::{
     FileNumber, NotRestored, OutFolder, has_mode_and_time, is_listed, same_bytes, write_directory, write_link,
@@ -33,6 +34,7 @@ pub struct ResultFolder {
     owner: Owner,
     syncing: Syncing,
     taken: TakenPlaces,
+    verified: VerifiedFiles,
 }
 
 impl ResultFolder {
@@ -53,20 +55,49 @@ impl ResultFolder {
             Ok::<_, io::Error>((destination, syncing))
         };
         let (destination, syncing) = open().with_context(|| format!("reading {}", path_name(&path)))?;
-        Ok(ResultFolder { destination, out, owner: store.owner()?, syncing, taken: TakenPlaces::default() })
+        let (taken, verified) = (TakenPlaces::default(), VerifiedFiles::default());
+        Ok(ResultFolder { destination, out, owner: store.owner()?, syncing, taken, verified })
     }
 
     fn path(&self, key: &[u8]) -> PathBuf {
         self.destination.path.join(OsStr::from_bytes(key))
     }
 
-    /// Gives a file or folder the object's mode and time, if it has others.
-    fn mend_attributes(&self, file: &File, object: &Object) -> io::Result<()> {
+    /// Gives a file or folder the object's mode and time, if it has others. Returns whether it had.
+    fn mend_attributes(&self, file: &File, object: &Object) -> io::Result<bool> {
         if has_mode_and_time(&file.metadata()?, &object.attributes, self.owner)? {
-            return Ok(());
+            return Ok(false);
         }
         NotRestored::default().mode_and_time(file, &object.attributes, self.owner)?;
-        file.sync_all()
+        file.sync_all().map(|()| true)
+    }
+
+    /// Compares a file with its object.
+    fn is_same_file(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<bool> {
+        let file = File::open(self.path(key))?;
+        // So that the bytes come from the device, not from memory. Some file systems cannot, which is no error.
+        let _ = fadvise(&file, 0, None, Advice::DontNeed);
+        let found = file.metadata()?;
+        if !same_bytes(store, key, clock.limit(SparseReader::new(file.try_clone()?, found.len())))? {
+            return Ok(false);
+        }
+        let (before, after) = (FileState::of(&found), FileState::of(&file.metadata()?));
+        let is_mended = self.mend_attributes(&file, object)?;
+        // One that was changed while it was read has another state than this, so the last look compares it again.
+        let state = if is_mended && before == after { FileState::of(&file.metadata()?) } else { before };
+        self.verified.note(key, state);
+        Ok(true)
+    }
+
+    /// Compares a symbolic link with its object.
+    fn is_same_link(&self, store: &Store, key: &[u8]) -> Result<bool> {
+        let path = self.path(key);
+        let state = FileState::of(&fs::symlink_metadata(&path)?);
+        let is_same = fs::read_link(&path)?.as_os_str().as_bytes() == store.get(key)?;
+        if is_same {
+            self.verified.note(key, state);
+        }
+        Ok(is_same)
     }
 
     fn write_file(&self, store: &Store, key: &[u8], object: &Object, clock: &Clock<'_>) -> Result<NewFile> {
@@ -113,6 +144,10 @@ impl ResultPlace for ResultFolder {
         self.destination.check()
     }
 
+    fn name_of(&self, key: &[u8]) -> String {
+        path_name(&self.path(key))
+    }
+
     fn look(&self, key: &[u8], object: &Object) -> Look {
         let (path, kind) = (self.path(key), object.attributes.kind);
         // Behind a link it would not be in this folder; a write says so.
@@ -125,7 +160,12 @@ impl ResultPlace for ResultFolder {
             Kind::Directory => found.is_dir(),
             Kind::Symlink => found.is_symlink(),
         };
-        if is_there { Look::There(Some(FileNumber::of(&found))) } else { Look::Nothing }
+        let number = Some(FileNumber::of(&found));
+        match is_there {
+            true if self.verified.is_changed(key, &found) => Look::Changed(number),
+            true => Look::There(number),
+            false => Look::Nothing,
+        }
     }
 
     fn lists(&self, key: &[u8]) -> bool {
@@ -203,22 +243,12 @@ impl ResultPlace for ResultFolder {
         let path = self.path(key);
         let compare = || -> Result<bool> {
             match object.attributes.kind {
-                Kind::File => {
-                    let file = File::open(&path)?;
-                    // So that the bytes come from the device, not from memory. Some file systems cannot, which is no error.
-                    let _ = fadvise(&file, 0, None, Advice::DontNeed);
-                    let length = file.metadata()?.len();
-                    let same = same_bytes(store, key, clock.limit(SparseReader::new(file.try_clone()?, length)))?;
-                    if same {
-                        self.mend_attributes(&file, object)?;
-                    }
-                    Ok(same)
-                }
+                Kind::File => self.is_same_file(store, key, object, clock),
                 Kind::Directory => {
                     self.mend_attributes(&File::open(&path)?, object)?;
                     Ok(path.is_dir())
                 }
-                Kind::Symlink => Ok(fs::read_link(&path)?.as_os_str().as_bytes() == store.get(key)?),
+                Kind::Symlink => self.is_same_link(store, key),
             }
         };
         let compare = || {

@@ -6,6 +6,7 @@ mod destination;
 mod folder;
 mod syncing;
 mod taken;
+mod verified;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -34,11 +35,13 @@ pub enum Look {
     Nothing,
     /// Something of its kind and length. A file or folder has a number.
     There(Option<FileNumber>),
+    /// The same, but it is not the file that was compared, or was changed since.
+    Changed(Option<FileNumber>),
 }
 
 impl Look {
     pub fn is_there(&self) -> bool {
-        matches!(self, Look::There(_))
+        matches!(self, Look::There(_) | Look::Changed(_))
     }
 }
 
@@ -46,6 +49,9 @@ impl Look {
 pub trait ResultPlace: Sync {
     /// Fails if the place is not the one that was opened anymore.
     fn check(&self) -> Result<()>;
+
+    /// Returns the name of an object's place, for people.
+    fn name_of(&self, key: &[u8]) -> String;
 
     /// Looks for something of the object's kind and length, without reading it. An error counts as nothing.
     fn look(&self, key: &[u8], object: &Object) -> Look;
