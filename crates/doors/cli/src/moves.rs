@@ -130,7 +130,12 @@ pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
             show.result(&json!({"renewed": tier, "targets": targets}), &words)?;
         }
         Tiers::Renew { tier } => {
-            let store = Store::renew_tier(dir, tier)?;
+            let Some(store) = Store::renew_tier(dir, tier)? else {
+                let words =
+                    format!("tier {tier} gets empty targets when `terrace rebuild --salvage` makes the store again");
+                show.result(&json!({"renewed": tier}), &words)?;
+                return Ok(true);
+            };
             let owed = store.status()?.owed;
             let pending = count(owed, "pending replica");
             let words = format!("tier {tier} renewed; {pending}, which `terrace sync` makes");

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{replicated, store_of, tier};
+use common::{hold_mover, replicated, store_of, tier};
 use terrace::report::FindingCode;
 use terrace::{Ack, Error, PutOptions, Store};
 use terrace_testkit::noise;
@@ -145,7 +145,10 @@ fn each_copy_of_the_log_holds_what_was_acknowledged() {
     for number in 0..30 {
         let store = if number % 3 == 0 { &two } else { &one };
         store.put_bytes(format!("run/{number}").as_bytes(), &noise(5_000, number + 1), &replicated()).unwrap();
+        // A sync mark of the background would be in the log before it is in the copies.
+        let mover = hold_mover(dir.path());
         copies_are_the_log();
+        drop(mover);
         let copies = dir.path().join("a/log");
         match number {
             10 => fs::remove_dir_all(&copies).unwrap(),
@@ -357,4 +360,80 @@ fn a_copy_that_is_damaged_in_the_middle_is_found_and_written_again() {
     fs::remove_dir_all(home.join("log")).unwrap();
     Store::rebuild(&home).unwrap().close().unwrap();
     assert!(are_whole());
+}
+
+/// Makes a store whose newest snapshot has all commits. Returns its content, and all files of the log and its copies.
+fn at_rest_behind_a_snapshot(dir: &Path) -> (Contents, Vec<PathBuf>) {
+    let run = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "writer_of_snapshots", "--nocapture"])
+        .env("TERRACE_WRITER", dir)
+        // A short log has snapshots.
+        .env("TERRACE_LOG_FILE", "3000")
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let store = Store::open(&dir.join("store")).unwrap();
+    let all = contents(&store);
+    store.close().unwrap();
+    (all, logs(dir))
+}
+
+/// Puts objects until a snapshot has all commits, in a process of its own with a short log.
+#[test]
+fn writer_of_snapshots() {
+    let Ok(dir) = std::env::var("TERRACE_WRITER") else { return };
+    let dir = Path::new(&dir);
+    drop(store_of(dir, &[tier(dir, "disk", &["a", "b"], "")]));
+    // The note in the directory has the last commit.
+    let has_all = || {
+        let note = fs::read_to_string(dir.join("store/log-reach")).unwrap();
+        let last = note.lines().find_map(|line| line.strip_prefix("record ")).unwrap();
+        dir.join(format!("store/log/{}.snapshot", &last[..16])).exists()
+    };
+    for number in 0.. {
+        let store = Store::open(&dir.join("store")).unwrap();
+        store.put_bytes(format!("k/{number}").as_bytes(), &noise(5_000, number), &replicated()).unwrap();
+        store.close().unwrap();
+        if has_all() {
+            return;
+        }
+    }
+}
+
+/// Rebuilds said that nothing was missing, and left a store that no command opened, or whose log each scrub called damaged.
+#[test]
+fn a_log_that_is_damaged_before_its_snapshot_everywhere_begins_again() {
+    for keeps_catalog in [true, false] {
+        for damage in [
+            (|path: &Path| fs::write(path, b"").unwrap()) as fn(&Path),
+            |path| fs::remove_file(path).unwrap(),
+            |path| flip(path, 30),
+            |path| flip(path, 80.min(fs::metadata(path).unwrap().len() as usize - 1)),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let home = dir.path().join("store");
+            let (all, logs) = at_rest_behind_a_snapshot(dir.path());
+            logs.iter().for_each(|log| damage(log));
+            if !keeps_catalog {
+                fs::remove_dir_all(home.join("catalog")).unwrap();
+            }
+            let store = Store::rebuild(&home).unwrap();
+            assert!(contents(&store) == all);
+            let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
+            assert_eq!((scrubbed.log_damaged, scrubbed.log_copies_damaged), (0, 0));
+            goes_on(store, &home);
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_the_log_that_is_gone_is_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, _) = filled(dir.path());
+    let store = Store::open(&home).unwrap();
+    fs::remove_dir_all(dir.path().join("a/log")).unwrap();
+    fs::create_dir(dir.path().join("a/log")).unwrap();
+    store.scrub(b"", false, None, |_| {}).unwrap();
+    let log = "log/0000000000000001.log";
+    assert!(fs::read(dir.path().join("a").join(log)).unwrap() == fs::read(home.join(log)).unwrap());
 }

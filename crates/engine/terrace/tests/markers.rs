@@ -155,7 +155,7 @@ fn a_target_without_its_folder_for_segments_is_renewed() {
     store.close().unwrap();
 
     fs::remove_dir_all(&folder).unwrap();
-    let store = Store::renew_tier(&home, "a").unwrap();
+    let store = Store::renew_tier(&home, "a").unwrap().unwrap();
     store.sync().unwrap();
     assert!(store.get(b"both").unwrap() == both);
     assert_eq!(store.locate(b"both").unwrap().extents[0].replicas.len(), 2);

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{copy_folder, new_store, replicated, tier};
+use common::{copy_folder, new_store, replicated, store_of, tier};
 use terrace::report::Salvaged;
 use terrace::{Config, PutOptions, Store};
 use terrace_testkit::noise;
@@ -195,7 +195,13 @@ fn a_salvage_that_is_killed_is_repeated_and_nothing_else_opens_the_store() {
             let refused = Store::rebuild(&home).map(drop).unwrap_err().to_string();
             assert!(refused.contains("commits are missing"), "{point}: {refused}");
         }
-        let (store, _) = Store::salvage(&home).unwrap();
+        if point == "salvage:restarted" {
+            let refused = Store::rebuild(&home).map(drop).unwrap_err().to_string();
+            assert!(refused.contains("before it said what is missing"), "{refused}");
+        }
+        let (store, salvaged) = Store::salvage(&home).unwrap();
+        assert!(salvaged.log_was_damaged && salvaged.missing_commits > 0, "{point}: {salvaged:?}");
+        assert_eq!((salvaged.objects, salvaged.bytes), (3, 600_000), "{point}");
         assert!(contents(&store) == wanted, "{point}: {:?}", contents(&store).keys());
         store.close().unwrap();
         let store = Store::open(&home).unwrap();
@@ -257,8 +263,7 @@ fn a_salvage_waits_for_a_target_that_is_away() {
     assert!(refused.contains("Nothing was changed") && refused.contains("terrace tiers renew disk"), "{refused}");
     assert!(!home.join("salvage").exists());
     // It is gone for good.
-    let refused = Store::renew_tier(&home, "disk").map(drop).unwrap_err().to_string();
-    assert!(refused.contains("commits are missing"), "{refused}");
+    assert!(Store::renew_tier(&home, "disk").unwrap().is_none());
     let (store, _) = Store::salvage(&home).unwrap();
     assert!(contents(&store) == wanted, "{:?}", contents(&store).keys());
     store.sync().unwrap();
@@ -290,4 +295,34 @@ fn a_whole_copy_of_the_log_that_comes_back_ends_a_salvage_that_was_stopped() {
     assert!(contents(&store) == wanted, "{:?}", contents(&store).keys());
     store.close().unwrap();
     assert!(contents(&Store::open(&home).unwrap()) == wanted);
+}
+
+/// `health` called a store safe whose salvaged objects had one replica.
+#[test]
+fn salvaged_objects_get_the_replicas_that_they_are_to_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiers = ["a", "b", "c"].map(|name| tier(dir.path(), name, &[name], ""));
+    let store = store_of(dir.path(), &tiers);
+    store.put_bytes(b"known", &noise(100_000, 1), &replicated()).unwrap();
+    store.sync().unwrap();
+    let log = "log/0000000000000001.log";
+    let end = fs::metadata(store.dir().join(log)).unwrap().len();
+    store.put_bytes(b"new", &noise(100_000, 2), &replicated()).unwrap();
+    store.sync().unwrap();
+    let home = store.dir().to_owned();
+    store.close().unwrap();
+    for folder in ["store", "a", "b", "c"].map(|folder| dir.path().join(folder)).iter().filter(|f| f.join(log).exists())
+    {
+        fs::File::options().write(true).open(folder.join(log)).unwrap().set_len(end).unwrap();
+    }
+    fs::remove_dir_all(home.join("catalog")).unwrap();
+    fs::remove_dir_all(dir.path().join("a")).unwrap();
+    assert!(Store::renew_tier(&home, "a").unwrap().is_none());
+    let (store, salvaged) = Store::salvage(&home).unwrap();
+    assert_eq!(salvaged.objects, 1);
+    store.sync().unwrap();
+    for (key, _) in store.list(b"", None, 100).unwrap() {
+        let replicas = store.locate(&key).unwrap().extents.iter().map(|extent| extent.replicas.len()).min();
+        assert_eq!(replicas, Some(2), "{}", String::from_utf8_lossy(&key));
+    }
 }

@@ -12,9 +12,11 @@ use terrace_tier::PLAIN_SEGMENT_BIT;
 use super::Care;
 use super::frame_id::{FrameId, frame_of};
 use crate::place::PutOptions;
-use crate::report::Salvaged;
+use crate::report::{Lacking, Salvaged};
 use crate::{Error, Result};
 
+/// Begins the keys of salvaged objects.
+const SALVAGED_FOLDER: &str = "salvaged/";
 /// The number of extents that one commit records.
 const EXTENTS_PER_COMMIT: usize = 4096;
 
@@ -37,6 +39,7 @@ impl Care {
                 None => salvaged.incomplete += 1,
             }
         }
+        self.mover.note_lacking();
         Ok(salvaged)
     }
 
@@ -126,11 +129,38 @@ impl Care {
         (end > 0).then_some(good)
     }
 
+    /// Returns the number of objects below `salvaged/`, and their length.
+    pub fn count_salvaged(&self) -> Result<(u64, u64)> {
+        let (mut objects, mut bytes) = (0, 0);
+        self.catalog.each_object(SALVAGED_FOLDER.as_bytes(), |_, object, _| {
+            objects += 1;
+            bytes += object.length;
+            Ok::<_, Error>(true)
+        })?;
+        Ok((objects, bytes))
+    }
+
+    /// Adds the replicas that an extent lacks as pending, as far as failure domains have room, and counts what it lacks then.
+    fn owe_missing(&self, object: u64, key: &[u8], extent: Extent, want: u8) -> NewExtent {
+        let held: Vec<TargetId> = extent.replicas.iter().map(|replica| replica.target).collect();
+        let owed: Vec<TargetId> = match usize::from(want).saturating_sub(held.len()) {
+            0 => Vec::new(),
+            missing => {
+                let more = self.mover.placer_for(object, key).plan_more(&extent, missing, &held);
+                more.iter().map(|placed| placed.target).collect()
+            }
+        };
+        self.mover.count_lacking(Lacking::of(held.len() + owed.len(), want.into()));
+        NewExtent { extent, owed }
+    }
+
     /// Gives the object a key, and returns its length.
     fn offer(&self, object: u64, extents: Vec<Extent>) -> Result<u64> {
-        let key = format!("salvaged/{object:016x}").into_bytes();
+        let key = format!("{SALVAGED_FOLDER}{object:016x}").into_bytes();
         let length = extents.iter().map(Extent::end).max().unwrap_or(0);
-        let new: Vec<NewExtent> = extents.into_iter().map(|extent| NewExtent { extent, owed: Vec::new() }).collect();
+        let want = self.planning.policy(&key, &PutOptions::default()).wanted.replicas;
+        let new: Vec<NewExtent> =
+            extents.into_iter().map(|extent| self.owe_missing(object, &key, extent, want)).collect();
         let mut batches: Vec<Vec<NewExtent>> = new.chunks(EXTENTS_PER_COMMIT).map(<[NewExtent]>::to_vec).collect();
         let extents = batches.pop().unwrap_or_default();
         let staged = !batches.is_empty();
@@ -140,7 +170,6 @@ impl Care {
         let said = "put together from frames: its key, its end and the order of range writes are not known";
         let user = BTreeMap::from([("salvaged".to_owned(), said.to_owned())]);
         let attributes = Attributes { mode: 0o600, mtime: unix_nanos(), user, ..Attributes::default() };
-        let want = self.planning.policy(&key, &PutOptions::default()).wanted.replicas;
         let expect = vec![Expect::Free(key.clone())];
         let edits = vec![Edit::Put { key, object, length, want, attributes, staged, extents }];
         self.catalog.commit(Change { expect, edits })?;

@@ -19,6 +19,10 @@ pub(crate) struct Survey {
     pub reach: Option<u64>,
     /// The folder whose newest snapshot leads to that end. None if the log itself begins with the first commit.
     snapshot: Option<(PathBuf, u64)>,
+    /// Whether records that the snapshot replaces are damaged in all copies. Nothing needs them, but the log is not whole.
+    pub is_damaged_before_snapshot: bool,
+    /// Whether the record of the last commit is one of these. Then no store opens with this log.
+    pub lacks_last_record: bool,
     /// The folder whose note names a record that no log has, if any: its log went on differently.
     diverged: Option<PathBuf>,
     /// Whether a target has seen a later record of the log than the store's directory: the directory is an older copy. After a power cut
@@ -43,8 +47,21 @@ impl Survey {
             targets.iter().map(|target| target.join("log")).filter(|copy| copy.is_dir()).collect();
         let has_data =
             targets.iter().any(|target| holds_files(&target.join("segments")) || holds_files(&target.join("plain")));
-        let mut survey = Survey { end: 0, reach, snapshot: None, diverged: None, is_directory_older, copies, has_data };
-        survey.find_end(log, &notes)?;
+        let mut survey = Survey {
+            end: 0,
+            reach,
+            snapshot: None,
+            is_damaged_before_snapshot: false,
+            lacks_last_record: false,
+            diverged: None,
+            is_directory_older,
+            copies,
+            has_data,
+        };
+        let from = survey.find_end(log, &notes)?;
+        survey.is_damaged_before_snapshot = !log.is_whole_before(from, &survey.folders(log))?;
+        survey.lacks_last_record =
+            survey.is_damaged_before_snapshot && survey.end == from.sequence && !log.holds_end(from)?;
         Ok(survey)
     }
 
@@ -81,8 +98,8 @@ impl Survey {
 
     /// Follows the store's own log, which may continue in the copies. Only if it does not reach far enough, starts from the
     /// newest whole snapshot of a copy. A copy may be longer and still older: its target was away when the log continued
-    /// differently after a power cut.
-    fn find_end(&mut self, log: &Log, notes: &[(PathBuf, Reach)]) -> Result<()> {
+    /// differently after a power cut. Returns the end of the snapshot.
+    fn find_end(&mut self, log: &Log, notes: &[(PathBuf, Reach)]) -> Result<Tail> {
         let folders: Vec<PathBuf> = self.folders(log).into_iter().map(Path::to_path_buf).collect();
         let folders: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
         let mut ends = Vec::new();
@@ -97,18 +114,19 @@ impl Survey {
             let end = found?.sequence;
             if self.reach.is_some_and(|reach| end >= reach) && missing.is_empty() {
                 (self.end, self.snapshot) = (end, snapshot);
-                return Ok(());
+                return Ok(from);
             }
-            ends.push((end, snapshot, missing));
+            ends.push((end, from, snapshot, missing));
         }
         // Takes the first of those that reach the furthest, because `max_by_key` takes the last.
-        if let Some((end, snapshot, missing)) = ends.into_iter().rev().max_by_key(|(end, ..)| *end) {
-            (self.end, self.snapshot) = (end, snapshot);
-            if notes.iter().all(|(_, reach)| end >= reach.sequence) {
-                self.diverged = find_diverged(log, end, &missing)?;
-            }
+        let Some((end, from, snapshot, missing)) = ends.into_iter().rev().max_by_key(|(end, ..)| *end) else {
+            return Ok(FIRST_TAIL);
+        };
+        (self.end, self.snapshot) = (end, snapshot);
+        if notes.iter().all(|(_, reach)| end >= reach.sequence) {
+            self.diverged = find_diverged(log, end, &missing)?;
         }
-        Ok(())
+        Ok(from)
     }
 
     fn folders<'a>(&'a self, log: &'a Log) -> Vec<&'a Path> {

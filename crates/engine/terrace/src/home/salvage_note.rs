@@ -12,14 +12,18 @@ use crate::{Error, Result};
 
 /// The file in the store's directory.
 pub const SALVAGE_FILE: &str = "salvage";
-/// Begins the line with the last commit of the catalog.
+/// Begins the note of a salvage that goes on with the existing catalog. That of one that makes a new catalog begins with `log`.
 const CATALOG_WORD: &str = "catalog";
 
-/// The catalog that a salvage has begun with.
+/// The state in which a salvage has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SalvageNote {
-    /// The last commit of the catalog that the salvage goes on with. None if it makes a new one from the log.
-    pub catalog: Option<u64>,
+    /// The last commit that is known to have existed.
+    pub needed: u64,
+    /// The last commit that the log or the catalog had.
+    pub known: u64,
+    /// Whether the salvage goes on with the existing catalog, which had more commits than the log.
+    pub has_catalog: bool,
 }
 
 impl SalvageNote {
@@ -33,14 +37,19 @@ impl SalvageNote {
             text => text.map_err(Error::io(format!("reading {}", path(dir).display())))?,
         };
         let text = String::from_utf8_lossy(&text);
-        let catalog = text.trim().strip_prefix(CATALOG_WORD).and_then(|sequence| sequence.trim().parse().ok());
-        Ok(Some(SalvageNote { catalog }))
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let number = |at: usize| words.get(at).and_then(|word| word.parse().ok());
+        // A damaged note relies on no catalog.
+        let (needed, known) = number(1).zip(number(2)).unwrap_or_default();
+        let has_catalog = words.first() == Some(&CATALOG_WORD) && number(2).is_some();
+        Ok(Some(SalvageNote { needed, known, has_catalog }))
     }
 
     /// Writes the note, durably.
     pub fn write(self, dir: &Path) -> Result<()> {
-        let text = self.catalog.map_or_else(|| "log\n".to_owned(), |sequence| format!("{CATALOG_WORD} {sequence}\n"));
-        write_file(&path(dir), text.as_bytes())
+        let SalvageNote { needed, known, has_catalog } = self;
+        let word = if has_catalog { CATALOG_WORD } else { "log" };
+        write_file(&path(dir), format!("{word} {needed} {known}\n").as_bytes())
     }
 
     /// Removes the note, durably: all that was salvaged is in the log.
@@ -65,12 +74,16 @@ mod tests {
     fn a_note_is_read_as_it_was_written_and_a_damaged_one_relies_on_no_catalog() {
         let dir = tempfile::tempdir().expect("a folder");
         assert_eq!(SalvageNote::read(dir.path()).expect("reads"), None);
-        for catalog in [None, Some(0), Some(u64::MAX)] {
-            SalvageNote { catalog }.write(dir.path()).expect("writes");
-            assert_eq!(SalvageNote::read(dir.path()).expect("reads"), Some(SalvageNote { catalog }));
+        for has_catalog in [false, true] {
+            let note = SalvageNote { needed: u64::MAX, known: 7, has_catalog };
+            note.write(dir.path()).expect("writes");
+            assert_eq!(SalvageNote::read(dir.path()).expect("reads"), Some(note));
         }
-        fs::write(path(dir.path()), [255, 0]).expect("writes");
-        assert_eq!(SalvageNote::read(dir.path()).expect("reads"), Some(SalvageNote { catalog: None }));
+        for damaged in [&[255, 0][..], b"catalog", b"catalog 3", b""] {
+            fs::write(path(dir.path()), damaged).expect("writes");
+            let note = SalvageNote::read(dir.path()).expect("reads").expect("a note");
+            assert!(!note.has_catalog, "{damaged:?}");
+        }
         SalvageNote::remove(dir.path()).expect("removes");
         assert_eq!(SalvageNote::read(dir.path()).expect("reads"), None);
     }

@@ -78,12 +78,13 @@ impl Store {
     }
 
     /// Opens the store with new, empty directories in place of a tier's directories that are lost for good. Their replicas
-    /// become pending. No other process may have the store open.
+    /// become pending. No other process may have the store open. None if the log is damaged: the directories are made once it is mended or
+    /// salvaged.
     ///
     /// # Errors
     /// [`Error::Config`] if there is no such tier; [`Error::Io`] if a target cannot be created, for example because its
     /// place has another marker. Then the tier is unchanged.
-    pub fn renew_tier(dir: &Path, name: &str) -> Result<Store> {
+    pub fn renew_tier(dir: &Path, name: &str) -> Result<Option<Store>> {
         refuse_if_shared(dir)?;
         check_identity(dir)?;
         let lock = lock_store(dir)?;
@@ -102,12 +103,13 @@ impl Store {
             }
             Ok(store)
         });
+        // The notes stay removed: a salvage needs all targets.
         if let Err(Error::LogDamaged(reason)) = renewed {
-            // Without their notes, the targets are made once the log is mended or salvaged, which needs all targets.
-            let reason = format!(
-                "tier {name} gets empty targets when the store is opened next, but now its log is damaged: {reason}"
+            tracing::warn!(
+                reason,
+                "the commit log is damaged; the tier gets empty targets once it is mended or salvaged"
             );
-            return Err(Error::LogDamaged(reason));
+            return Ok(None);
         }
         if renewed.is_err() {
             // Without its note, a target that cannot be created would prevent the whole store from being opened.
@@ -117,7 +119,7 @@ impl Store {
                     .map_err(Error::io(format!("writing {}", note.display())))?;
             }
         }
-        renewed
+        renewed.map(Some)
     }
 }
 

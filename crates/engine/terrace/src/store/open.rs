@@ -244,6 +244,10 @@ fn forget_distrusted_catalog(dir: &Path, lock: &Locked, config: &Config, log: &L
         let survey = Survey::new(dir, config, log)?;
         survey.check_whole(log)?;
         survey.check(was_cut_off).map_err(advise_rebuild)?;
+        if survey.lacks_last_record {
+            let reason = "the record of its last commit is damaged or gone in all copies, though a snapshot has what the commit did";
+            return Err(advise_rebuild(Error::LogDamaged(reason.to_owned())));
+        }
         if boot::has_catalog(dir) {
             let why = match was_cut_off {
                 true => "the machine, or a file system of the store, went down while it was in use",

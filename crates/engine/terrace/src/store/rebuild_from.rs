@@ -20,7 +20,7 @@ use super::restore::advise_salvage;
 use super::{Store, begin_directory, change};
 use crate::care::Survey;
 use crate::config::{Config, TargetConfig, TierConfig};
-use crate::home::{FORMAT_VERSION, note_owner, refuse, write_file};
+use crate::home::{FORMAT_VERSION, SalvageNote, note_owner, refuse, write_file};
 use crate::journal::{FetchedLog, fetch_log};
 use crate::report::{MovedTarget, Remade};
 use crate::{Error, Result};
@@ -60,6 +60,11 @@ impl Store {
     /// If no copy of a log is there, or it lacks commits and they are not to be salvaged; then nothing is changed. Without `force`, if
     /// another directory of the store may still be in use.
     pub fn rebuild_from(dir: &Path, from: &TargetSettings, asked: RebuildFrom) -> Result<(Store, Remade)> {
+        if SalvageNote::read(dir)?.is_some() {
+            let reason =
+                "a salvage of the store here was stopped; `terrace rebuild --salvage`, without --from, goes on with it";
+            return Err(refuse(dir, reason));
+        }
         let found = FoundCopy::find(from)?;
         let config = found.read_config()?;
         found.marked().check_number(&config, from)?;

@@ -48,13 +48,13 @@ impl Evidence {
         let diverged = survey.check_whole(&log).err();
         let mark = boot::read_mark(dir)?;
         let (mut catalog, salvage, away) = (None, SalvageNote::read(dir)?, find_away(dir, id, &config));
-        let is_usable = salvage.is_none_or(|note| note.catalog.is_some());
+        let is_usable = salvage.is_none_or(|note| note.has_catalog);
         if is_usable && mark.is_trusted() && boot::has_catalog(dir) {
             let folder = dir.join("catalog");
             let opened = check_pages(&folder).and_then(|()| Catalog::open(&folder, log)?.tail());
             match opened {
                 // A salvage that was stopped has added commits of its own.
-                Ok(tail) => catalog = Some(salvage.and_then(|note| note.catalog).unwrap_or(tail.sequence)),
+                Ok(tail) => catalog = Some(salvage.map_or(tail.sequence, |note| note.known)),
                 Err(error) => tracing::warn!(%error, "the catalog is damaged, and is rebuilt from the log"),
             }
         }
@@ -113,6 +113,34 @@ impl Evidence {
         drop(self.lock);
         Store::open_as(dir, Opening::Damaged)
     }
+
+    /// Makes the store again if no commits are missing.
+    fn rebuild(mut self, dir: &Path) -> Result<Store> {
+        if let Some(diverged) = self.diverged.take() {
+            return Err(diverged);
+        }
+        if self.catalog_is_best() {
+            let sequence = self.needed() + SKIPPED_SEQUENCES;
+            let store = self.open_from_catalog(dir)?;
+            store.alone(|engine| engine.care.restart_log(sequence))?;
+            tracing::warn!("the log was damaged or lost, and was restarted from the catalog; nothing is missing");
+            return store.open_again();
+        }
+        self.check_log().map_err(advise_salvage)?;
+        if !self.survey.is_damaged_before_snapshot {
+            return self.open_from_log(dir, Opening::Proven);
+        }
+        let sequence = self.needed().max(self.survey.end) + SKIPPED_SEQUENCES;
+        let store = self.open_from_log(dir, Opening::Damaged)?;
+        store.alone(|engine| {
+            engine.care.leave_log(sequence)?;
+            engine.care.restart_log(sequence + SKIPPED_SEQUENCES)
+        })?;
+        tracing::warn!(
+            "the log was damaged before its newest snapshot, and was restarted from that; nothing is missing"
+        );
+        store.open_again()
+    }
 }
 
 impl Store {
@@ -123,24 +151,16 @@ impl Store {
     /// # Errors
     /// [`Error::LogDamaged`] if commits are missing. Then nothing is changed, and [`Store::salvage`] is the next step.
     pub fn rebuild(dir: &Path) -> Result<Store> {
-        let mut evidence = Evidence::gather(dir)?;
-        if let Some(diverged) = evidence.diverged.take() {
-            return Err(diverged);
+        let evidence = Evidence::gather(dir)?;
+        if evidence.salvage.is_some_and(|note| evidence.survey.end >= note.needed + SKIPPED_SEQUENCES) {
+            let reason = "a salvage has begun a new log, and was stopped before it said what is missing; repeat `terrace rebuild --salvage`";
+            return Err(Error::LogDamaged(reason.to_owned()));
         }
-        if evidence.catalog_is_best() {
-            let sequence = evidence.needed() + SKIPPED_SEQUENCES;
-            let store = evidence.open_from_catalog(dir)?;
-            store.alone(|engine| engine.care.restart_log(sequence))?;
-            tracing::warn!("the log was damaged or lost, and was restarted from the catalog; nothing is missing");
-            return store.open_again();
-        }
-        evidence.check_log().map_err(advise_salvage)?;
-        let store = evidence.open_from_log(dir, Opening::Proven)?;
+        let store = evidence.rebuild(dir)?;
         SalvageNote::remove(dir)?;
         // The log may have been mended from its last whole copy.
         let engine = &store.engine;
         engine.journal.check_copies(engine.catalog.tail()?, true)?;
-        engine.journal.copy_log(true)?;
         Ok(store)
     }
 
@@ -167,19 +187,23 @@ impl Store {
     pub fn salvage(dir: &Path) -> Result<(Store, Salvaged)> {
         let evidence = Evidence::gather(dir)?;
         evidence.check_all_there(dir)?;
+        let begun = evidence.salvage;
         if evidence.catalog_is_best() || evidence.check_log().is_ok() {
-            drop(evidence);
-            let store = Store::rebuild(dir)?;
+            let store = evidence.rebuild(dir)?;
             let salvaged = store.alone(|engine| engine.care.salvage())?;
-            return Ok((store, salvaged));
+            return store.end_salvage(salvaged, begun, begun);
         }
-        let (needed, known) = (evidence.needed(), evidence.survey.end.max(evidence.catalog.unwrap_or(0)));
-        let catalog = evidence.catalog.filter(|end| *end > evidence.survey.end);
+        let known = evidence.survey.end.max(evidence.catalog.unwrap_or(0));
+        let has_catalog = known > evidence.survey.end;
+        // The notes on the targets may tell less than when the salvage began.
+        let needed = evidence.needed().max(begun.map_or(0, |note| note.needed));
+        let note = SalvageNote { needed, known, has_catalog };
         // Before anything is changed: what was begun looks like a store with fewer objects.
-        SalvageNote { catalog }.write(dir)?;
-        let store = match catalog {
-            Some(_) => evidence.open_from_catalog(dir)?,
-            None => evidence.open_from_log(dir, Opening::Damaged)?,
+        note.write(dir)?;
+        let store = if has_catalog {
+            evidence.open_from_catalog(dir)?
+        } else {
+            evidence.open_from_log(dir, Opening::Damaged)?
         };
         terrace_system::fail::point("salvage:opened");
         let salvaged = store.alone(|engine| {
@@ -191,18 +215,34 @@ impl Store {
             terrace_system::fail::point("salvage:restarted");
             Ok(salvaged)
         })?;
-        SalvageNote::remove(dir)?;
-        let store = store.open_again()?;
-        Ok((store, Salvaged { log_was_damaged: true, missing_commits: needed.saturating_sub(known), ..salvaged }))
+        store.open_again()?.end_salvage(salvaged, begun, Some(note))
     }
-}
 
-impl Store {
+    /// Ends a salvage. One that was stopped may have offered some objects already. `note` has what the log lacks, if anything.
+    fn end_salvage(
+        self,
+        salvaged: Salvaged,
+        begun: Option<SalvageNote>,
+        note: Option<SalvageNote>,
+    ) -> Result<(Store, Salvaged)> {
+        let mut salvaged = salvaged;
+        if begun.is_some() {
+            (salvaged.objects, salvaged.bytes) = self.engine.care.count_salvaged()?;
+        }
+        if let Some(note) = note {
+            salvaged.log_was_damaged = true;
+            salvaged.missing_commits = note.needed.saturating_sub(note.known);
+        }
+        // Last, so that a salvage that is stopped before says all of this when it is repeated.
+        SalvageNote::remove(self.dir())?;
+        Ok((self, salvaged))
+    }
+
     /// Opens the store again, now that its log can be written to. Replicas that targets have lost become pending.
     fn open_again(self) -> Result<Store> {
         let dir = self.dir().to_owned();
         drop(self);
-        Store::open(&dir)
+        Store::open_as(&dir, Opening::Proven)
     }
 }
 

@@ -217,15 +217,23 @@ impl Log {
     /// Writes the records again that a file of this log has lost before `end`, from a folder that has all of them. Returns the file if it
     /// did. No replay from a snapshot needs those before its end, but a file with a hole counts as damaged.
     pub fn mend_before(&self, end: Tail, folders: &[&Path]) -> Result<Option<PathBuf>> {
-        // The checksum of the last record covers all before it, so a log that went on differently does not end there.
-        let holds_all = |bytes: &[u8]| self.find_chain_end(bytes, end.file, end.position) == Some(end);
-        if end.position == 0 || holds_all(&read(&self.path(end.file))?) {
+        if end.position == 0 || self.find_whole_before(end, &[self.folder()])?.is_some() {
             return Ok(None);
         }
+        self.find_whole_before(end, folders)?.map(|bytes| self.mend(end, &bytes[..end.position as usize])).transpose()
+    }
+
+    /// Returns whether a folder has all records before `end`, as far as they are in the same file.
+    pub fn is_whole_before(&self, end: Tail, folders: &[&Path]) -> Result<bool> {
+        Ok(end.position == 0 || self.find_whole_before(end, folders)?.is_some())
+    }
+
+    fn find_whole_before(&self, end: Tail, folders: &[&Path]) -> Result<Option<Vec<u8>>> {
         for folder in folders {
             let bytes = read(&folder.join(name(end.file)))?;
-            if holds_all(&bytes) {
-                return self.mend(end, &bytes[..end.position as usize]).map(Some);
+            // The checksum of the last record covers all before it, so a log that went on differently does not end there.
+            if self.find_chain_end(&bytes, end.file, end.position) == Some(end) {
+                return Ok(Some(bytes));
             }
         }
         Ok(None)
