@@ -128,7 +128,11 @@ impl Evidence {
         }
         self.check_log().map_err(advise_salvage)?;
         if !self.survey.is_damaged_before_snapshot {
-            return self.open_from_log(dir, Opening::Proven);
+            let store = self.open_from_log(dir, Opening::Proven)?;
+            // The log may have been mended from its last whole copy.
+            let engine = &store.engine;
+            engine.journal.check_copies(engine.catalog.tail()?, true)?;
+            return Ok(store);
         }
         let sequence = self.needed().max(self.survey.end) + SKIPPED_SEQUENCES;
         let store = self.open_from_log(dir, Opening::Damaged)?;
@@ -158,9 +162,6 @@ impl Store {
         }
         let store = evidence.rebuild(dir)?;
         SalvageNote::remove(dir)?;
-        // The log may have been mended from its last whole copy.
-        let engine = &store.engine;
-        engine.journal.check_copies(engine.catalog.tail()?, true)?;
         Ok(store)
     }
 
