@@ -9,7 +9,7 @@ mod replacing;
 mod shared;
 mod snapshot;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{fs, io};
@@ -190,43 +190,35 @@ impl Journal {
         log.copy_to(&folder, tail, durable)
     }
 
-    /// Brings a copy of the log up to `tail`, and tells if it was gone.
-    fn complete_copy(&self, device: &Device, folder: &Path, tail: Tail) -> io::Result<()> {
-        let was_gone = tail.sequence > 0 && fs::read_dir(folder).map_or(true, |mut files| files.next().is_none());
-        self.copy_log_to(device, tail, true)?;
-        if was_gone {
-            tracing::warn!(folder = %folder.display(), "a copy of the commit log was gone, and was written again; check this disk");
-        }
-        Ok(())
-    }
-
-    /// Compares the copies of the log with the log, which is whole up to `tail`. With `repair`, writes damaged ones again. Returns the number of
-    /// damaged files that were not written again.
+    /// Compares the copies of the log with the log, which is whole up to `tail`, and writes copies that are gone. With `repair`, also writes
+    /// damaged files again. Returns the number of damaged files that were not written again.
     pub fn check_copies(&self, tail: Tail, repair: bool) -> Result<u64> {
         let mut left = 0;
         for device in self.log_copies().filter(|device| device.target.ready().is_ok() && self.has_this_log(device)) {
-            let folder = device.path.join("log");
-            if let Err(error) = self.complete_copy(device, &folder, tail) {
-                device.failed(&error);
-                continue;
-            }
-            let mended = self.catalog.log().find_damaged_in(&folder, tail).and_then(|damaged| {
-                let Some(first) = damaged.first() else { return Ok(()) };
-                let files = damaged.len();
-                tracing::warn!(files, first = %first.display(), is_written_again = repair, "a copy of the commit log is damaged; check the disk of this file");
-                if !repair {
-                    left += files as u64;
-                    return Ok(());
-                }
-                // The log is whole, so the copy is not needed while it is written.
-                damaged.iter().try_for_each(fs::remove_file)?;
-                self.copy_log_to(device, tail, true)
-            });
-            if let Err(error) = mended {
-                device.failed(&error);
+            match self.check_copy(device, tail, repair) {
+                Ok(files) => left += files,
+                Err(error) => device.failed(&error),
             }
         }
         Ok(left)
+    }
+
+    fn check_copy(&self, device: &Device, tail: Tail, repair: bool) -> io::Result<u64> {
+        let folder = device.path.join("log");
+        let damaged = self.catalog.log().find_damaged_in(&folder, tail)?;
+        if let Some(first) = damaged.first() {
+            let files = damaged.len();
+            tracing::warn!(files, first = %first.display(), is_written_again = repair, "a copy of the commit log is damaged; check the disk of this file");
+            if !repair {
+                return Ok(files as u64);
+            }
+            // The log is whole, so the copy is not needed while it is written.
+            damaged.iter().try_for_each(fs::remove_file)?;
+        } else if tail.sequence > 0 && fs::read_dir(&folder).map_or(true, |mut files| files.next().is_none()) {
+            tracing::warn!(folder = %folder.display(), "a copy of the commit log is gone, and is written again; check this disk");
+        }
+        self.copy_log_to(device, tail, true)?;
+        Ok(0)
     }
 
     /// The targets that hold a copy of the log.
