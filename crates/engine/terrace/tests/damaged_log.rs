@@ -437,3 +437,38 @@ fn a_copy_of_the_log_that_is_gone_is_written_again() {
     let log = "log/0000000000000001.log";
     assert!(fs::read(dir.path().join("a").join(log)).unwrap() == fs::read(home.join(log)).unwrap());
 }
+
+/// A repair wrote the store's damaged snapshot over the whole copies.
+#[test]
+fn a_snapshot_that_is_damaged_or_gone_is_damage_of_the_log_and_not_of_its_copies() {
+    for damage in [
+        (|path: &Path| flip(path, 500)) as fn(&Path),
+        |path| fs::write(path, b"").unwrap(),
+        |path| fs::remove_file(path).unwrap(),
+    ] {
+        for everywhere in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let home = dir.path().join("store");
+            let (all, _) = at_rest_behind_a_snapshot(dir.path());
+            let snapshots = ["store", "a", "b"].map(|place| {
+                let names = fs::read_dir(dir.path().join(place).join("log")).unwrap();
+                let is_one = |path: &PathBuf| path.extension().is_some_and(|end| end == "snapshot");
+                names.map(|entry| entry.unwrap().path()).find(is_one).unwrap()
+            });
+            let whole = fs::read(&snapshots[1]).unwrap();
+            snapshots.iter().take(if everywhere { 3 } else { 1 }).for_each(|path| damage(path));
+            let store = Store::open(&home).unwrap();
+            for repair in [false, true] {
+                let found = store.scrub(b"", repair, None, |_| {}).unwrap();
+                assert_eq!((found.log_damaged, found.log_copies_damaged), (1, 0));
+            }
+            if !everywhere {
+                assert!(snapshots[1..].iter().all(|copy| fs::read(copy).unwrap() == whole), "the copies are whole");
+            }
+            store.close().unwrap();
+            let store = Store::rebuild(&home).unwrap();
+            assert!(contents(&store) == all);
+            goes_on(store, &home);
+        }
+    }
+}

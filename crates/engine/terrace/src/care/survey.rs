@@ -263,7 +263,7 @@ fn describe_diverged(log: &Log, folder: &Path) -> String {
 const FIRST_TAIL: Tail = Tail { sequence: 0, checksum: 0, file: 1, position: 0 };
 
 /// Returns the newest whole snapshot in a folder of the log, and the position in the log after it.
-fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
+pub(super) fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
     let found = log::snapshots(folder).map_err(Error::io(format!("listing {}", folder.display())))?;
     for sequence in found.into_iter().rev() {
         if let Some(tail) = snapshot_tail(&log::snapshot(folder, sequence), store)? {

@@ -90,7 +90,7 @@ impl Evidence {
         let Some(away) = &self.away else { return Ok(()) };
         let TargetRemains { tier, target, reason, .. } = away;
         let reason = format!(
-            "tier {tier} is away ({target}: {reason}), and may have a whole copy of the log, or the only replica of an object: bring it back,              and repeat this. If it is gone for good, run `terrace tiers renew {tier}` before. Nothing was changed"
+            "tier {tier} is away ({target}: {reason}), and may have a whole copy of the log, or the only replica of an object: bring it back, and repeat this. If it is gone for good, run `terrace tiers renew {tier}` before. Nothing was changed"
         );
         Err(refuse(dir, &reason))
     }
@@ -130,8 +130,7 @@ impl Evidence {
         if !self.survey.is_damaged_before_snapshot {
             let store = self.open_from_log(dir, Opening::Proven)?;
             // The log may have been mended from its last whole copy.
-            let engine = &store.engine;
-            engine.journal.check_copies(engine.catalog.tail()?, true)?;
+            store.engine.care.check_log(true)?;
             return Ok(store);
         }
         let sequence = self.needed().max(self.survey.end) + SKIPPED_SEQUENCES;

@@ -1,11 +1,14 @@
 //! Checks what belongs to no object: the owners of shared frames, and the commit log.
 
-use crate::Result;
+use terrace_catalog::log::{Log, Tail};
+
 use crate::care::Care;
+use crate::care::survey::newest_snapshot;
+use crate::{Error, Result};
 
 /// The number of damaged files of the commit log, and of its copies, which are compared with a whole log only.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LogDamage {
+pub(crate) struct LogDamage {
     pub files: u64,
     pub copy_files: u64,
 }
@@ -29,13 +32,17 @@ impl Care {
 
     /// Reads the commit log and its copies, and returns how many files of both are damaged. With `repair`, writes the copies again. The catalog
     /// has what the log says, until it is lost.
-    pub(super) fn check_log(&self, repair: bool) -> Result<LogDamage> {
+    pub(crate) fn check_log(&self, repair: bool) -> Result<LogDamage> {
         if self.catalog.is_shared() {
             // Its servers keep it.
             return Ok(LogDamage::default());
         }
         let (log, tail) = (self.catalog.log(), self.catalog.tail()?);
-        let damaged = log.find_damaged(tail)?;
+        let mut damaged = log.find_damaged(tail)?;
+        // Twice, since another process may have begun a new file meanwhile.
+        if damaged.is_empty() && !leads_to(log, tail)? && !leads_to(log, tail)? {
+            damaged.push(log.folder().to_owned());
+        }
         if let Some(first) = damaged.first() {
             tracing::error!(
                 files = damaged.len(),
@@ -46,4 +53,11 @@ impl Care {
         let copy_files = if damaged.is_empty() { self.journal.check_copies(tail, repair)? } else { 0 };
         Ok(LogDamage { files: damaged.len() as u64, copy_files })
     }
+}
+
+/// Returns whether the newest whole snapshot, and the files after it, lead to `tail` without the copies.
+fn leads_to(log: &Log, tail: Tail) -> Result<bool> {
+    let (_, from) = newest_snapshot(log.folder(), log.store())?;
+    let end = log.replay_from(&[log.folder()], from, |_, _, _| Ok::<_, Error>(()))?;
+    Ok(end.sequence >= tail.sequence)
 }
