@@ -44,11 +44,22 @@ pub fn run_supervised(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
         child.stdout.take().map(|from| pass_on(from, io::stdout())),
         child.stderr.take().map(|from| pass_on(from, io::stderr())),
     ];
+    let mut is_told = true;
     for output in outputs.into_iter().flatten() {
-        // It has only copied; a panic is told by itself.
-        let _ = output.join();
+        // A panic is told by itself. A reader that has gone wants no more.
+        if let Ok(Err(error)) = output.join()
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            complain(&format!("the outcome could not be written: {error}"));
+            is_told = false;
+        }
     }
-    Ok(exit_code(wait_for_exit(&mut child)?))
+    let ended = wait_for_exit(&mut child)?;
+    if let Some(signal) = ended.and_then(|ended| ended.signal()).filter(|signal| *signal != SIGINT) {
+        complain(&format!("the process that copies was ended by signal {signal}; run the command again"));
+    }
+    let code = exit_code(ended);
+    Ok(if is_told { code } else { code.max(FOUND_BAD) })
 }
 
 /// Returns whether this is the process that does the work. It ends with its supervisor.
@@ -94,10 +105,14 @@ fn pass_signals(mut signals: Signals, child: &Child) -> Result<()> {
 }
 
 /// Copies an output to its end.
-fn pass_on(mut from: impl Read + Send + 'static, mut to: impl Write + Send + 'static) -> JoinHandle<()> {
+fn pass_on(mut from: impl Read + Send + 'static, mut to: impl Write + Send + 'static) -> JoinHandle<io::Result<()>> {
     thread::spawn(move || {
-        // A reader that has gone ends the copy, and so the other process's writes.
-        let _ = io::copy(&mut from, &mut to).and_then(|_| to.flush());
+        let passed = io::copy(&mut from, &mut to).and_then(|_| to.flush());
+        if passed.is_err() {
+            // The other process goes on all the same, and its first error is the one to tell.
+            let _ = io::copy(&mut from, &mut io::sink());
+        }
+        passed
     })
 }
 

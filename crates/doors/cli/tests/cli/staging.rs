@@ -111,6 +111,19 @@ fn a_result_with_the_name_of_a_part_takes_no_other_ones_place() {
 }
 
 /// Such a file counted as present, and its mode stayed wrong.
+/// The process that copies is another one than the one that prints.
+#[test]
+fn an_outcome_that_cannot_be_written_is_an_error() {
+    let place = Place::new();
+    place.write("made", "bytes");
+    place.good(["put", "made", "result"]);
+    let mut end = place.command(["job", "end", "--to", "results"]);
+    let ended = end.stdout(fs::File::options().write(true).open("/dev/full").unwrap()).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(1) && said.contains("the outcome could not be written"), "{said}");
+    assert_eq!(fs::read(place.path("results/result")).unwrap(), b"bytes");
+}
+
 #[test]
 fn a_result_that_is_there_gets_its_mode_and_time() {
     let place = Place::new();
