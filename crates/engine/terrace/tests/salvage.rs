@@ -290,11 +290,23 @@ fn a_whole_copy_of_the_log_that_comes_back_ends_a_salvage_that_was_stopped() {
     }
     fs::remove_dir_all(home.join("catalog")).unwrap();
     salvage_until(&home, "salvage:offered");
-    fs::write(dir.path().join("b").join(log), whole).unwrap();
+    fs::write(dir.path().join("b").join(log), &whole).unwrap();
+    let copies = ["store", "a", "b"].map(|folder| (dir.path().join(folder), dir.path().join("kept").join(folder)));
+    fs::create_dir(dir.path().join("kept")).unwrap();
+    copies.iter().for_each(|(from, to)| copy_folder(from, to));
     let store = Store::rebuild(&home).unwrap();
     assert!(contents(&store) == wanted, "{:?}", contents(&store).keys());
     store.close().unwrap();
     assert!(contents(&Store::open(&home).unwrap()) == wanted);
+
+    // A salvage finds nothing missing, either.
+    for (to, from) in &copies {
+        fs::remove_dir_all(to).unwrap();
+        fs::rename(from, to).unwrap();
+    }
+    let (store, salvaged) = Store::salvage(&home).unwrap();
+    assert_eq!((salvaged.log_was_damaged, salvaged.missing_commits), (false, 0));
+    assert!(contents(&store) == wanted, "{:?}", contents(&store).keys());
 }
 
 /// `health` called a store safe whose salvaged objects had one replica.

@@ -14,8 +14,8 @@ use crate::output::name;
 const GONE_WORDS: &str =
     "it was there, and somebody has removed or changed it while the command ran; run the command again";
 
-/// Looks whether all saved objects are still there, each under a name of its own. One whose file is another one now is compared again. Those that are not become failed. After the deadline, those that
-/// were not looked at become left.
+/// Looks whether all saved objects are still there, each under a name of its own. One whose file is another one now is compared
+/// again. Those that are not become failed. After the deadline, those that were not looked at become left.
 pub fn look_again(
     store: &Store,
     place: &dyn ResultPlace,

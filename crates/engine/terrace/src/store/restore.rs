@@ -66,6 +66,11 @@ impl Evidence {
         self.survey.reach.max(self.catalog).unwrap_or(0)
     }
 
+    /// Returns the note of a salvage that has begun this log, and was stopped after that.
+    fn finished_salvage(&self) -> Option<SalvageNote> {
+        self.salvage.filter(|note| self.survey.end >= note.needed + SKIPPED_SEQUENCES)
+    }
+
     /// Checks that the log has all commits.
     fn check_log(&self) -> Result<()> {
         if self.catalog.is_some() && self.survey.end >= self.needed() {
@@ -90,7 +95,8 @@ impl Evidence {
         let Some(away) = &self.away else { return Ok(()) };
         let TargetRemains { tier, target, reason, .. } = away;
         let reason = format!(
-            "tier {tier} is away ({target}: {reason}), and may have a whole copy of the log, or the only replica of an object: bring it back, and repeat this. If it is gone for good, run `terrace tiers renew {tier}` before. Nothing was changed"
+            "tier {tier} is away ({target}: {reason}), and may have a whole copy of the log, or the only replica of an object: bring it back, \
+             and repeat this. If it is gone for good, run `terrace tiers renew {tier}` before. Nothing was changed"
         );
         Err(refuse(dir, &reason))
     }
@@ -155,7 +161,7 @@ impl Store {
     /// [`Error::LogDamaged`] if commits are missing. Then nothing is changed, and [`Store::salvage`] is the next step.
     pub fn rebuild(dir: &Path) -> Result<Store> {
         let evidence = Evidence::gather(dir)?;
-        if evidence.salvage.is_some_and(|note| evidence.survey.end >= note.needed + SKIPPED_SEQUENCES) {
+        if evidence.finished_salvage().is_some() {
             let reason = "a salvage has begun a new log, and was stopped before it said what is missing; repeat `terrace rebuild --salvage`";
             return Err(Error::LogDamaged(reason.to_owned()));
         }
@@ -189,9 +195,10 @@ impl Store {
         evidence.check_all_there(dir)?;
         let begun = evidence.salvage;
         if evidence.catalog_is_best() || evidence.check_log().is_ok() {
+            let finished = evidence.finished_salvage();
             let store = evidence.rebuild(dir)?;
             let salvaged = store.alone(|engine| engine.care.salvage())?;
-            return store.end_salvage(salvaged, begun, begun);
+            return store.end_salvage(salvaged, begun, finished);
         }
         let known = evidence.survey.end.max(evidence.catalog.unwrap_or(0));
         let has_catalog = known > evidence.survey.end;

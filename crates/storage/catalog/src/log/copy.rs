@@ -119,7 +119,7 @@ impl Log {
         let metadata = copy.metadata()?;
         let mut at = metadata.len().min(end);
         let has_failed = failed_sync::has_failed(&copy)?;
-        if has_failed || !same_before(&source, &copy, at)? {
+        if has_failed || !has_same_end(&source, &copy, at)? {
             // Either a power cut took records from the log that the copy still holds, and the log went on with others, or
             // the log is damaged. In the second case the copy is needed to mend the log, so it must not be overwritten. Or a
             // sync of the copy failed, and all of it must be written again.
@@ -154,7 +154,7 @@ impl Log {
         let snapshot = newest.and_then(|newest| Some(snapshot(folder, newest).file_name()?.to_owned()));
         let mut damaged = Vec::new();
         for (name, end) in logs.map(|(name, end)| (name.into(), end)).chain(snapshot.map(|name| (name, u64::MAX))) {
-            match is_same_before(&self.folder.join(&name), &folder.join(&name), end) {
+            match is_equal_before(&self.folder.join(&name), &folder.join(&name), end) {
                 Ok(true) => {}
                 Ok(false) => damaged.push(folder.join(&name)),
                 // A snapshot has replaced the file, or the copy does not have it yet.
@@ -191,7 +191,7 @@ pub(super) fn copy_range(from: &File, to: &File, start: u64, end: u64) -> io::Re
 }
 
 /// Returns whether two files have the same bytes before `end`, as far as both go.
-fn is_same_before(one: &Path, other: &Path, end: u64) -> io::Result<bool> {
+fn is_equal_before(one: &Path, other: &Path, end: u64) -> io::Result<bool> {
     let files = [open_regular(one)?, open_regular(other)?];
     let end = files.iter().try_fold(end, |end, file| Ok::<_, io::Error>(end.min(file.metadata()?.len())))?;
     let mut buffers = [vec![0; COMPARED_AT_ONCE_BYTES], vec![0; COMPARED_AT_ONCE_BYTES]];
@@ -207,7 +207,8 @@ fn is_same_before(one: &Path, other: &Path, end: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-fn same_before(a: &File, b: &File, at: u64) -> io::Result<bool> {
+/// Returns whether the last bytes before `at` are the same in two files.
+fn has_same_end(a: &File, b: &File, at: u64) -> io::Result<bool> {
     let length = at.min(COMPARED_BYTES);
     let mut bytes = [vec![0; length as usize], vec![0; length as usize]];
     a.read_exact_at(&mut bytes[0], at - length)?;
