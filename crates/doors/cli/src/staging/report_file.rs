@@ -42,6 +42,8 @@ struct Queue {
     outcome: Option<io::Result<()>>,
     /// Whether a report of this command is there.
     has_begun: bool,
+    /// Whether a report of an earlier command is there, which can be neither replaced nor removed.
+    has_earlier: bool,
     has_writer: bool,
 }
 
@@ -108,7 +110,8 @@ impl ReportFile {
     }
 
     fn described(&self, written: Result<()>) -> Result<()> {
-        written.with_context(|| match self.writes.queue().has_begun {
+        let is_there = |queue: &Queue| queue.has_begun || queue.has_earlier;
+        written.with_context(|| match is_there(&self.writes.queue()) {
             true => format!("the report {} is not current", path_name(&self.path)),
             false => format!("there is no report {}", path_name(&self.path)),
         })
@@ -151,8 +154,11 @@ impl Writes {
             let outcome = replace_durably(path, text);
             queue = self.queue();
             if outcome.is_err() && !queue.has_begun {
-                // Where that fails, too, nothing more can be done about it.
-                let _ = fs::remove_file(path);
+                // This may hang.
+                drop(queue);
+                let removed = fs::remove_file(path);
+                queue = self.queue();
+                queue.has_earlier = removed.is_err_and(|error| error.kind() != io::ErrorKind::NotFound);
             }
             queue.has_begun |= outcome.is_ok();
             (queue.written, queue.outcome) = (number, Some(outcome));

@@ -17,13 +17,19 @@ pub const BIG_BYTES: usize = 12_000_000;
 
 /// A store that needs a second to read the big object, and other objects.
 fn slow() -> Place {
-    let place = Place::with("throttle = { read = '12MB/s' }", "throttle = { read = '12MB/s' }");
-    place.write("made/a", "a");
-    place.write("made/big", noise(BIG_BYTES, 1));
-    place.write("made/c", "c");
-    place.write("made/d", "d");
+    slow_with("12MB/s", &["a", "big", "c", "d"])
+}
+
+/// A store that is read at this rate, with these objects, which a list names. The one of the name `big` takes long.
+pub fn slow_with(rate: &str, names: &[&str]) -> Place {
+    let throttle = format!("throttle = {{ read = '{rate}' }}");
+    let place = Place::with(&throttle, &throttle);
+    for name in names {
+        let bytes = if *name == "big" { noise(BIG_BYTES, 1) } else { name.as_bytes().to_vec() };
+        place.write(format!("made/{name}"), bytes);
+    }
     place.good(["put", "made", ""]);
-    place.write("list", "a\nbig\nc\nd\n");
+    place.write("list", names.join("\n") + "\n");
     place
 }
 
@@ -272,6 +278,13 @@ fn results_are_copied_though_there_is_no_room_for_a_report() {
     assert!(out.starts_with("300 objects copied to results"), "{out}");
     assert!(files(&place.path("results")).iter().all(|path| is_made(&place, Path::new(path))));
     assert_eq!(files(disk.path()).len(), 1, "an earlier report would pass for this one's");
+    // It can be neither replaced nor removed.
+    fs::remove_file(place.path("small/fill")).unwrap();
+    place.write("small/end.json", "an earlier report");
+    let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(disk.path()).status().unwrap();
+    assert!(remounted.success());
+    let Ran { code, err, .. } = place.run(["job", "end", "--to", "results", "--report", "small/end.json"]);
+    assert!(code == 1 && err.contains("small/end.json is not current: "), "{err}");
     // So it is where its folder is missing.
     let Ran { code, err, out } = place.run(["job", "end", "--to", "results", "--report", "missing/end.json"]);
     assert!(code == 1 && err.contains("there is no report ") && out.contains("300 there before"), "{out} {err}");
@@ -295,12 +308,7 @@ fn a_report_for_which_there_is_no_room_anymore_is_not_current() {
 
 #[test]
 fn the_deadline_gives_up_the_object_in_progress() {
-    let place = Place::with("throttle = { read = '1MB/s' }", "throttle = { read = '1MB/s' }");
-    place.write("made/a", "a");
-    place.write("made/big", noise(BIG_BYTES, 1));
-    place.write("made/c", "c");
-    place.good(["put", "made", ""]);
-    place.write("list", "a\nbig\nc\n");
+    let place = slow_with("1MB/s", &["a", "big", "c"]);
     let (report, code) = place.json(["job", "end", "--to", "results", "--save", "list", "--deadline", "4s"]);
     let expected = [("a", "copied"), ("big", "left"), ("c", "left")];
     assert_eq!((short(&report), code), (pairs(&expected), 1));

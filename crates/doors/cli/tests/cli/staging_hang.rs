@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use terrace_testkit::{Missing, skip, wait_until};
 
-use crate::place::{Place, Ran, noise, ran};
-use crate::staging::{BIG_BYTES, outcomes, pairs, short};
+use crate::place::{Place, Ran, ran};
+use crate::staging::{outcomes, pairs, short, slow_with};
 
 /// A mount whose server can be stopped, as a network file system without its network.
 struct StoppableMount {
@@ -51,13 +51,7 @@ impl Drop for StoppableMount {
 
 /// A store that needs seconds to read its big object.
 fn slow() -> Place {
-    let place = Place::with("throttle = { read = '3MB/s' }", "throttle = { read = '3MB/s' }");
-    place.write("made/a", "a");
-    place.write("made/big", noise(BIG_BYTES, 1));
-    place.write("made/c", "c");
-    place.good(["put", "made", ""]);
-    place.write("list", "a\nbig\nc\n");
-    place
+    slow_with("3MB/s", &["a", "big", "c"])
 }
 
 fn begin_end(place: &Place, to: &str, report: &str, rest: &[&str]) -> Child {
