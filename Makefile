@@ -119,7 +119,8 @@ MODULES_orbax := orbax-checkpoint==0.12.8 jax==0.10.2
 
 PYTHON := target/python/bin/python
 MATURIN = $(PYTHON) -m maturin build --manifest-path crates/doors/python/Cargo.toml
-WHEEL = $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall
+SITE = $$(echo target/python/lib/python3*/site-packages)
+INSTALLED = $(SITE)/terrace $(SITE)/terrace_store-*
 
 target/python/installed: crates/doors/python/requirements.txt
 	python3 -m venv target/python
@@ -132,14 +133,17 @@ python: target/python/installed ## the Python package as a wheel, target/wheels
 	$(MATURIN) --release --strip --quiet --features "$(PYTHON_SERVICES:%=services-%)" --out target/wheels
 	@ls target/wheels/*.whl
 
+# The module of the workspace's build, beside which nothing is compiled again: `maturin build` would choose other features.
 python-installed: target/python/installed
-	$(CARGO) build --bins --lib $(FEATURES)
-	rm -rf target/wheels/dev
-	$(MATURIN) --profile dev --quiet --out target/wheels/dev
-	$(WHEEL) target/wheels/dev/*.whl
+	$(CARGO) build --bins --lib --examples $(FEATURES)
+	rm -rf $(INSTALLED)
+	$(PYTHON) -m maturin pep517 write-dist-info --manifest-path crates/doors/python/Cargo.toml --metadata-directory $(SITE) > /dev/null
+	cp -r crates/doors/python/python/terrace $(SITE)
+	cp target/debug/libterrace_python.so $(SITE)/terrace/_terrace.abi3.so
 
 python-released: python
-	$(WHEEL) target/wheels/*.whl
+	rm -rf $(INSTALLED)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps target/wheels/*.whl
 
 CHECKED = --no-cache --config pyproject.toml . ../../../bench/python ../../../bench/peers
 PYTEST = cd crates/doors/python && PYTHONDONTWRITEBYTECODE=1 timeout 600 ../../../$(PYTHON) -m pytest
