@@ -63,7 +63,7 @@ impl Object {
     /// use terrace_format::{Attributes, ETAG_DIGEST, Object};
     ///
     /// let mut object =
-    ///     Object { id: 31, generation: 10, length: 0, want: 1, attributes: Attributes::default(), inline: None };
+    ///     Object { id: 31, generation: 10, length: 0, want: 1, attributes: Attributes::default(), extents_in_record: None };
     /// assert_eq!(object.etag(), "1f-a");
     /// object.attributes.set_digest(ETAG_DIGEST, "d41d8cd98f00b204e9800998ecf8427e");
     /// assert_eq!(object.etag(), "d41d8cd98f00b204e9800998ecf8427e");

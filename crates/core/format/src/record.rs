@@ -232,7 +232,7 @@ pub struct Object {
     /// The other attributes.
     pub attributes: Attributes,
     /// Its extents if there are at most two. Otherwise they have records of their own.
-    pub inline: Option<SmallVec<[Extent; 2]>>,
+    pub extents_in_record: Option<SmallVec<[Extent; 2]>>,
 }
 
 /// A pending replica.

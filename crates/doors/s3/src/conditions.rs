@@ -89,7 +89,7 @@ mod tests {
     fn object(etag: &str, second: u64) -> Object {
         let mut attributes = Attributes { mtime: second as i64 * 1_000_000_000 + 5, ..Attributes::default() };
         attributes.set_digest(terrace::ETAG_DIGEST, etag);
-        Object { id: 1, generation: 1, length: 1, want: 1, attributes, inline: None }
+        Object { id: 1, generation: 1, length: 1, want: 1, attributes, extents_in_record: None }
     }
 
     fn at(second: u64) -> Option<Timestamp> {

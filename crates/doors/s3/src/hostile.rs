@@ -25,7 +25,8 @@ pub fn parse_text(bytes: &[u8]) -> bool {
     described::set(&mut attributes, part_lengths::PART_LENGTHS, Some(text.to_owned()));
     attributes.set_digest(ETAG_DIGEST, "1");
     let has_parts = SAMPLE_LENGTHS.into_iter().any(|length| {
-        let object = Object { id: 1, generation: 1, length, want: 1, attributes: attributes.clone(), inline: None };
+        let object =
+            Object { id: 1, generation: 1, length, want: 1, attributes: attributes.clone(), extents_in_record: None };
         let _ = part_lengths::part_range(&object, 10_000);
         part_lengths::part_count(&object).is_some()
     });

@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(text, "3x7,5,7,0");
         let mut attributes = Attributes::default();
         described::set(&mut attributes, PART_LENGTHS, Some(text));
-        let mut object = Object { id: 1, generation: 1, length: 33, want: 1, attributes, inline: None };
+        let mut object = Object { id: 1, generation: 1, length: 33, want: 1, attributes, extents_in_record: None };
         assert_eq!(part_count(&object), None, "its bytes were changed");
         object.attributes.set_digest(ETAG_DIGEST, "1");
         assert_eq!(part_count(&object), Some(6));

@@ -438,6 +438,15 @@ fn a_copy_of_the_log_that_is_gone_is_written_again() {
     assert!(fs::read(dir.path().join("a").join(log)).unwrap() == fs::read(home.join(log)).unwrap());
 }
 
+/// Returns the newest snapshot in the store's directory, and its copies.
+fn snapshots(dir: &Path) -> [PathBuf; 3] {
+    ["store", "a", "b"].map(|place| {
+        let names = fs::read_dir(dir.join(place).join("log")).unwrap();
+        let is_one = |path: &PathBuf| path.extension().is_some_and(|end| end == "snapshot");
+        names.map(|entry| entry.unwrap().path()).find(is_one).unwrap()
+    })
+}
+
 /// A repair wrote the store's damaged snapshot over the whole copies.
 #[test]
 fn a_snapshot_that_is_damaged_or_gone_is_damage_of_the_log_and_not_of_its_copies() {
@@ -450,11 +459,7 @@ fn a_snapshot_that_is_damaged_or_gone_is_damage_of_the_log_and_not_of_its_copies
             let dir = tempfile::tempdir().unwrap();
             let home = dir.path().join("store");
             let (all, _) = at_rest_behind_a_snapshot(dir.path());
-            let snapshots = ["store", "a", "b"].map(|place| {
-                let names = fs::read_dir(dir.path().join(place).join("log")).unwrap();
-                let is_one = |path: &PathBuf| path.extension().is_some_and(|end| end == "snapshot");
-                names.map(|entry| entry.unwrap().path()).find(is_one).unwrap()
-            });
+            let snapshots = snapshots(dir.path());
             let whole = fs::read(&snapshots[1]).unwrap();
             snapshots.iter().take(if everywhere { 3 } else { 1 }).for_each(|path| damage(path));
             let store = Store::open(&home).unwrap();
@@ -471,4 +476,24 @@ fn a_snapshot_that_is_damaged_or_gone_is_damage_of_the_log_and_not_of_its_copies
             goes_on(store, &home);
         }
     }
+}
+
+#[test]
+fn a_damaged_snapshot_is_not_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("store");
+    let (all, _) = at_rest_behind_a_snapshot(dir.path());
+    let [own, lost, whole] = snapshots(dir.path());
+    flip(&own, 500);
+    fs::remove_file(&lost).unwrap();
+    let store = Store::open(&home).unwrap();
+    store.put_bytes(b"more", b"bytes", &replicated()).unwrap();
+    store.sync().unwrap();
+    assert!(!lost.exists());
+    drop(store);
+    let store = Store::rebuild(&home).unwrap();
+    let after = contents(&store);
+    assert!(all.iter().all(|(key, bytes)| after.get(key) == Some(bytes)) && after.len() == all.len() + 1);
+    assert!(fs::read(own).unwrap() == fs::read(whole).unwrap());
+    goes_on(store, &home);
 }

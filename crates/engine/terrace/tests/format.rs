@@ -107,8 +107,9 @@ fn edits_and_records_are_written_as_the_page_says_and_as_ever() {
         assert_eq!(&again, edit);
         writeln!(lines, "{name} {bytes}").unwrap();
     }
-    let inline = Some(smallvec![extent()]);
-    let object = Object { id: 300, generation: 9, length: 1 << 33, want: 2, attributes: attributes(), inline };
+    let extents_in_record = Some(smallvec![extent()]);
+    let object =
+        Object { id: 300, generation: 9, length: 1 << 33, want: 2, attributes: attributes(), extents_in_record };
     let owed = Owed { key: b"a/\xff".to_vec(), raw_len: 1 << 20, then_drop: Some(1), since: 8 };
     let live = Live { frames: 3, bytes: 1 << 21, sequence: 9, end: 1 << 22 };
     let tail = Tail { sequence: 9, checksum: u64::MAX, file: 1, position: 48 };

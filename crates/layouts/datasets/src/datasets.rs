@@ -58,7 +58,7 @@ impl Datasets {
             length: 0,
             want: 0,
             attributes: Attributes::default(),
-            inline: None,
+            extents_in_record: None,
         };
         let loaded = Loaded::new(name, none, declared.clone(), Default::default())?;
         let mut batch = self.store.batch();

@@ -75,8 +75,8 @@ pub fn clear(all: &mut Vec<Extent>, start: u64, end: u64) {
 
 /// Loads the extents of `object` in `start..end` and some around them, with all parts of the frames that they belong to.
 pub fn load(records: Records, txn: &RoTxn<'_>, object: &Object, start: u64, end: u64) -> Result<Vec<Extent>> {
-    if let Some(inline) = &object.inline {
-        return Ok(inline.to_vec());
+    if let Some(extents) = &object.extents_in_record {
+        return Ok(extents.to_vec());
     }
     let (all, loaded) = load_records(records, txn, object.id, start, end)?;
     let within = all.iter().filter(|extent| extent.end() > start && extent.offset < end);
@@ -146,12 +146,12 @@ pub fn store(
     before: &[Extent],
     after: &[Extent],
 ) -> Result<()> {
-    if let Some(inline) = &mut object.inline {
+    if let Some(extents) = &mut object.extents_in_record {
         if after.len() <= INLINE_RECORDS {
-            *inline = after.iter().cloned().collect();
+            *extents = after.iter().cloned().collect();
             return Ok(());
         }
-        object.inline = None;
+        object.extents_in_record = None;
     }
     // Records that do not change are not written again.
     let mut old: Vec<u64> = Vec::new();

@@ -5,6 +5,7 @@
 
 mod apply;
 mod children;
+mod chunks;
 mod commit_flag;
 mod count_changes;
 mod counts;

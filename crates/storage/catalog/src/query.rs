@@ -33,8 +33,8 @@ impl Catalog {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let Some(mut object) = self.object_in(&env, &txn, key)? else { return Ok(None) };
-        let mut found = match object.inline.take() {
-            Some(inline) => inline.into_vec(),
+        let mut found = match object.extents_in_record.take() {
+            Some(extents) => extents.into_vec(),
             None => extents::load(env.records, &txn, &object, start, end)?,
         };
         found.retain(|e| e.offset < end && e.end() > start);

@@ -182,7 +182,7 @@ impl Applier<'_, '_> {
                     extent.replicas.clear();
                 }
             })?;
-            if is_named && holder.inline.is_some() {
+            if is_named && holder.extents_in_record.is_some() {
                 // Its bytes are unchanged, so its generation stays.
                 self.put(&keys::object(from), &holder)?;
             }
@@ -338,7 +338,7 @@ impl Catalog {
         };
         for entry in env.records.prefix_iter(&txn, &[keys::OBJECT_LETTER])? {
             let object: Object = decode(entry?.1, "an object's record")?;
-            count(object.id, &mut HashSet::new(), object.inline.as_deref().unwrap_or_default());
+            count(object.id, &mut HashSet::new(), object.extents_in_record.as_deref().unwrap_or_default());
         }
         let (mut last, mut seen) = (0, HashSet::new());
         for entry in env.records.prefix_iter(&txn, &[keys::EXTENTS_LETTER])? {

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
+use crate::chunks::first_chunk;
 use crate::log::{read_record_seals, snapshot, snapshots};
 use crate::seal::Seal;
-use crate::snapshot::first_chunk;
 use crate::{Error, Result};
 
 /// Reads the first seals of each file of the log in `folder`, and of each snapshot there.

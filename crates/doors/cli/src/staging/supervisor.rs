@@ -128,8 +128,9 @@ fn wait_for_exit(child: &mut Child) -> Result<Option<ExitStatus>> {
     }
 }
 
+/// Returns the exit code for the end of the other process: its own, 130 after Ctrl-C, and 1 if something else ended it.
 fn exit_code(ended: Option<ExitStatus>) -> u8 {
-    let by_signal = |ended: ExitStatus| ended.signal().map(|signal| 128 + signal);
-    let code = ended.and_then(|ended| ended.code().or_else(|| by_signal(ended)));
+    let after_interrupt = |ended: ExitStatus| (ended.signal() == Some(SIGINT)).then_some(128 + SIGINT);
+    let code = ended.and_then(|ended| ended.code().or_else(|| after_interrupt(ended)));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FOUND_BAD)
 }

@@ -111,6 +111,19 @@ fn an_end_whose_destination_hangs_from_the_beginning_ends_after_its_deadline() {
     assert_eq!(short(&report(&place)), pairs(&["a", "big", "c"].map(|key| (key, "left"))));
 }
 
+#[test]
+fn an_end_whose_second_process_is_killed_says_so() {
+    let place = slow();
+    let end = begin_end(&place, "results", "end.json", &[]);
+    wait_until("it is in progress", || place.path("results/.big.terrace-part").exists());
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", end.id())).unwrap();
+    let child = children.trim().parse().ok().and_then(Pid::from_raw).unwrap();
+    kill_process(child, Signal::KILL).unwrap();
+    let Ran { code, err, .. } = ended(end);
+    assert!(code == 1 && err.contains("was ended by signal 9"), "{code} {err}");
+    assert_eq!(report(&place)["safe"], json!(false));
+}
+
 /// Nothing was copied, and the command waited for ever.
 #[test]
 fn an_end_whose_report_hangs_copies_all_and_says_so() {

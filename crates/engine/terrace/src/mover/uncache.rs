@@ -127,7 +127,8 @@ impl Mover {
                 let Some((last, _)) = page.last() else { break };
                 after = Some(last.clone());
                 // Nothing is here of most files.
-                let has_bytes = |object: &Object| object.inline.as_ref().is_none_or(|inline| !inline.is_empty());
+                let has_bytes =
+                    |object: &Object| object.extents_in_record.as_ref().is_none_or(|extents| !extents.is_empty());
                 for (key, _) in page.iter().filter(|(_, object)| is_at_origin(object) && has_bytes(object)) {
                     let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { continue };
                     for extent in extents.into_iter().filter(|extent| replica_on(extent, device).is_some()) {

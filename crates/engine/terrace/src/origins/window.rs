@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     fn object(length: u64) -> Object {
-        Object { id: 1, generation: 1, length, want: 1, attributes: Default::default(), inline: None }
+        Object { id: 1, generation: 1, length, want: 1, attributes: Default::default(), extents_in_record: None }
     }
 
     #[test]

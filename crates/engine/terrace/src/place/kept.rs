@@ -110,7 +110,7 @@ mod tests {
     fn object(text: &str) -> Object {
         let mut attributes = Attributes::default();
         attributes.user.insert(ASKED_ATTRIBUTE.to_owned(), text.to_owned());
-        Object { id: 1, generation: 1, length: 0, want: 1, attributes, inline: None }
+        Object { id: 1, generation: 1, length: 0, want: 1, attributes, extents_in_record: None }
     }
 
     #[test]

@@ -169,7 +169,7 @@ mod tests {
     use terrace_catalog::Attributes;
 
     fn object(id: u64, generation: u64) -> Object {
-        Object { id, generation, length: 1, want: 1, attributes: Attributes::default(), inline: None }
+        Object { id, generation, length: 1, want: 1, attributes: Attributes::default(), extents_in_record: None }
     }
 
     #[test]

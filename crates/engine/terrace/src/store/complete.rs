@@ -109,7 +109,7 @@ impl Store {
         terrace_system::fail::point("upload:completed");
         self.wait_if_asked(&mut receipt, ack)?;
         let (id, generation, length, want) = (receipt.object, receipt.generation, receipt.bytes, receipt.want);
-        Ok(Some(Object { id, generation, length, want, attributes, inline: None }))
+        Ok(Some(Object { id, generation, length, want, attributes, extents_in_record: None }))
     }
 }
 

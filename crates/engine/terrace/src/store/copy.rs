@@ -107,7 +107,7 @@ impl Store {
         let (mut receipt, ack) = self.put_by(Put::alone(to), &options, |draft| draft.fill(&mut bytes), describe)?;
         self.wait_if_asked(&mut receipt, ack)?;
         let (id, generation, length, want) = (receipt.object, receipt.generation, receipt.bytes, receipt.want);
-        Ok(Object { id, generation, length, want, attributes: described, inline: None })
+        Ok(Object { id, generation, length, want, attributes: described, extents_in_record: None })
     }
 }
 

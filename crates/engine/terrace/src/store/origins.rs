@@ -232,7 +232,7 @@ impl Store {
         status.files += 1;
         status.bytes += object.length;
         // Nothing is here of most files.
-        if object.inline.as_ref().is_some_and(|inline| inline.is_empty()) {
+        if object.extents_in_record.as_ref().is_some_and(|extents| extents.is_empty()) {
             return Ok(());
         }
         let Some((_, extents)) = self.engine.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };

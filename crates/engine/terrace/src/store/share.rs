@@ -98,7 +98,7 @@ impl Store {
                 Ok(Some(commit)) if is_last => {
                     let (length, want, attributes) = (new.length, new.want, new.attributes.clone());
                     let generation = commit.sequence;
-                    return Ok(Some(Object { id, generation, length, want, attributes, inline: None }));
+                    return Ok(Some(Object { id, generation, length, want, attributes, extents_in_record: None }));
                 }
                 Ok(Some(_)) => staged = true,
                 failed => {

@@ -211,7 +211,7 @@ impl Store {
         terrace_system::fail::point("upload:part");
         self.wait_if_asked(&mut receipt, ack)?;
         let (id, generation, length, want) = (receipt.object, receipt.generation, receipt.bytes, receipt.want);
-        let object = Object { id, generation, length, want, attributes: described, inline: None };
+        let object = Object { id, generation, length, want, attributes: described, extents_in_record: None };
         Ok(UploadPart { number, object })
     }
 

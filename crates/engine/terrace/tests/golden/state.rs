@@ -124,7 +124,7 @@ fn a_golden_snapshot_and_the_log_behind_it_are_what_the_store_was() {
     let hole = files.open(b"in-snapshot/hole").unwrap();
     assert_eq!((hole.next_hole(0).unwrap(), hole.next_data(150_000).unwrap()), (Some(100_000), Some(200_000)));
     assert!(store.locate(b"in-snapshot/extents").unwrap().extents.len() > 2, "they have records of their own");
-    assert!(store.stat(b"in-snapshot/inline").unwrap().inline.is_some());
+    assert!(store.stat(b"in-snapshot/inline").unwrap().extents_in_record.is_some());
     // What was owed is made, and what a dead writer had staged is given up.
     store.sync().unwrap();
     for key in ["owed/1", "owed/2"] {

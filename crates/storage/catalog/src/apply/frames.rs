@@ -73,7 +73,7 @@ impl Applier<'_, '_> {
                     raw_len = Some(extent.raw_len);
                 }
             })?;
-            if is_named && object.inline.is_some() && raw_len.is_some() {
+            if is_named && object.extents_in_record.is_some() && raw_len.is_some() {
                 // The object's bytes are unchanged, so its generation stays.
                 self.put(&keys::object(key), &object)?;
             }

@@ -112,9 +112,10 @@ impl<'a, 'env> Applier<'a, 'env> {
                 self.drop_extents(&staged_object(*object))
             }
             Edit::Put { key, object, length, want, attributes, staged, extents } => {
-                let inline = if *staged { None } else { Some(Default::default()) };
+                let extents_in_record = if *staged { None } else { Some(Default::default()) };
                 let attributes = attributes.clone();
-                let new = Object { id: *object, generation: 0, length: *length, want: *want, attributes, inline };
+                let new =
+                    Object { id: *object, generation: 0, length: *length, want: *want, attributes, extents_in_record };
                 self.put_whole(key, new, extents)
             }
             Edit::Write { key, object, want, mtime, extents } => self.write(key, *object, *want, *mtime, extents),
@@ -247,7 +248,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             }
             None => self.changes.name(key, 1),
         }
-        if object.inline.is_none() {
+        if object.extents_in_record.is_none() {
             self.records.delete(self.txn, &keys::staged(object.id))?;
             // The names of files that were adopted for staged extents had to wait for the object.
             self.unfollow(object.id, key)?;
@@ -271,7 +272,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             length: 0,
             want,
             attributes: Attributes { mode: 0o644, ..Attributes::default() },
-            inline: Some(Default::default()),
+            extents_in_record: Some(Default::default()),
         });
         self.lay(key, &mut object, extents)?;
         let end = extents.iter().map(|new| new.extent.end()).max().unwrap_or(0);
@@ -381,5 +382,5 @@ fn first_task(object: u64) -> Task {
 
 /// A staged object has extents, and nothing else yet.
 pub fn staged_object(id: u64) -> Object {
-    Object { id, generation: 0, length: 0, want: 0, attributes: Attributes::default(), inline: None }
+    Object { id, generation: 0, length: 0, want: 0, attributes: Attributes::default(), extents_in_record: None }
 }

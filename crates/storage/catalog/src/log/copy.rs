@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use terrace_system::{failed_sync, open_regular};
 
 use super::{Log, Tail, files, name, snapshot, snapshots};
+use crate::chunks;
 
 /// Before a copy is extended, this many bytes at its end are compared with the log.
 const COMPARED_BYTES: u64 = 4096;
@@ -67,8 +68,12 @@ impl Log {
         if let Some(newest) = snapshots(&self.folder)?.pop()
             && !snapshot(folder, newest).exists()
         {
-            let new = folder.join("new");
-            fs::copy(snapshot(&self.folder, newest), &new)?;
+            let (own, new) = (snapshot(&self.folder, newest), folder.join("new"));
+            fs::copy(&own, &new)?;
+            // Once the copy has its name, it counts as whole, and what it replaces is deleted.
+            if !chunks::is_whole(&new, self.store).map_err(io::Error::other)? {
+                return Err(is_damaged(&own));
+            }
             // Synced before it gets its name, because a snapshot with its name counts as whole. The folder is synced here,
             // because `trim` will delete the files of the log that the snapshot replaces: its name must be durable by then.
             File::open(&new)?.sync_all()?;
@@ -124,8 +129,7 @@ impl Log {
             // the log is damaged. In the second case the copy is needed to mend the log, so it must not be overwritten. Or a
             // sync of the copy failed, and all of it must be written again.
             if !self.is_whole_file(file, end)? {
-                let damaged = format!("{} is damaged; `terrace rebuild` mends it", self.path(file).display());
-                return Err(io::Error::new(io::ErrorKind::InvalidData, damaged));
+                return Err(is_damaged(&self.path(file)));
             }
             at = 0;
         }
@@ -175,6 +179,10 @@ impl Log {
         }
         Ok(())
     }
+}
+
+fn is_damaged(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged; `terrace rebuild` mends it", path.display()))
 }
 
 /// Copies bytes to the same place in another file, or writes them again in the same one.
