@@ -289,6 +289,7 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 	TERRACE_FSX=100000 TERRACE_FSX_SEEDS=3 $(CARGO) test -p terrace-mount --test posix -- --nocapture
 	TERRACE_FSX=100000 TERRACE_FSX_SEEDS=4 $(CARGO) test -p terrace-preload --test programs fsx -- --nocapture
 	TERRACE_KILLS=110 $(CARGO) test -p terrace-preload --test kills -- --nocapture
+	TERRACE_VALGRIND=3 $(CARGO) test -p terrace-c --test programs valgrind -- --nocapture
 	TERRACE_KILLS=500 $(CARGO) test -p terrace --test appends -- --nocapture
 	TERRACE_MOUNT_MIB=3072 TERRACE_UNMOUNTS=200 $(CARGO) test -p terrace-cli --test mount -- --nocapture
 	TERRACE_FILES=3000 $(CARGO) test -p terrace --test files -- --nocapture

@@ -497,3 +497,72 @@ fn a_damaged_snapshot_is_not_copied() {
     assert!(fs::read(own).unwrap() == fs::read(whole).unwrap());
     goes_on(store, &home);
 }
+
+/// A copy's snapshot was compared as far as both go, and its name was enough for a sync: a shortened one stayed, and when that copy was needed,
+/// all was lost.
+#[test]
+fn a_shortened_snapshot_of_a_copy_is_damage_and_is_written_again() {
+    for is_synced in [false, true] {
+        for cut in [1, 2_000, u64::MAX] {
+            let dir = tempfile::tempdir().unwrap();
+            let home = dir.path().join("store");
+            let (all, _) = at_rest_behind_a_snapshot(dir.path());
+            let [own, copy, _] = snapshots(dir.path());
+            let length = fs::metadata(&copy).unwrap().len();
+            fs::File::options().write(true).open(&copy).unwrap().set_len(length.saturating_sub(cut)).unwrap();
+            let store = Store::open(&home).unwrap();
+            if is_synced {
+                store.put_bytes(b"k/0", &all[b"k/0".as_slice()], &replicated()).unwrap();
+                store.sync().unwrap();
+            } else {
+                let damaged = |repair| store.scrub(b"", repair, None, |_| {}).unwrap().log_copies_damaged;
+                assert_eq!((damaged(false), damaged(true)), (1, 0));
+            }
+            if own.exists() {
+                assert!(fs::read(&own).unwrap() == fs::read(&copy).unwrap());
+            }
+            store.close().unwrap();
+            // Only that copy is left.
+            for lost in ["store/log", "store/catalog", "b/log"] {
+                fs::remove_dir_all(dir.path().join(lost)).unwrap();
+            }
+            assert!(contents(&Store::rebuild(&home).unwrap()) == all);
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_the_log_that_cannot_be_read_is_left_out_and_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, all) = filled(dir.path());
+    let name = "log/0000000000000001.log";
+    let (own, bad, whole) = (home.join(name), dir.path().join("a").join(name), dir.path().join("b").join(name));
+    fs::remove_file(&bad).unwrap();
+    fs::create_dir(&bad).unwrap();
+    let store = Store::open(&home).unwrap();
+    for repair in [false, true] {
+        assert_eq!(store.scrub(b"", repair, None, |_| {}).unwrap().log_copies_damaged, 1);
+    }
+    store.close().unwrap();
+
+    // Another copy is whole.
+    let bytes = fs::read(&own).unwrap();
+    fs::write(&own, &bytes[..bytes.len() - 5]).unwrap();
+    assert!(refuses(Store::open(&home)).contains("rebuild"));
+    let store = Store::rebuild(&home).unwrap();
+    assert!(contents(&store) == all);
+    store.close().unwrap();
+
+    // None is left, but the one that cannot be read may be whole.
+    for log in [&own, &whole] {
+        let bytes = fs::read(log).unwrap();
+        fs::write(log, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    fs::remove_dir_all(home.join("catalog")).unwrap();
+    assert!(refuses(Store::rebuild(&home)).contains("cannot be read"));
+    let said = Store::salvage(&home).err().unwrap().to_string();
+    assert!(said.contains("move its folder elsewhere"), "{said}");
+    fs::rename(dir.path().join("a/log"), dir.path().join("elsewhere")).unwrap();
+    let (store, _) = Store::salvage(&home).unwrap();
+    assert_eq!(contents(&store).len(), all.len());
+}

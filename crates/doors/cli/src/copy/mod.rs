@@ -6,9 +6,12 @@ mod file_number;
 mod get;
 mod out_folder;
 mod put;
+mod put_options;
+mod put_progress;
 mod restore;
 mod special;
 mod tree;
+mod unchanged;
 
 pub use check::{check, same_bytes};
 pub use file_number::{FileNumber, SAME_NAME, find_alike, find_shared, is_listed};

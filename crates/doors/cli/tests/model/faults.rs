@@ -29,6 +29,8 @@ pub enum Fault {
     Log,
     /// The log is lost or damaged together with all its copies.
     AllLogs,
+    /// Copies of the log are damaged.
+    LogCopies,
 }
 
 /// Where the first opener after a restart of the machine may be told to die.
@@ -51,6 +53,7 @@ impl Checker {
             Fault::BootMark => self.lose_boot_mark(),
             Fault::Log => self.lose_log(),
             Fault::AllLogs => self.lose_all_logs(),
+            Fault::LogCopies => self.damage_log_copies(),
         }
     }
 
@@ -85,6 +88,7 @@ impl Checker {
         self.must(&["sync"], &[0])?;
         self.model.synced();
         self.must(&["scrub"], &[0])?;
+        self.compare_log_copies()?;
         if self.random.once_in(3) {
             self.must(&["rebuild"], &[0])?;
         }

@@ -1,7 +1,7 @@
 //! Faults of the commit log and its copies.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::checker::Checker;
@@ -60,6 +60,37 @@ impl Checker {
             self.must(words, &[0, 1])?;
         }
         self.salvage()
+    }
+
+    /// Damages copies of the log. Each of them is whole after a repair.
+    pub fn damage_log_copies(&mut self) -> Done {
+        for _ in 0..1 + self.random.below(3) {
+            let target = *self.random.pick(&["a", "b", "c"]);
+            self.damage_a_file(&self.place.root(target).join("log"))?;
+        }
+        self.must(&["repair"], &[0])?;
+        self.settle()
+    }
+
+    /// Checks that each copy of the log has what the log has; of the last file, the log may have more.
+    pub fn compare_log_copies(&self) -> Done {
+        let has_ending = |path: &Path, ending: &str| path.extension().is_some_and(|found| found == ending);
+        let mut own = files_of(&self.place.root("store/log"));
+        own.retain(|path| has_ending(path, "log") || has_ending(path, "snapshot"));
+        let last = own.iter().rfind(|path| has_ending(path, "log"));
+        let read = |path: &Path| fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
+        let copies = ["a/log", "b/log", "c/log"].map(|copy| self.place.root(copy));
+        for copy in copies.iter().filter(|copy| copy.exists()) {
+            for path in &own {
+                let copy = copy.join(path.file_name().unwrap_or_default());
+                let (whole, copied) = (read(path)?, read(&copy)?);
+                let goes_on = Some(path) == last && !copied.is_empty() && whole.starts_with(&copied);
+                if whole != copied && !goes_on {
+                    return Err(format!("{} is not as the store's own", copy.display()));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Cuts the last file of the log and of its copies at the same place.

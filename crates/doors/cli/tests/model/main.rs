@@ -26,7 +26,7 @@ terrace_testkit::disk_server!();
 /// Commands on one store, before the next one begins with nothing.
 const STORE_COMMANDS: u64 = 150;
 /// The faults between the commands.
-const ALL_FAULTS: [Fault; 9] = [
+const ALL_FAULTS: [Fault; 10] = [
     Fault::Reboot,
     Fault::Damage,
     Fault::DamageTwice,
@@ -36,6 +36,7 @@ const ALL_FAULTS: [Fault; 9] = [
     Fault::BootMark,
     Fault::Log,
     Fault::AllLogs,
+    Fault::LogCopies,
 ];
 /// Bytes of the disk whose power is cut.
 const DISK_BYTES: u64 = 96 << 20;

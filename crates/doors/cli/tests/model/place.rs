@@ -200,7 +200,7 @@ impl Place {
         let stream = |kind: &str| File::create(self.path("runs").join(format!("{number}.{kind}"))).unwrap();
         let mut settings = BTreeMap::from([("TERRACE_BOOT_ID", format!("boot-{}", self.boot))]);
         if self.shape.small {
-            settings.insert("TERRACE_LOG_FILE", "20000".into());
+            settings.insert("TERRACE_LOG_FILE", "3000".into());
             settings.insert("TERRACE_STAGE_BYTES", "1000000".into());
         }
         if self.shape.scarce {

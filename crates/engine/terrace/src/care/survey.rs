@@ -1,6 +1,7 @@
 //! Examines the log and its copies before recovery relies on them or changes anything.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use terrace_catalog::log::{self, Log, Reach, Tail};
@@ -30,6 +31,8 @@ pub(crate) struct Survey {
     pub is_directory_older: bool,
     /// Copies of the log on persistent targets.
     copies: Vec<PathBuf>,
+    /// Why a copy is left out, if one cannot be read.
+    pub unreadable_copy: Option<io::Error>,
     /// Whether a persistent target holds frames or plain files of this store.
     has_data: bool,
 }
@@ -56,12 +59,15 @@ impl Survey {
             diverged: None,
             is_directory_older,
             copies,
+            unreadable_copy: None,
             has_data,
         };
-        let from = survey.find_end(log, &notes)?;
-        survey.is_damaged_before_snapshot = !log.is_whole_before(from, &survey.folders(log))?;
-        survey.lacks_last_record =
-            survey.is_damaged_before_snapshot && survey.end == from.sequence && !log.holds_end(from)?;
+        if let Err(error) = survey.examine(log, &notes) {
+            if !survey.leave_unreadable_out() {
+                return Err(error);
+            }
+            survey.examine(log, &notes)?;
+        }
         Ok(survey)
     }
 
@@ -89,11 +95,39 @@ impl Survey {
     /// Returns a target whose copy of the log goes on behind the end of this one, if any.
     pub fn find_longer_copy(dir: &Path, config: &Config, log: &Log, end: Tail) -> Result<Option<PathBuf>> {
         for target in own_targets(dir, config, log.store()) {
-            if log.goes_on_in(&target.join("log"), end)? {
-                return Ok(Some(target));
+            match log.goes_on_in(&target.join("log"), end) {
+                Ok(false) => {}
+                Ok(true) => return Ok(Some(target)),
+                // One bad copy keeps no store from opening.
+                Err(error @ terrace_catalog::Error::Io { .. }) => {
+                    tracing::warn!(%error, "a copy of the commit log cannot be read; check this disk")
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(None)
+    }
+
+    /// Finds the end of the log, and what is damaged before.
+    fn examine(&mut self, log: &Log, notes: &[(PathBuf, Reach)]) -> Result<()> {
+        let from = self.find_end(log, notes)?;
+        self.is_damaged_before_snapshot = !log.is_whole_before(from, &self.folders(log))?;
+        self.lacks_last_record =
+            self.is_damaged_before_snapshot && self.end == from.sequence && !log.holds_end(from)?;
+        Ok(())
+    }
+
+    /// Leaves out the copies that cannot be read, and returns whether there are any.
+    fn leave_unreadable_out(&mut self) -> bool {
+        self.copies.retain(|copy| match log::check_readable(copy) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, "a copy of the commit log cannot be read, and is left out; check this disk");
+                self.unreadable_copy = Some(error);
+                false
+            }
+        });
+        self.unreadable_copy.is_some()
     }
 
     /// Follows the store's own log, which may continue in the copies. Only if it does not reach far enough, starts from the
@@ -124,9 +158,21 @@ impl Survey {
         };
         (self.end, self.snapshot) = (end, snapshot);
         if notes.iter().all(|(_, reach)| end >= reach.sequence) {
-            self.diverged = find_diverged(log, end, &missing)?;
+            self.diverged = self.find_diverged(log, end, &missing)?;
         }
         Ok(from)
+    }
+
+    /// Returns a folder whose note names a record that is not in the log, which has others: the log goes on behind that record, or the copy
+    /// in that folder has it. A log that just ends before the record lacks commits.
+    fn find_diverged(&self, log: &Log, end: u64, missing: &[&(PathBuf, Reach)]) -> Result<Option<PathBuf>> {
+        for (folder, Reach { record, .. }) in missing {
+            let copy = folder.join("log");
+            if record.0 <= end || self.folders(log).contains(&copy.as_path()) && holds_record(log, &copy, *record)? {
+                return Ok(Some(folder.clone()));
+            }
+        }
+        Ok(None)
     }
 
     fn folders<'a>(&'a self, log: &'a Log) -> Vec<&'a Path> {
@@ -225,17 +271,6 @@ impl Survey {
 fn read_notes(dir: &Path, targets: &[PathBuf], store: u64) -> Vec<(PathBuf, Reach)> {
     let folders = targets.iter().map(PathBuf::as_path).chain([dir]);
     folders.filter_map(|folder| Some((folder.to_path_buf(), log::read_reach(folder, store)?))).collect()
-}
-
-/// Returns a folder whose note names a record that is not in the log, which has others: the log goes on behind that record, or the copy
-/// in that folder has it. A log that just ends before the record lacks commits.
-fn find_diverged(log: &Log, end: u64, missing: &[&(PathBuf, Reach)]) -> Result<Option<PathBuf>> {
-    for (folder, Reach { record, .. }) in missing {
-        if record.0 <= end || holds_record(log, &folder.join("log"), *record)? {
-            return Ok(Some(folder.clone()));
-        }
-    }
-    Ok(None)
 }
 
 /// Returns whether a copy of the log holds a record, alone or after others.

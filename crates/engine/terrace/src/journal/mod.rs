@@ -191,13 +191,18 @@ impl Journal {
     }
 
     /// Compares the copies of the log with the log, which is whole up to `tail`, and writes copies that are gone. With `repair`, also writes
-    /// damaged files again. Returns the number of damaged files that were not written again.
+    /// damaged files again. Returns the number of damaged files that were not written again; a copy that could not be compared or written
+    /// counts as one.
     pub fn check_copies(&self, tail: Tail, repair: bool) -> Result<u64> {
         let mut left = 0;
         for device in self.log_copies().filter(|device| device.target.ready().is_ok() && self.has_this_log(device)) {
             match self.check_copy(device, tail, repair) {
                 Ok(files) => left += files,
-                Err(error) => device.failed(&error),
+                Err(error) => {
+                    tracing::warn!(target = %device.path.display(), %error, "the copy of the commit log on this target is not whole");
+                    device.failed(&error);
+                    left += 1;
+                }
             }
         }
         Ok(left)
@@ -205,6 +210,7 @@ impl Journal {
 
     fn check_copy(&self, device: &Device, tail: Tail, repair: bool) -> io::Result<u64> {
         let folder = device.path.join("log");
+        let is_gone = fs::read_dir(&folder).map_or(true, |mut files| files.next().is_none());
         let damaged = self.catalog.log().find_damaged_in(&folder, tail)?;
         if let Some(first) = damaged.first() {
             let files = damaged.len();
@@ -214,10 +220,11 @@ impl Journal {
             }
             // The log is whole, so the copy is not needed while it is written.
             damaged.iter().try_for_each(fs::remove_file)?;
-        } else if tail.sequence > 0 && fs::read_dir(&folder).map_or(true, |mut files| files.next().is_none()) {
-            tracing::warn!(folder = %folder.display(), "a copy of the commit log is gone, and is written again; check this disk");
         }
         self.copy_log_to(device, tail, true)?;
+        if is_gone && tail.sequence > 0 {
+            tracing::warn!(folder = %folder.display(), "a copy of the commit log was gone, and was written again; check this disk");
+        }
         Ok(0)
     }
 

@@ -81,17 +81,28 @@ impl Evidence {
             Some(_) if self.survey.end < self.needed() => Err(self.survey.missing()),
             _ => self.survey.check(self.mark.was_cut_off()),
         };
-        checked.map_err(|error| match (error, &self.away) {
-            (Error::LogDamaged(reason), Some(away)) => Error::LogDamaged(format!(
+        checked.map_err(|error| match (error, &self.away, &self.survey.unreadable_copy) {
+            (Error::LogDamaged(reason), Some(away), _) => Error::LogDamaged(format!(
                 "{reason}; but tier {} is away ({}: {}), and may have a whole copy of the log, so bring it back first",
                 away.tier, away.target, away.reason
             )),
-            (error, _) => error,
+            (Error::LogDamaged(reason), None, Some(unreadable)) => Error::LogDamaged(format!(
+                "{reason}; but a copy of the log cannot be read ({unreadable}), and may have them: repair its disk first, or move its folder \
+                 elsewhere"
+            )),
+            (error, ..) => error,
         })
     }
 
-    /// Checks that no target is away, whose copy of the log, or whose replicas, a salvage would miss.
+    /// Checks that no target is away, whose copy of the log, or whose replicas, a salvage would miss, and that all copies can be read.
     fn check_all_there(&self, dir: &Path) -> Result<()> {
+        if let Some(unreadable) = &self.survey.unreadable_copy {
+            let reason = format!(
+                "a copy of the log cannot be read ({unreadable}), and may be whole: repair its disk, or move its folder elsewhere, and repeat \
+                 this. Nothing was changed"
+            );
+            return Err(refuse(dir, &reason));
+        }
         let Some(away) = &self.away else { return Ok(()) };
         let TargetRemains { tier, target, reason, .. } = away;
         let reason = format!(

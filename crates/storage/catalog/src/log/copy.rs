@@ -65,8 +65,9 @@ impl Log {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             Err(e) => return Err(e),
         }
+        // A copy of another length is damaged.
         if let Some(newest) = snapshots(&self.folder)?.pop()
-            && !snapshot(folder, newest).exists()
+            && !is_as_long(&snapshot(&self.folder, newest), &snapshot(folder, newest))
         {
             let (own, new) = (snapshot(&self.folder, newest), folder.join("new"));
             fs::copy(&own, &new)?;
@@ -84,7 +85,8 @@ impl Log {
         let copied_before = self.copied_before.lock().iter().find(is_here).map_or(0, |(_, file)| *file);
         for file in files(&self.folder)?.into_iter().filter(|&file| file <= tail.file) {
             // A log has many files beside a large catalog. To open, compare and sync each one would take long at each sync.
-            if file < copied_before && self.is_as_long_in(folder, file) {
+            // After an error, `copy_file` looks again, and tells it.
+            if file < copied_before && is_as_long(&self.path(file), &folder.join(name(file))) {
                 continue;
             }
             match self.copy_file(folder, file, tail, durable) {
@@ -102,13 +104,6 @@ impl Log {
             copied.push((folder.to_owned(), tail.file));
         }
         Ok(())
-    }
-
-    /// Returns whether a copy of a file is there, and as long as the file.
-    fn is_as_long_in(&self, folder: &Path, file: u64) -> bool {
-        let length = |folder: &Path| fs::metadata(folder.join(name(file))).map(|found| found.len());
-        // After an error, `copy_file` looks again, and tells it.
-        matches!((length(&self.folder), length(folder)), (Ok(own), Ok(copy)) if own == copy)
     }
 
     fn copy_file(&self, folder: &Path, file: u64, tail: Tail, durable: bool) -> io::Result<()> {
@@ -152,15 +147,20 @@ impl Log {
     ///
     /// [`copy_to`]: Self::copy_to
     pub fn find_damaged_in(&self, folder: &Path, tail: Tail) -> io::Result<Vec<PathBuf>> {
-        let ends = files(&self.folder)?.into_iter().filter(|file| *file <= tail.file);
-        let logs = ends.map(|file| (name(file), if file == tail.file { tail.position } else { u64::MAX }));
-        let newest = snapshots(&self.folder)?.pop();
-        let snapshot = newest.and_then(|newest| Some(snapshot(folder, newest).file_name()?.to_owned()));
+        let mut compared: Vec<(PathBuf, u64)> = Vec::new();
+        for file in files(&self.folder)?.into_iter().filter(|file| *file <= tail.file) {
+            compared.push((self.path(file), if file == tail.file { tail.position } else { u64::MAX }));
+        }
+        let newest = snapshots(&self.folder)?.pop().map(|newest| snapshot(&self.folder, newest));
+        compared.extend(newest.iter().map(|newest| (newest.clone(), u64::MAX)));
         let mut damaged = Vec::new();
-        for (name, end) in logs.map(|(name, end)| (name.into(), end)).chain(snapshot.map(|name| (name, u64::MAX))) {
-            match is_equal_before(&self.folder.join(&name), &folder.join(&name), end) {
-                Ok(true) => {}
-                Ok(false) => damaged.push(folder.join(&name)),
+        for (own, end) in compared {
+            let copy = folder.join(own.file_name().unwrap_or_default());
+            // A snapshot got its name when all of it was there.
+            let may_be_shorter = newest.as_ref() != Some(&own);
+            match is_equal_before(&own, &copy, end) {
+                Ok(true) if may_be_shorter || is_as_long(&own, &copy) => {}
+                Ok(_) => damaged.push(copy),
                 // A snapshot has replaced the file, or the copy does not have it yet.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
@@ -196,6 +196,12 @@ pub(super) fn copy_range(from: &File, to: &File, start: u64, end: u64) -> io::Re
         at += want as u64;
     }
     Ok(())
+}
+
+/// Returns whether both files are there, and equally long.
+fn is_as_long(one: &Path, other: &Path) -> bool {
+    let length = |path: &Path| fs::metadata(path).map(|found| found.len());
+    matches!((length(one), length(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Returns whether two files have the same bytes before `end`, as far as both go.

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix_futex_sync::Mutex;
 use serde::{Deserialize, Serialize};
 use terrace_format::Edit;
-use terrace_system::failed_sync;
+use terrace_system::{failed_sync, open_regular};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{Error, Result};
@@ -348,6 +348,17 @@ fn numbered(folder: &Path, ending: &str) -> io::Result<Vec<u64>> {
     }
     found.sort_unstable();
     Ok(found)
+}
+
+/// Checks that all files in the log's folder, or in a copy of it, can be read.
+pub fn check_readable(folder: &Path) -> io::Result<()> {
+    let logs = files(folder)?.into_iter().map(|file| folder.join(name(file)));
+    let snapshots = snapshots(folder)?.into_iter().map(|newest| snapshot(folder, newest));
+    for path in logs.chain(snapshots) {
+        let read = open_regular(&path).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
+        read.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+    }
+    Ok(())
 }
 
 /// The snapshots of the catalog in the log's folder, or in a copy of it, oldest first.
