@@ -339,7 +339,7 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 
 bench: SIZE = usual
 bench-full: SIZE = full
-bench bench-full: python-released peers measured ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and its plots
+bench bench-full: python-released target/servers/installed peers measured ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and its plots
 	target/release/terrace-bench --size $(SIZE) --write docs
 
 bench-quick: measured ## the papers' evaluations in virtual time

@@ -14,6 +14,7 @@ pub mod h9;
 pub mod large;
 pub mod memory;
 pub mod mount;
+pub mod origins;
 pub mod overhead;
 pub mod papers;
 pub mod parts;
@@ -192,6 +193,12 @@ pub const ALL_MEASUREMENTS: &[Measurement] = &[
         "put and get of 4 KiB and 1 MiB from Python, beside plain files and fsspec's local ones",
         python::run,
         python::PAGE_ROWS,
+    ),
+    beside_tools(
+        "origins",
+        "the mean of a Zarr array in a bucket through `terrace::s3://`, beside s3fs alone and other caches, in turns",
+        origins::run,
+        &[],
     ),
     beside_tools(
         "vfd",
