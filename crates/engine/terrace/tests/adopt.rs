@@ -11,6 +11,7 @@ use std::path::Path;
 use common::{replicated, run, store_of, tier};
 use terrace::tier::Adoption;
 use terrace::{Attributes, PutOptions, Store};
+use terrace_testkit::disk::remove_dead_disks;
 use terrace_testkit::{Missing, noise, skip};
 
 const DISK_BYTES: u64 = 400 << 20;
@@ -38,6 +39,7 @@ fn mount<'a>(format: &str, image: &Path, at: &'a Path) -> Option<Mounted<'a>> {
             return run("mount", &["-t", "tmpfs", "terrace-test"], &[at]);
         }
         File::create(image)?.set_len(DISK_BYTES)?;
+        remove_dead_disks();
         run(&format!("mkfs.{format}"), &["-q", "-f"], &[image])?;
         run("mount", &["-o", "loop"], &[image, at])
     };

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 pub use image::CutLosses;
 use image::{ImageMaker, copy_sparse};
-pub use mount::DiskFormat;
 use mount::{DiskFolder, mount_again, unmount_wholly};
+pub use mount::{DiskFormat, remove_dead_disks};
 pub use server::serve_disk;
 use server::{SERVED_FOLDER_VARIABLE, SERVER_TEST_NAME, served_folder};
 

@@ -14,6 +14,9 @@ use tempfile::TempDir;
 /// The longest wait for a mount that is still in use.
 const MAX_UNMOUNT_WAIT: Duration = Duration::from_secs(90);
 const UNMOUNT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
+/// Where disks are kept in memory.
+const MEMORY_FOLDER: &str = "/dev/shm";
+const FOLDER_PREFIX: &str = "terrace-disk-";
 /// Unmounts the disk in the folder `$0` once standard input ends, which is when the test drops the folder or dies, and
 /// removes the folder. Only this cleans up after a test that was killed.
 const GUARD_SCRIPT: &str = r#"
@@ -72,6 +75,7 @@ impl DiskFormat {
             }
             DiskFormat::Xfs | DiskFormat::Btrfs => &["-q", "-f", "-K"],
         };
+        remove_dead_disks();
         run(Command::new(format!("mkfs.{}", self.name())).args(options).arg(file))
     }
 
@@ -125,6 +129,22 @@ pub(super) fn run(command: &mut Command) -> io::Result<()> {
     Err(io::Error::other(format!("{program} failed ({}): {said}", output.status)))
 }
 
+/// Unmounts and removes the disks whose server and guard were killed. `mkfs.btrfs` refuses to work beside one, because it asks each mounted
+/// loop device for its file.
+pub fn remove_dead_disks() {
+    let parents = [Path::new(MEMORY_FOLDER).to_owned(), std::env::temp_dir()];
+    for folder in parents.iter().flat_map(fs::read_dir).flatten().flatten().map(|entry| entry.path()) {
+        let is_disk =
+            folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(FOLDER_PREFIX.as_bytes()));
+        let is_dead =
+            || fs::metadata(folder.join("fuse")).is_err_and(|error| error.kind() == io::ErrorKind::NotConnected);
+        if is_disk && is_dead() {
+            // A disk that cannot be removed here is told by what fails beside it.
+            let _ = Command::new("sh").args(["-c", GUARD_SCRIPT]).arg(&folder).stdin(Stdio::null()).status();
+        }
+    }
+}
+
 /// A folder for a disk, and the guard that removes it.
 pub(super) struct DiskFolder {
     pub(super) path: PathBuf,
@@ -134,10 +154,10 @@ pub(super) struct DiskFolder {
 impl DiskFolder {
     /// Creates a folder, in memory if there is room, because records need not survive.
     pub(super) fn new() -> io::Result<DiskFolder> {
-        let memory = Path::new("/dev/shm");
+        let memory = Path::new(MEMORY_FOLDER);
         let roomy = rustix::fs::statvfs(memory).is_ok_and(|found| found.f_bavail * found.f_frsize > 4 << 30);
         let parent = if roomy { memory.to_owned() } else { std::env::temp_dir() };
-        let folder = tempfile::Builder::new().prefix("terrace-disk-").tempdir_in(parent)?;
+        let folder = tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir_in(parent)?;
         for name in ["mnt", "fuse"] {
             fs::create_dir(folder.path().join(name))?;
         }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
+use terrace_testkit::disk::remove_dead_disks;
 use terrace_testkit::{Missing, noise, skip, wait_until};
 
 use crate::place::{Place, ran};
@@ -55,6 +56,7 @@ impl Disk {
         }
         let image = self.place.path("image");
         File::create(&image)?.set_len(DISK_BYTES)?;
+        remove_dead_disks();
         run(Command::new(format!("mkfs.{format}")).args(["-q", "-f"]).arg(&image))?;
         run(Command::new("mount").args(["-o", "loop"]).arg(image).arg(&self.at))
     }

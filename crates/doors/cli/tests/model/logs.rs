@@ -72,20 +72,27 @@ impl Checker {
         self.settle()
     }
 
-    /// Checks that each copy of the log has what the log has; of the last file, the log may have more.
+    /// Checks that each copy of the log has its newest snapshot, and all records that were durable.
     pub fn compare_log_copies(&self) -> Done {
-        let has_ending = |path: &Path, ending: &str| path.extension().is_some_and(|found| found == ending);
-        let mut own = files_of(&self.place.root("store/log"));
-        own.retain(|path| has_ending(path, "log") || has_ending(path, "snapshot"));
-        let last = own.iter().rfind(|path| has_ending(path, "log"));
-        let read = |path: &Path| fs::read(path).map_err(|e| format!("{}: {e}", path.display()));
+        let log = self.place.root("store/log");
+        let reach =
+            fs::read_to_string(self.place.root("store/log-reach")).map_err(|e| format!("store/log-reach: {e}"))?;
+        let reach = reach.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("reach ")?, 16).ok());
+        let mut compared = records_until(&log, reach.ok_or("store/log-reach names no commit")?)?;
+        let newest = files_of(&log).into_iter().rfind(|path| has_ending(path, "snapshot"));
+        compared.extend(
+            newest
+                .map(|newest| fs::read(&newest).map(|bytes| (newest, bytes)))
+                .transpose()
+                .map_err(|e| e.to_string())?,
+        );
         let copies = ["a/log", "b/log", "c/log"].map(|copy| self.place.root(copy));
         for copy in copies.iter().filter(|copy| copy.exists()) {
-            for path in &own {
+            for (path, bytes) in &compared {
                 let copy = copy.join(path.file_name().unwrap_or_default());
-                let (whole, copied) = (read(path)?, read(&copy)?);
-                let goes_on = Some(path) == last && !copied.is_empty() && whole.starts_with(&copied);
-                if whole != copied && !goes_on {
+                let copied = fs::read(&copy).map_err(|e| format!("{}: {e}", copy.display()))?;
+                let is_whole = if has_ending(path, "snapshot") { copied == *bytes } else { copied.starts_with(bytes) };
+                if !is_whole {
                     return Err(format!("{} is not as the store's own", copy.display()));
                 }
             }
@@ -166,4 +173,33 @@ impl Checker {
         }
         self.settle()
     }
+}
+
+fn has_ending(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|found| found == ending)
+}
+
+/// The files of a log, oldest first, each with its bytes up to commit `last`. After a kill or a power cut, a file may go on behind the end of the
+/// log, and a whole file may belong to nobody: a record belongs to the log if it names the checksum of the one before it.
+fn records_until(log: &Path, last: u64) -> Result<Vec<(PathBuf, Vec<u8>)>, String> {
+    let mut files = Vec::new();
+    let mut before: Option<u64> = None;
+    for path in files_of(log).into_iter().filter(|path| has_ending(path, "log")) {
+        let mut bytes = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let mut end = 0;
+        while let Some(header) = bytes.get(end..end + 48).filter(|header| header.starts_with(b"TRLG")) {
+            let number = |at: usize| u64::from_le_bytes(header[at..][..8].try_into().expect("8 bytes"));
+            let (payload_bytes, first, follows, checksum) = (number(8) as u32, number(16), number(24), number(40));
+            if first > last || before.is_some_and(|before| before != follows) {
+                break;
+            }
+            before = Some(checksum);
+            end += 48 + payload_bytes as usize;
+        }
+        bytes.truncate(end);
+        if end > 0 {
+            files.push((path, bytes));
+        }
+    }
+    Ok(files)
 }
