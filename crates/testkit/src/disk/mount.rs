@@ -136,8 +136,9 @@ pub fn remove_dead_disks() {
     for folder in parents.iter().flat_map(fs::read_dir).flatten().flatten().map(|entry| entry.path()) {
         let is_disk =
             folder.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(FOLDER_PREFIX.as_bytes()));
+        // The kernel may know attributes from before; a listing asks the server.
         let is_dead =
-            || fs::metadata(folder.join("fuse")).is_err_and(|error| error.kind() == io::ErrorKind::NotConnected);
+            || fs::read_dir(folder.join("fuse")).is_err_and(|error| error.kind() == io::ErrorKind::NotConnected);
         if is_disk && is_dead() {
             // A disk that cannot be removed here is told by what fails beside it.
             let _ = Command::new("sh").args(["-c", GUARD_SCRIPT]).arg(&folder).stdin(Stdio::null()).status();
