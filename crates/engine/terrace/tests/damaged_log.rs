@@ -57,6 +57,12 @@ fn flip(path: &Path, at: usize) {
     fs::write(path, bytes).unwrap();
 }
 
+/// A file that cannot be read, as on a bad block. A directory in its place does the same here.
+fn make_unreadable(path: &Path) {
+    fs::remove_file(path).unwrap();
+    fs::create_dir(path).unwrap();
+}
+
 fn refuses(opened: terrace::Result<Store>) -> String {
     let error = opened.map(|store| store.status().unwrap()).expect_err("the log is damaged");
     assert!(matches!(error, Error::LogDamaged(_)), "{error}");
@@ -537,12 +543,9 @@ fn a_copy_of_the_log_that_cannot_be_read_is_left_out_and_reported() {
     let (home, all) = filled(dir.path());
     let name = "log/0000000000000001.log";
     let (own, bad, whole) = (home.join(name), dir.path().join("a").join(name), dir.path().join("b").join(name));
-    fs::remove_file(&bad).unwrap();
-    fs::create_dir(&bad).unwrap();
+    make_unreadable(&bad);
     let store = Store::open(&home).unwrap();
-    for repair in [false, true] {
-        assert_eq!(store.scrub(b"", repair, None, |_| {}).unwrap().log_copies_damaged, 1);
-    }
+    assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().log_copies_damaged, 1);
     store.close().unwrap();
 
     // Another copy is whole.
@@ -554,6 +557,7 @@ fn a_copy_of_the_log_that_cannot_be_read_is_left_out_and_reported() {
     store.close().unwrap();
 
     // None is left, but the one that cannot be read may be whole.
+    make_unreadable(&bad);
     for log in [&own, &whole] {
         let bytes = fs::read(log).unwrap();
         fs::write(log, &bytes[..bytes.len() / 2]).unwrap();
@@ -565,4 +569,143 @@ fn a_copy_of_the_log_that_cannot_be_read_is_left_out_and_reported() {
     fs::rename(dir.path().join("a/log"), dir.path().join("elsewhere")).unwrap();
     let (store, _) = Store::salvage(&home).unwrap();
     assert_eq!(contents(&store).len(), all.len());
+}
+
+/// The copy in a bucket was whole, and `rebuild` did not look there: `--salvage`, which it advised, then put a new log in its place, and all names
+/// were gone.
+#[cfg(feature = "services-fs")]
+#[test]
+fn a_log_that_only_a_bucket_has_is_taken_from_there() {
+    const LOCAL_LOGS: [&str; 4] = ["store/log", "store/catalog", "disk/log", "disk/log-reach"];
+    for (lost, salvage) in
+        [(&["store/log", "store/catalog", "disk"][..], false), (&LOCAL_LOGS, false), (&LOCAL_LOGS, true)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let bucket = dir.path().join("bucket");
+        let bucket =
+            format!("[[tier]]\nname = 'bucket'\nkind = 'object'\nservice = 'fs'\ntargets = ['{}']\n", bucket.display());
+        let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), bucket]);
+        for number in 0..9 {
+            store.put_bytes(format!("{number}").as_bytes(), &noise(90_000, number), &replicated()).unwrap();
+        }
+        store.rename(b"8", b"renamed").unwrap();
+        let home = store.dir().to_owned();
+        store.close().unwrap();
+        for path in lost.iter().map(|lost| dir.path().join(lost)) {
+            if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+        }
+
+        assert!(Store::open(&home).is_err());
+        let store = if salvage {
+            let (store, salvaged) = Store::salvage(&home).unwrap();
+            assert!(!salvaged.log_was_damaged && salvaged.objects == 0, "{salvaged:?}");
+            store
+        } else {
+            Store::rebuild(&home).unwrap()
+        };
+        assert!(store.get(b"renamed").unwrap() == noise(90_000, 8));
+        assert_eq!(store.list(b"", None, 20).unwrap().len(), 9);
+        assert!(!home.join("service-copies").exists());
+    }
+}
+
+/// No command worked until somebody moved the log away by hand, though catalog and copies were whole. And a scrub ended there, so that `health` went
+/// on to say what the last whole one had found.
+#[test]
+fn an_unreadable_log_is_damage_and_is_mended_from_its_copies() {
+    for ending in ["log", "snapshot"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (all, _) = at_rest_behind_a_snapshot(dir.path());
+        let home = dir.path().join("store");
+        let last_of = |folder: &str| {
+            let files = fs::read_dir(dir.path().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+            files.filter(|path| path.extension().is_some_and(|end| end == ending)).max().unwrap()
+        };
+        make_unreadable(&last_of("store/log"));
+        if let Ok(store) = Store::open(&home) {
+            let found = store.scrub(b"", false, None, |_| {}).unwrap();
+            assert!(found.log_damaged > 0 && found.checked > 0, "{ending}: {found:?}");
+        }
+        let store = Store::rebuild(&home).unwrap();
+        assert_eq!(contents(&store), all, "{ending}");
+        assert!(home.join("log.damaged-1").exists(), "{ending}: the unreadable log is kept");
+        let found = store.scrub(b"", false, None, |_| {}).unwrap();
+        assert_eq!((found.log_damaged, found.log_copies_damaged), (0, 0), "{ending}");
+        store.close().unwrap();
+
+        // Alone, it may have what the copies lack, so nothing is salvaged.
+        make_unreadable(&last_of("store/log"));
+        let log_copies = ["a/log", "b/log"].map(|copy| dir.path().join(copy));
+        log_copies.iter().for_each(|copy| fs::remove_dir_all(copy).unwrap());
+        fs::remove_dir_all(home.join("catalog")).unwrap();
+        let refused = Store::rebuild(&home).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("cannot be read"), "{ending}: {refused}");
+        let refused = Store::salvage(&home).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("cannot be read"), "{ending}: {refused}");
+    }
+}
+
+/// `repair` said to run `repair`.
+#[test]
+fn an_unreadable_copy_of_the_log_is_written_again() {
+    for ending in ["log", "snapshot"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (all, _) = at_rest_behind_a_snapshot(dir.path());
+        let home = dir.path().join("store");
+        let files = fs::read_dir(dir.path().join("a/log")).unwrap().map(|entry| entry.unwrap().path());
+        make_unreadable(&files.filter(|path| path.extension().is_some_and(|end| end == ending)).max().unwrap());
+        let store = Store::open(&home).unwrap();
+        assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().log_copies_damaged, 1, "{ending}");
+        assert_eq!(store.scrub(b"", true, None, |_| {}).unwrap().log_copies_damaged, 0, "{ending}");
+        store.close().unwrap();
+        for folder in ["store/log", "store/catalog", "b/log"] {
+            fs::remove_dir_all(dir.path().join(folder)).unwrap();
+        }
+        assert_eq!(contents(&Store::rebuild(&home).unwrap()), all, "{ending}");
+    }
+}
+
+/// A flipped or missing piece of the copy in a bucket was found by nothing, until that copy was the last one.
+#[cfg(feature = "services-fs")]
+#[test]
+fn a_damaged_copy_of_the_log_in_a_bucket_is_found_and_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let bucket = dir.path().join("bucket");
+    let tiers =
+        format!("[[tier]]\nname = 'bucket'\nkind = 'object'\nservice = 'fs'\ntargets = ['{}']\n", bucket.display());
+    let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), tiers]);
+    for number in 0..9 {
+        store.put_bytes(format!("{number}").as_bytes(), &noise(9_000, number), &replicated()).unwrap();
+        // Each sync adds a piece.
+        store.sync().unwrap();
+    }
+    let home = store.dir().to_owned();
+    let scrub = |repair| store.scrub(b"", repair, None, |_| {}).unwrap().log_copies_damaged;
+    let pieces = || {
+        let files = fs::read_dir(bucket.join("log")).unwrap().map(|entry| entry.unwrap().path());
+        let mut pieces: Vec<PathBuf> =
+            files.flat_map(|file| fs::read_dir(file).unwrap()).map(|entry| entry.unwrap().path()).collect();
+        pieces.sort();
+        pieces
+    };
+    assert_eq!(scrub(false), 0);
+    let damages: [fn(&Path); 4] = [
+        |piece| flip(piece, 50),
+        |piece| fs::remove_file(piece).unwrap(),
+        |piece| fs::write(piece, b"").unwrap(),
+        |piece| fs::write(piece, &fs::read(piece).unwrap()[..60]).unwrap(),
+    ];
+    for (round, damage) in damages.iter().enumerate() {
+        let all = pieces();
+        damage(&all[if round % 2 == 0 { all.len() / 2 } else { all.len() - 1 }]);
+        assert_eq!(scrub(false), 1, "{round}");
+        assert_eq!(scrub(true), 0, "{round}");
+        assert_eq!(scrub(false), 0, "{round}");
+    }
+    let all = contents(&store);
+    store.close().unwrap();
+    for lost in ["store/log", "store/catalog", "disk/log"] {
+        fs::remove_dir_all(dir.path().join(lost)).unwrap();
+    }
+    assert_eq!(contents(&Store::rebuild(&home).unwrap()), all);
 }

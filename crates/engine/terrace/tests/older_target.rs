@@ -171,20 +171,28 @@ fn an_older_copy_of_a_bucket_is_compared_with_the_catalog() {
     }
 }
 
-/// The store's directory and a target came from one backup, and the bucket was current. `sync` called all durable, and a drain of the target
-/// dropped the only good replicas: only the bucket's note knew better.
+/// The store's directory and a target came from one backup, and the bucket was current: only the bucket knew better. The store opened with the names
+/// of the backup, and what had been done since was gone for good once a new copy of the log took the place of the bucket's.
 #[cfg(feature = "services-fs")]
 #[test]
-fn a_bucket_that_is_newer_than_the_directory_is_compared_with_the_catalog() {
+fn a_directory_that_is_older_than_a_bucket_is_refused_and_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), bucket_tier(dir.path())]);
     let (home, disk) = (store.dir().to_owned(), dir.path().join("disk"));
     write_and_restore(store, &[&home, &disk]);
 
-    let store = Store::open(&home).unwrap();
+    // However often.
+    for _ in 0..2 {
+        match Store::open(&home) {
+            Err(Error::LogDamaged(reason)) => assert!(reason.contains("an older copy of itself"), "{reason}"),
+            other => unreachable!("{:?}", other.map(drop)),
+        }
+    }
+    let store = Store::rebuild(&home).unwrap();
     is_whole_without(&store, "disk");
-    for seed in 0..4 {
-        assert!(store.get(format!("first{seed}").as_bytes()).unwrap() == noise(200_000, seed), "{seed}");
+    assert!(store.get(b"first1").is_err(), "it was removed after the backup");
+    for (key, seed) in [("first0", 0), ("first2", 2), ("first3", 3), ("later10", 10), ("later13", 13)] {
+        assert!(store.get(key.as_bytes()).unwrap() == noise(200_000, seed), "{key}");
     }
     store.close().unwrap();
     let store = Store::open(&home).unwrap();
@@ -192,41 +200,67 @@ fn a_bucket_that_is_newer_than_the_directory_is_compared_with_the_catalog() {
     assert_eq!(store.status().unwrap().owed, 0);
 }
 
-/// Objects that had been put after the backup were swept from the current bucket, because the restored directory did not name them. It had the only
-/// replicas of bytes that had been durable.
+/// Renamed, removed, empty and copied objects have no frames of their own that tell of them.
 #[cfg(feature = "services-fs")]
 #[test]
-fn what_a_newer_bucket_has_more_than_the_directory_can_be_salvaged() {
+fn names_that_only_a_bucket_knows_are_found() {
     let dir = tempfile::tempdir().unwrap();
-    let (home, disk, bucket) = (dir.path().join("store"), dir.path().join("disk"), dir.path().join("bucket"));
-    let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), bucket_tier(dir.path())]);
+    let memory = tier(dir.path(), "ram", &["ram"], "persistent = false");
+    let store = store_of(dir.path(), &[memory, bucket_tier(dir.path())]);
+    let home = store.dir().to_owned();
     put_first(&store);
     store.close().unwrap();
-    let copies = [copy_of(&home), copy_of(&disk)];
+    let older = copy_of(&home);
     let store = Store::open(&home).unwrap();
-    let precious = noise(6 << 20, 9);
-    store.put_bytes(b"precious", &precious, &durable()).unwrap();
+    store.rename(b"first0", b"renamed").unwrap();
+    store.remove(b"first1").unwrap();
+    store.put_bytes(b"empty", b"", &durable()).unwrap();
     store.close().unwrap();
-    let held = allocated(&bucket);
-    restore(&copies[0], &home);
-    restore(&copies[1], &disk);
+    restore(&older, &home);
 
-    drop(Store::open(&home).unwrap());
-    let store = Store::open(&home).unwrap();
-    assert!(allocated(&bucket) >= held);
-    let refused = store.prune(false).unwrap_err().to_string();
-    assert!(refused.contains("--salvage") && refused.contains("--force"), "{refused}");
+    assert!(matches!(Store::open(&home), Err(Error::LogDamaged(_))));
+    let store = Store::rebuild(&home).unwrap();
+    let keys: Vec<Vec<u8>> = store.list(b"", None, 10).unwrap().into_iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, [&b"empty"[..], b"first2", b"first3", b"renamed"]);
+    assert!(store.get(b"renamed").unwrap() == noise(200_000, 0));
+}
+
+/// The commits of the older directory are kept until somebody chooses.
+#[cfg(feature = "services-fs")]
+#[test]
+fn a_directory_that_parted_from_a_bucket_is_not_rebuilt_from_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), bucket_tier(dir.path())]);
+    let (home, disk, bucket) = (store.dir().to_owned(), dir.path().join("disk"), dir.path().join("bucket"));
+    put_first(&store);
     store.close().unwrap();
-    let (store, salvaged) = Store::salvage(&home).unwrap();
-    assert_eq!((salvaged.objects, salvaged.bytes), (1, 6 << 20));
-    let key = store.list(b"salvaged", None, 10).unwrap().remove(0).0;
-    assert!(store.get(&key).unwrap() == precious);
-    store.remove(&key).unwrap();
-    store.sync().unwrap();
-    store.reap_now().unwrap();
-    store.prune(true).unwrap();
-    assert!(!home.join("newer-1").exists() && allocated(&bucket) < 6 << 20);
-    assert!(store.get(b"first3").unwrap() == noise(200_000, 3));
+    let copies = [&home, &disk, &bucket].map(|folder| copy_of(folder));
+    let store = Store::open(&home).unwrap();
+    go_on(&store);
+    store.close().unwrap();
+    copies.iter().zip([&home, &disk]).for_each(|(copy, folder)| restore(copy, folder));
+    // The older directory is used while the bucket is away.
+    fs::rename(&bucket, dir.path().join("away")).unwrap();
+    let store = Store::open(&home).unwrap();
+    store.put_bytes(b"parted", &noise(100_000, 5), &PutOptions::default()).unwrap();
+    drop(store);
+    fs::rename(dir.path().join("away"), &bucket).unwrap();
+
+    let refused = |opened: terrace::Result<Store>| match opened {
+        Err(Error::LogDamaged(reason)) => reason,
+        other => unreachable!("{:?}", other.map(drop)),
+    };
+    if let Ok(store) = Store::open(&home) {
+        refused(store.sync().map(|()| store));
+    }
+    assert!(refused(Store::open(&home)).contains("older copy"));
+    let reason = refused(Store::rebuild(&home));
+    assert!(reason.contains("goes on differently") && reason.contains("fs:"), "{reason}");
+    // As it says.
+    fs::rename(home.join("log"), dir.path().join("parted-log")).unwrap();
+    let store = Store::rebuild(&home).unwrap();
+    assert!(store.get(b"later13").unwrap() == noise(200_000, 13));
+    assert!(store.get(b"parted").is_err());
 }
 
 /// The files below a folder, by their paths in it.

@@ -82,14 +82,28 @@ pub fn is_whole(path: &Path, store: u64) -> Result<bool> {
 }
 
 /// Calls `each` with the records of a snapshot, and returns whether it is whole.
+///
+/// # Errors
+/// If the file cannot be read. It may be whole then.
 pub fn read_file(path: &Path, store: u64, each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<bool> {
-    let file = open_regular(path).map_err(Error::io(format!("opening {}", path.display())))?;
-    read(&mut BufReader::with_capacity(MAX_CHUNK_BYTES, file), store, each)
+    let failed = || Error::io(format!("reading {}", path.display()));
+    let file = open_regular(path).map_err(failed())?;
+    read(&mut BufReader::with_capacity(MAX_CHUNK_BYTES, file), store, failed, each)
 }
 
-fn read(input: &mut impl Read, store: u64, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<bool> {
+fn read<Failed: FnOnce(io::Error) -> Error>(
+    input: &mut impl Read,
+    store: u64,
+    failed: impl Fn() -> Failed,
+    mut each: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<bool> {
+    let mut fill = |bytes: &mut [u8]| match input.read_exact(bytes) {
+        // It ends here.
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        filled => filled.map(|()| true).map_err(failed()),
+    };
     let mut head = [0; 16];
-    if input.read_exact(&mut head).is_err()
+    if !fill(&mut head)?
         || head[..4] != SNAPSHOT_MAGIC
         || head[4] != SNAPSHOT_VERSION
         || head[8..] != store.to_le_bytes()
@@ -97,15 +111,14 @@ fn read(input: &mut impl Read, store: u64, mut each: impl FnMut(&[u8], &[u8]) ->
         return Ok(false);
     }
     let (mut total, mut bytes) = (0, Vec::new());
-    while input.read_exact(&mut head).is_ok() {
+    while fill(&mut head)? {
         let length = number(&head[..4]);
         let records = number(&head[4..8]);
         if length > MAX_CHUNK_BYTES {
             return Ok(false);
         }
         bytes.resize(length, 0);
-        let whole = input.read_exact(&mut bytes).is_ok();
-        if !whole || xxh3_64_with_seed(&bytes, store ^ total).to_le_bytes() != head[8..] {
+        if !fill(&mut bytes)? || xxh3_64_with_seed(&bytes, store ^ total).to_le_bytes() != head[8..] {
             return Ok(false);
         }
         if records == 0 {
@@ -149,10 +162,15 @@ mod tests {
 
     fn read_back(mut bytes: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
         let mut found = Vec::new();
-        let whole = read(&mut bytes, 7, |key, value| {
-            found.push((key.to_vec(), value.to_vec()));
-            Ok(())
-        });
+        let whole = read(
+            &mut bytes,
+            7,
+            || Error::io("reading"),
+            |key, value| {
+                found.push((key.to_vec(), value.to_vec()));
+                Ok(())
+            },
+        );
         whole.expect("no error").then_some(found)
     }
 

@@ -1,6 +1,7 @@
 //! Care of the store: recovery, scrubs, sweeps, and rebuilding the catalog or the log.
 
 mod frame_id;
+mod log_start;
 mod lost;
 mod moved;
 mod names;
@@ -10,6 +11,7 @@ mod restart;
 mod salvage;
 mod schedule;
 mod scrub;
+mod service_copies;
 mod survey;
 mod sweep;
 
@@ -24,7 +26,9 @@ use crate::mover::Mover;
 use crate::place::Planning;
 use crate::read::Reader;
 
+pub(crate) use service_copies::{SERVICE_COPIES_FOLDER, ServiceCopy, remove_fetched};
 pub(crate) use survey::Survey;
+pub(crate) use sweep::describe_older_directory;
 
 /// Compares the catalog, the log and the targets with each other, and repairs differences.
 pub(crate) struct Care {

@@ -12,8 +12,9 @@ use terrace_tier::Place;
 use super::Care;
 use super::frame_id::{FrameId, frame_in};
 use super::rebuild::replay;
+use super::sweep::describe_older_directory;
 use crate::devices::Device;
-use crate::home::boot;
+use crate::home::{TargetNote, boot};
 use crate::origins::is_at_origin;
 use crate::read::{bad, is_changed_by_owner, task_of};
 use crate::{Error, Result};
@@ -74,6 +75,9 @@ impl Care {
         if is_new && self.catalog.tail()?.sequence == 0 {
             self.begin_after_what_is_there()?;
         }
+        if !self.catalog.is_shared() {
+            self.check_is_newest(is_new)?;
+        }
         if is_new && !self.catalog.is_shared() {
             self.doubt(self.journal.targets_behind()?)?;
         }
@@ -110,6 +114,24 @@ impl Care {
         Ok(())
     }
 
+    /// Checks that no service was used with a newer copy of the store's directory: the ones to be compared with the catalog or, if it is new, all
+    /// that can be reached. It comes before commits, which would part from those of the newer directory.
+    fn check_is_newest(&self, is_new: bool) -> Result<()> {
+        let last = self.catalog.tail()?.sequence;
+        let services = self.tiers.devices.iter().filter(|device| {
+            self.tiers.tier(device).persistent && !device.capabilities.log_copies && (is_new || device.target.is_new())
+        });
+        for device in services {
+            // One that does not answer is compared when it is back.
+            if device.target.synced_to().ok().flatten().is_some_and(|theirs| theirs > last) {
+                // From now on, no process opens the store before it is rebuilt.
+                TargetNote::is_newer(&self.journal.dir, device.id).set(true)?;
+                return Err(describe_older_directory(&device.path));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the targets that were found empty, and whose lost replicas are not yet marked as pending.
     fn emptied(&self) -> impl Iterator<Item = &Device> {
         self.tiers.devices.iter().filter(|device| self.tiers.is_tended(device) && device.target.is_new())
@@ -134,6 +156,7 @@ impl Care {
         self.doubt(self.journal.older_targets())?;
         if self.emptied().next().is_some() {
             let _lock = self.locks.wait_for_mover()?;
+            self.check_is_newest(false)?;
             self.owe_what_is_gone(&HashSet::new(), false)?;
             self.name_again(false)?;
         }

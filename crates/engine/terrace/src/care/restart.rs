@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -10,6 +10,7 @@ use terrace_catalog::log;
 use terrace_system::remove_folder;
 
 use super::Care;
+use crate::journal::set_aside;
 use crate::{Error, Result};
 
 impl Care {
@@ -63,21 +64,6 @@ fn exchange(new: &Path, old: &Path) -> std::io::Result<()> {
         }
         exchanged => Ok(exchanged?),
     }
-}
-
-/// Renames the folder of a damaged log to the log's name and a number, which nothing reads.
-fn set_aside(damaged: &Path, log: &Path) -> Result<()> {
-    if !damaged.exists() {
-        return Ok(());
-    }
-    let mut names = (1..).map(|number| PathBuf::from(format!("{}.damaged-{number}", log.display())));
-    let Some(name) = names.find(|name| !name.exists()) else { return Ok(()) };
-    fs::rename(damaged, &name).map_err(Error::io(format!("renaming {}", damaged.display())))?;
-    tracing::warn!(
-        kept_as = %name.display(),
-        "the damaged log was kept under another name; remove it once nothing is missing from the store"
-    );
-    Ok(())
 }
 
 /// Makes the names in a folder durable. Steps that rely on them come later: the exchange needs the snapshot's name, and the

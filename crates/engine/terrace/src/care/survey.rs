@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use terrace_catalog::log::{self, Log, Reach, Tail};
 use terrace_catalog::snapshot_tail;
 
+use super::log_start::{FIRST_TAIL, newest_snapshot};
+use super::service_copies::{fetched_copies, place_of};
 use crate::config::Config;
 use crate::home::holds_files;
 use crate::{Error, Result};
@@ -40,7 +42,8 @@ pub(crate) struct Survey {
 impl Survey {
     /// Examines the log of the store in `dir`, and the copies on the targets that can be read.
     pub fn new(dir: &Path, config: &Config, log: &Log) -> Result<Survey> {
-        let targets = own_targets(dir, config, log.store());
+        let mut targets = own_targets(dir, config, log.store());
+        targets.extend(fetched_copies(dir));
         let notes = read_notes(dir, &targets, log.store());
         // The record that a note names was durable, too.
         let reach = notes.iter().map(|(_, reach)| reach.sequence.max(reach.record.0)).max();
@@ -157,10 +160,22 @@ impl Survey {
             return Ok(FIRST_TAIL);
         };
         (self.end, self.snapshot) = (end, snapshot);
-        if notes.iter().all(|(_, reach)| end >= reach.sequence) {
-            self.diverged = self.find_diverged(log, end, &missing)?;
-        }
+        self.diverged = match notes.iter().all(|(_, reach)| end >= reach.sequence) {
+            true => self.find_diverged(log, end, &missing)?,
+            false => self.find_longer(log, end)?,
+        };
         Ok(from)
+    }
+
+    /// Returns a folder whose copy of the log is longer alone than together with the store's own log, which then goes on differently.
+    fn find_longer(&self, log: &Log, end: u64) -> Result<Option<PathBuf>> {
+        for copy in &self.copies {
+            let (_, from) = newest_snapshot(copy, log.store())?;
+            if log.replay_from(&[copy], from, |_, _, _| Ok::<_, Error>(()))?.sequence > end {
+                return Ok(copy.parent().map(Path::to_path_buf));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns a folder whose note names a record that is not in the log, which has others: the log goes on behind that record, or the copy
@@ -289,23 +304,9 @@ fn describe_diverged(log: &Log, folder: &Path) -> String {
         "it goes on differently than {} has seen it: the store's directory is an older copy, which was used while that target was away. \
          Bring back the newer directory. If there is none, move {} elsewhere: then `terrace rebuild` takes the log of the target, and what \
          was done with the older copy is lost",
-        folder.display(),
+        place_of(folder).display(),
         log.folder().display()
     )
-}
-
-/// The beginning of a log without a snapshot.
-const FIRST_TAIL: Tail = Tail { sequence: 0, checksum: 0, file: 1, position: 0 };
-
-/// Returns the newest whole snapshot in a folder of the log, and the position in the log after it.
-pub(super) fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
-    let found = log::snapshots(folder).map_err(Error::io(format!("listing {}", folder.display())))?;
-    for sequence in found.into_iter().rev() {
-        if let Some(tail) = snapshot_tail(&log::snapshot(folder, sequence), store)? {
-            return Ok((Some(sequence), tail));
-        }
-    }
-    Ok((None, FIRST_TAIL))
 }
 
 /// Returns the persistent targets that exist, belong to this directory of the store, and may hold a copy of the log.

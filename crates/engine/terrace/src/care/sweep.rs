@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
+use std::path::Path;
 
 use terrace_tier::Place;
 
 use super::Care;
 use crate::devices::Device;
 use crate::discard::Discard;
-use crate::home::{TargetNote, refuse};
+use crate::home::TargetNote;
 use crate::mover::Naming;
 use crate::report::TierState;
 use crate::{Error, Result};
@@ -18,12 +19,21 @@ const MIN_SWEPT_BYTES: u64 = 4 << 20;
 /// This part of the known bytes is added: a sixteenth.
 const MIN_SWEPT_PART: u64 = 16;
 
+/// The error that a target was used with a newer copy of the store's directory than this one.
+pub(crate) fn describe_older_directory(place: &Path) -> Error {
+    Error::LogDamaged(format!(
+        "the store's directory is an older copy of itself, such as a restored backup: {} was used with a newer one; `terrace rebuild` takes \
+         what is missing from there, or says what is missing",
+        place.display()
+    ))
+}
+
 impl Care {
     /// Frees frames and plain files that no commit names, and returns their size in bytes. The caller guarantees that no other process
     /// has the store open, so that the writers of these frames are dead, and that the log is complete.
     ///
     /// # Errors
-    /// Without `force`, [`crate::Error::TooMuch`] if a target has too many such bytes, and [`crate::Error::Store`] if a target was used with
+    /// Without `force`, [`crate::Error::TooMuch`] if a target has too many such bytes. [`crate::Error::LogDamaged`] if a target was used with
     /// a newer copy of the store's directory. The other targets are swept before the error is returned.
     pub fn sweep(&self, force: bool) -> Result<u64> {
         let (mut freed, mut refused) = (0, None);
@@ -33,8 +43,8 @@ impl Care {
                 TargetNote::is_newer(&self.journal.dir, device.id),
             ];
             let [is_due, is_newer] = notes.each_ref().map(TargetNote::holds);
-            if is_newer && !force {
-                refused = refused.or(Some(self.refuse_newer(device)));
+            if is_newer {
+                refused = refused.or(Some(describe_older_directory(&device.path)));
                 continue;
             }
             let swept = [self.sweep_files(device, force), self.sweep_frames(device, force, is_due)];
@@ -68,15 +78,6 @@ impl Care {
             // A target that does not answer may be newer, too.
             _ => TargetNote::is_newer(dir, device.id).set(true),
         }
-    }
-
-    fn refuse_newer(&self, device: &Device) -> Error {
-        let reason = format!(
-            "{} was used with a newer copy of this directory, and keeps what only that copy names; `terrace rebuild --salvage` offers it, and \
-             `terrace prune --force` gives back what is left",
-            device.path.display()
-        );
-        refuse(&self.journal.dir, &reason)
     }
 
     /// Returns the numbers of the plain files on a target that no commit names. Returns none if the target fails.

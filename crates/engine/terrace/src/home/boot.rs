@@ -12,14 +12,13 @@ use terrace_catalog::Catalog;
 use terrace_system::boot::{BOOT_ID_FILE, read_id};
 use terrace_system::{Locked, failed_sync, open_regular, read_regular};
 
+use super::identity::BOOT_MARK_FILE;
 use super::incarnation::read_incarnation;
 use super::mounts_noted::{find_remounted, note_mounts};
 use super::{refuse, write_file};
 use crate::config::Config;
 use crate::{Error, Result};
 
-/// Names the boot in which the catalog was last used, and the steps of recovery that are done.
-const MARK_FILE: &str = "boot";
 /// The mark of a catalog that is closed and durable. The boot in which it was closed follows.
 const CLEAN_WORD: &str = "clean";
 /// Follows the boot in the mark of a catalog from an earlier boot that was not yet compared with the targets.
@@ -130,7 +129,7 @@ fn is_same_incarnation(one: &str, other: &str) -> bool {
 
 /// Reads the mark of the store in `dir`.
 pub fn read_mark(dir: &Path) -> Result<Mark> {
-    let text = read_regular(&dir.join(MARK_FILE)).unwrap_or_default();
+    let text = read_regular(&dir.join(BOOT_MARK_FILE)).unwrap_or_default();
     let text = String::from_utf8(text).unwrap_or_default();
     let words: Vec<&str> = text.split_whitespace().collect();
     let (boot, own) = (boot_id()?, boot_and_incarnation(dir)?);
@@ -155,7 +154,7 @@ pub fn mark_opened(dir: &Path, config: &Config) -> Result<()> {
     let mark = read_mark(dir)?;
     let opened = mark.when_opened(has_catalog(dir));
     if opened != mark {
-        write_file(&dir.join(MARK_FILE), opened.in_use(&boot_and_incarnation(dir)?).as_bytes())?;
+        write_file(&dir.join(BOOT_MARK_FILE), opened.in_use(&boot_and_incarnation(dir)?).as_bytes())?;
     }
     // After the mark, which says from now on that the store is cut off if a target was mounted again.
     note_mounts(dir, config, matches!(mark, Mark::Clean | Mark::CleanBefore))
@@ -164,12 +163,12 @@ pub fn mark_opened(dir: &Path, config: &Config) -> Result<()> {
 /// Notes that the catalog matches the targets and is in use. This must come after all commits of the recovery, because later
 /// openers do not repeat it.
 pub fn mark_in_use(dir: &Path) -> Result<()> {
-    write_file(&dir.join(MARK_FILE), boot_and_incarnation(dir)?.as_bytes())
+    write_file(&dir.join(BOOT_MARK_FILE), boot_and_incarnation(dir)?.as_bytes())
 }
 
 /// Notes that the targets of this node may have lost frames, and that the node has not found all of them. [`mark_in_use`] follows.
 pub fn mark_doubtful(dir: &Path) -> Result<()> {
-    write_file(&dir.join(MARK_FILE), Mark::Restarted.in_use(&boot_and_incarnation(dir)?).as_bytes())
+    write_file(&dir.join(BOOT_MARK_FILE), Mark::Restarted.in_use(&boot_and_incarnation(dir)?).as_bytes())
 }
 
 /// Shares the store's lock with the other processes that have it open.
@@ -217,7 +216,7 @@ pub fn has_catalog(dir: &Path) -> bool {
 
 /// Notes that the catalog of a shared log, which nobody uses any more, is durable.
 pub fn mark_clean(dir: &Path) -> Result<()> {
-    write_file(&dir.join(MARK_FILE), format!("{CLEAN_WORD} {}", boot_id()?).as_bytes())
+    write_file(&dir.join(BOOT_MARK_FILE), format!("{CLEAN_WORD} {}", boot_id()?).as_bytes())
 }
 
 /// When the last process closes the store, makes the catalog durable and notes it as clean, if the log is durable to its

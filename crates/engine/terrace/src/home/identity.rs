@@ -13,6 +13,8 @@ use crate::{Error, Result};
 pub const FORMAT_VERSION: u32 = 1;
 /// The line of the file `store` that says that the store is being destroyed.
 pub const DESTROYED_LINE: &str = "destroyed";
+/// Names the boot in which the catalog was last used, and the steps of recovery that are done. A store that was never opened has none.
+pub const BOOT_MARK_FILE: &str = "boot";
 
 /// Returns whether a folder is the directory of a store. It has both files as long as the store exists.
 pub fn is_home(dir: &Path) -> bool {
@@ -64,6 +66,10 @@ pub fn has_log(dir: &Path) -> bool {
 
 /// Returns the error for a store whose file `store` was lost or damaged.
 pub fn lost_identity(dir: &Path) -> Error {
+    if !dir.join(BOOT_MARK_FILE).exists() {
+        // No process has opened it.
+        return refuse(dir, "a `terrace rebuild --from` that was to make a store here was stopped; repeat it");
+    }
     let reason = "a store is here, but its file `store` is lost or damaged. Write that again: the lines `format 1` and `id ID`, with the ID from the file terrace-target of any of its targets";
     refuse(dir, reason)
 }

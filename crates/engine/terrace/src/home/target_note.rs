@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use terrace_format::TargetId;
 
+use crate::config::Config;
 use crate::{Error, Result};
 
 /// A note that holds of a target as long as its file exists.
@@ -29,6 +30,13 @@ impl TargetNote {
     /// The target's copy of the log could not be brought up to its end: a store that is made again from it lacks what came since.
     pub fn log_behind(dir: &Path, target: TargetId) -> TargetNote {
         TargetNote(dir.join(format!("log-behind-{target}")))
+    }
+
+    /// Finds the targets that are noted as newer. Returns the place of each, with the note.
+    pub fn find_newer(dir: &Path, config: &Config) -> Vec<(PathBuf, TargetNote)> {
+        let all = config.tiers.iter().flat_map(|tier| tier.targets.iter().map(move |at| (tier, at)));
+        let noted = all.filter_map(|(tier, at)| Some((tier.place_name(at), TargetNote::is_newer(dir, at.number?))));
+        noted.filter(|(_, note)| note.holds()).collect()
     }
 
     /// Returns whether the note holds.

@@ -1,11 +1,13 @@
 //! Makes commits durable: first frames, then the log, then the sync mark. Also keeps copies of the log, and makes snapshots, which
 //! limit its length.
 
+mod check_pieces;
 mod fetch;
 mod notes;
 mod pieces;
 mod refused;
 mod replacing;
+mod set_aside;
 mod shared;
 mod snapshot;
 
@@ -24,6 +26,7 @@ use crate::home::{find_remounted, refuse};
 pub use fetch::{FetchedLog, fetch_log};
 pub use notes::NOTES_LOCK;
 pub use replacing::sync_before_replacing;
+pub use set_aside::set_aside;
 
 /// Copies of the log are kept on this many persistent targets.
 const LOG_COPIES: usize = 3;
@@ -205,13 +208,31 @@ impl Journal {
                 }
             }
         }
+        // One that is away is told as such.
+        for device in self.service_copies().filter(|device| device.target.ready().is_ok()) {
+            match self.check_pieces(device, repair) {
+                Ok(files) => left += files,
+                Err(error) => {
+                    device.failed(&error);
+                    left += 1;
+                }
+            }
+        }
         Ok(left)
     }
 
     fn check_copy(&self, device: &Device, tail: Tail, repair: bool) -> io::Result<u64> {
         let folder = device.path.join("log");
         let is_gone = fs::read_dir(&folder).map_or(true, |mut files| files.next().is_none());
-        let damaged = self.catalog.log().find_damaged_in(&folder, tail)?;
+        let damaged = match self.catalog.log().find_damaged_in(&folder, tail) {
+            Err(error) if repair => {
+                tracing::warn!(%error, "a copy of the commit log cannot be read, and is written again; check this disk");
+                // The log is whole, so nothing is lost if the rest of the copy cannot be read, either.
+                set_aside(&folder, &folder).map_err(io::Error::other)?;
+                Vec::new()
+            }
+            found => found?,
+        };
         if let Some(first) = damaged.first() {
             let files = damaged.len();
             tracing::warn!(files, first = %first.display(), is_written_again = repair, "a copy of the commit log is damaged; check the disk of this file");

@@ -27,18 +27,18 @@ const MAX_PIECE_BYTES: u64 = 1 << 20;
 
 /// The known content of a copy. Zeros: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Copied {
+pub(super) struct Copied {
     /// The commit of its newest snapshot.
-    snapshot: u64,
+    pub snapshot: u64,
     /// The file of the log up to which it goes, and the end in it.
-    file: u64,
-    position: u64,
+    pub file: u64,
+    pub position: u64,
     /// The checksum of the configuration.
     config: u64,
 }
 
 impl Copied {
-    fn parse(text: &[u8]) -> Option<Copied> {
+    pub fn parse(text: &[u8]) -> Option<Copied> {
         let mut numbers =
             std::str::from_utf8(text).ok()?.strip_suffix('\n')?.split(' ').map(|hex| u64::from_str_radix(hex, 16).ok());
         let mut next = || numbers.next().flatten();
@@ -78,7 +78,7 @@ impl Journal {
         !self.has_pieces(device) || self.copy_to_service(device)
     }
 
-    fn copy_to_service(&self, device: &Device) -> bool {
+    pub(super) fn copy_to_service(&self, device: &Device) -> bool {
         let copied = device.target.ready().and_then(|()| self.copy_pieces(device));
         if let Err(error) = &copied {
             self.note_behind(device, &error.to_string());
@@ -211,7 +211,7 @@ impl Journal {
         })
     }
 
-    fn discard_pieces(
+    pub(super) fn discard_pieces(
         &self,
         device: &Device,
         blobs: &dyn NamedBlobs,
@@ -240,7 +240,7 @@ impl Journal {
         }
     }
 
-    fn copied_note(&self, device: &Device) -> PathBuf {
+    pub(super) fn copied_note(&self, device: &Device) -> PathBuf {
         self.dir.join(format!("copied-{}", device.id))
     }
 }

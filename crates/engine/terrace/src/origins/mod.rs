@@ -15,6 +15,7 @@ mod names;
 mod opened;
 mod recency;
 mod store_mounts;
+mod trouble;
 mod window;
 
 use std::collections::HashMap;
@@ -29,7 +30,7 @@ use rustix_futex_sync::Mutex;
 use terrace_catalog::{Catalog, Kind, Object};
 use terrace_format::key;
 use terrace_system::clock::monotonic_nanos;
-use terrace_tier::{Origin, OriginReadError};
+use terrace_tier::Origin;
 
 pub(crate) use attribute::{LEFT_OUT_ATTRIBUTE, forget_origin, is_at_origin};
 pub(crate) use store_mounts::StoreMounts;
@@ -44,10 +45,9 @@ use fetch_locks::FetchLocks;
 use names::Checked;
 use opened::open_origin;
 use recency::Recency;
+use trouble::{AsTrouble, Troubles};
 use window::Courses;
 
-/// An origin that did not answer is not asked again for this time, so that a listing does not wait for each of its names.
-const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
 /// The time after which a process that looks up or changes a name looks whether there are more origins than it knows. What it has written
 /// below one before it knew that stays (`changes`).
 pub(crate) const HEED_INTERVAL: Duration = Duration::from_millis(50);
@@ -66,8 +66,7 @@ pub(crate) struct Origins {
     opened: Mutex<HashMap<u32, OpenedOrigin>>,
     /// When this process last asked for names. A leaf.
     checked: Mutex<Checked>,
-    /// The origins that did not answer, with the error and its time. A leaf.
-    trouble: Mutex<HashMap<u32, (Instant, io::ErrorKind, String)>>,
+    troubles: Troubles,
     /// How objects are read. A leaf.
     courses: Mutex<Courses>,
     ahead: Ahead,
@@ -123,7 +122,7 @@ impl Origins {
             fetch_locks: FetchLocks::of(dir),
             opened: Mutex::default(),
             checked: Mutex::default(),
-            trouble: Mutex::default(),
+            troubles: Troubles::default(),
             courses: Mutex::default(),
             ahead: Ahead::default(),
             recency: Recency::of(dir),
@@ -232,45 +231,11 @@ impl Origins {
         origin: &OriginConfig,
         question: impl FnOnce(&dyn Origin) -> Result<T, E>,
     ) -> Result<T, E> {
-        let known = self.trouble.lock().get(&origin.number).filter(|(at, ..)| at.elapsed() < TROUBLE_PAUSE).cloned();
-        if let Some((_, kind, text)) = known {
-            return Err(io::Error::new(kind, text).into());
-        }
+        self.troubles.check(origin.number)?;
+        let asked = Instant::now();
         let answer = self.files_of(origin).map_err(E::from).and_then(|files| question(&*files));
-        match answer.as_ref().err().and_then(E::as_trouble) {
-            Some(trouble) => {
-                let trouble = (Instant::now(), trouble.kind(), trouble.to_string());
-                self.trouble.lock().insert(origin.number, trouble);
-            }
-            None => drop(self.trouble.lock().remove(&origin.number)),
-        }
+        self.troubles.note(origin.number, asked, answer.as_ref().err().and_then(E::as_trouble));
         answer
-    }
-}
-
-/// The error of a question to an origin.
-trait AsTrouble {
-    /// Returns the error if it is likely to be that of the next question, too.
-    fn as_trouble(&self) -> Option<&io::Error>;
-}
-
-impl AsTrouble for io::Error {
-    fn as_trouble(&self) -> Option<&io::Error> {
-        use io::ErrorKind::*;
-        let is_of_one = matches!(
-            self.kind(),
-            NotFound | Unsupported | InvalidInput | PermissionDenied | UnexpectedEof | InvalidData
-        );
-        (!is_of_one).then_some(self)
-    }
-}
-
-impl AsTrouble for OriginReadError {
-    fn as_trouble(&self) -> Option<&io::Error> {
-        match self {
-            OriginReadError::Changed => None,
-            OriginReadError::Io(error) => error.as_trouble(),
-        }
     }
 }
 

@@ -14,6 +14,7 @@ use terrace_tier::removal;
 use terrace_tier::{Ids, OWNER_FILE, TargetFound, TargetOwner};
 
 use super::Store;
+use crate::care::SERVICE_COPIES_FOLDER;
 use crate::config::{Config, TargetConfig, TierConfig};
 use crate::discard::Discard;
 use crate::home::{
@@ -25,9 +26,9 @@ use crate::report::{RemainState, Remains, TargetRemains, TierRemains};
 use crate::{Error, Result, key};
 
 /// The folders in a store's directory.
-const OWN_FOLDERS: [&str; 6] = ["catalog", "dumps", "keepers", "leases", "preload", "streams"];
+const OWN_FOLDERS: [&str; 7] = ["catalog", "dumps", "keepers", "leases", "preload", SERVICE_COPIES_FOLDER, "streams"];
 /// Names of folders that end with a number.
-const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
+const NUMBERED_FOLDERS: [&str; 2] = ["object-", "service-copies.damaged-"];
 /// Files, except those that identify the store.
 const OWN_FILES: [&str; 27] = [
     RESERVE_FILE,

@@ -17,12 +17,12 @@ use terrace_system::{Locked, remove_leftovers};
 use super::engine::{Engine, Held};
 use super::shared_node::{LOG_PATIENCE, SharedNode, of_log};
 use super::{Last, Store, destroy};
-use crate::care::Survey;
+use crate::care::{Survey, describe_older_directory};
 use crate::config::Config;
 use crate::devices::targets::KnownNodes;
 use crate::home::{
-    Cluster, Consistency, Duty, Rules, SalvageNote, Trust, boot, check_identity, lock_store, note_mounts, note_owner,
-    note_place, refuse, take_sole,
+    Cluster, Consistency, Duty, Rules, SalvageNote, TargetNote, Trust, boot, check_identity, lock_store, note_mounts,
+    note_owner, note_place, refuse, take_sole,
 };
 use crate::journal::sync_before_replacing;
 use crate::{Error, Result};
@@ -152,6 +152,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     let log = Log::open(&dir.join("log"), id)?;
     if opening == Opening::Usual {
         check_salvage_has_ended(dir)?;
+        check_is_newest(dir, &config)?;
         forget_distrusted_catalog(dir, &lock, &config, &log)?;
     }
     let was_cut_off = boot::read_mark(dir)?.was_cut_off();
@@ -214,6 +215,11 @@ fn check_salvage_has_ended(dir: &Path) -> Result<()> {
     let reason = "a salvage was stopped before its end; repeat `terrace rebuild --salvage`, or run `terrace rebuild` if all copies of the log \
                   are back";
     SalvageNote::read(dir)?.map_or(Ok(()), |_| Err(Error::LogDamaged(reason.to_owned())))
+}
+
+/// Checks that no target was found that was used with a newer copy of the directory.
+fn check_is_newest(dir: &Path, config: &Config) -> Result<()> {
+    TargetNote::find_newer(dir, config).first().map_or(Ok(()), |(place, _)| Err(describe_older_directory(place)))
 }
 
 /// Checks that the configuration names each target that holds replicas.

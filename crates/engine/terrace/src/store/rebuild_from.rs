@@ -101,12 +101,13 @@ impl FoundCopy<'_> {
         kind.check(settings).map_err(Error::Config)?;
         let blobs = kind.named_blobs(settings).map_err(Error::io(reaching()))?;
         let mark = match blobs.read(MARKER_FILE) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && blobs.read(CONFIG_BLOB).is_err() => {
                 return Err(refuse(&place, "no store has a target there; check the bucket, the path and the options"));
             }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             mark => mark.map_err(Error::io(reaching()))?,
         };
-        let damaged = "its blob terrace-target is damaged. Write it again with the two lines `store ID` and `target N`: the ID is in the file \
+        let damaged = "its blob terrace-target is damaged or missing. Write it again with the two lines `store ID` and `target N`: the ID is in the file \
                        terrace-target of any other target of the store, the number of this target in the blob terrace.toml. Nothing was changed";
         let (store, number) = read_marker_text(&mark).ok_or_else(|| refuse(&place, damaged))?;
         Ok(FoundCopy { settings, blobs, place, store, number })

@@ -1,16 +1,22 @@
 //! Rebuilds a store's catalog, and salvages objects that a damaged log does not name.
 
+use std::io;
 use std::path::Path;
 
-use terrace_catalog::log::Log;
+use terrace_catalog::log::{Log, check_readable};
 use terrace_catalog::{Catalog, check_pages};
+use terrace_system::remove_folder;
 
 use super::Store;
 use super::destroy::{check_unused, find_away};
 use super::open::Opening;
-use crate::care::Survey;
+use crate::care::{SERVICE_COPIES_FOLDER, ServiceCopy, Survey, remove_fetched};
+use crate::config::Config;
 use crate::home::boot::{self, Mark};
-use crate::home::{SalvageNote, StoreLock, check_identity, lock_store, read_config, refuse, refuse_if_shared};
+use crate::home::{
+    SalvageNote, StoreLock, TargetNote, check_identity, lock_store, read_config, refuse, refuse_if_shared,
+};
+use crate::journal::set_aside;
 use crate::report::{Salvaged, TargetRemains};
 use crate::{Error, Result};
 
@@ -29,6 +35,8 @@ struct Evidence {
     away: Option<TargetRemains>,
     /// The error, if a target has seen the log go on differently.
     diverged: Option<Error>,
+    /// Why the store's own log cannot be read. The survey is then about its copies.
+    unreadable_log: Option<io::Error>,
     mark: Mark,
     lock: StoreLock,
 }
@@ -43,8 +51,19 @@ impl Evidence {
         let config = read_config(dir)?;
         // Checked before the log is opened, which may change it.
         check_unused(dir, id, &config)?;
-        let log = Log::open(&dir.join("log"), id)?;
-        let survey = Survey::new(dir, &config, &log)?;
+        let folder = dir.join("log");
+        let unreadable_log = check_readable(&folder).err();
+        let log = match &unreadable_log {
+            None => Log::open(&folder, id)?,
+            Some(error) => {
+                tracing::warn!(%error, "the commit log cannot be read; its copies are used");
+                // Nothing reads a folder of this name, and it is empty.
+                let empty = folder.with_extension("new");
+                let log = remove_folder(&empty).map(|()| Log::open(&empty, id));
+                log.map_err(Error::io(format!("removing {}", empty.display())))??
+            }
+        };
+        let survey = survey_all(dir, &config, &log)?;
         let diverged = survey.check_whole(&log).err();
         let mark = boot::read_mark(dir)?;
         let (mut catalog, salvage, away) = (None, SalvageNote::read(dir)?, find_away(dir, id, &config));
@@ -58,7 +77,7 @@ impl Evidence {
                 Err(error) => tracing::warn!(%error, "the catalog is damaged, and is rebuilt from the log"),
             }
         }
-        Ok(Evidence { survey, diverged, catalog, salvage, away, mark, lock })
+        Ok(Evidence { survey, diverged, unreadable_log, catalog, salvage, away, mark, lock })
     }
 
     /// Returns the last commit that is known to have existed.
@@ -90,15 +109,18 @@ impl Evidence {
                 "{reason}; but a copy of the log cannot be read ({unreadable}), and may have them: repair its disk first, or move its folder \
                  elsewhere"
             )),
+            (Error::LogDamaged(reason), None, None) if self.unreadable_log.is_some() => Error::LogDamaged(format!(
+                "{reason}; but the log itself cannot be read, and may have them: repair its disk first, or move the folder log elsewhere"
+            )),
             (error, ..) => error,
         })
     }
 
     /// Checks that no target is away, whose copy of the log, or whose replicas, a salvage would miss, and that all copies can be read.
     fn check_all_there(&self, dir: &Path) -> Result<()> {
-        if let Some(unreadable) = &self.survey.unreadable_copy {
+        if let Some(unreadable) = self.survey.unreadable_copy.as_ref().or(self.unreadable_log.as_ref()) {
             let reason = format!(
-                "a copy of the log cannot be read ({unreadable}), and may be whole: repair its disk, or move its folder elsewhere, and repeat \
+                "the log, or a copy of it, cannot be read ({unreadable}), and may be whole: repair its disk, or move its folder elsewhere, and repeat \
                  this. Nothing was changed"
             );
             return Err(refuse(dir, &reason));
@@ -121,14 +143,25 @@ impl Evidence {
     /// Opens the store with a new catalog, made from the log.
     fn open_from_log(self, dir: &Path, opening: Opening) -> Result<Store> {
         boot::forget_catalog(dir)?;
-        drop(self.lock);
-        Store::open_as(dir, opening)
+        self.open(dir, opening)
     }
 
     /// Opens the store with the existing catalog.
     fn open_from_catalog(self, dir: &Path) -> Result<Store> {
+        self.open(dir, Opening::Damaged)
+    }
+
+    fn open(self, dir: &Path, opening: Opening) -> Result<Store> {
+        if self.unreadable_log.is_some() {
+            let folder = dir.join("log");
+            set_aside(&folder, &folder)?;
+        }
+        // What newer targets know is in the log now, or is given up.
+        for (_, note) in TargetNote::find_newer(dir, &read_config(dir)?) {
+            note.set(false)?;
+        }
         drop(self.lock);
-        Store::open_as(dir, Opening::Damaged)
+        Store::open_as(dir, opening)
     }
 
     /// Makes the store again if no commits are missing.
@@ -176,7 +209,9 @@ impl Store {
             let reason = "a salvage has begun a new log, and was stopped before it said what is missing; repeat `terrace rebuild --salvage`";
             return Err(Error::LogDamaged(reason.to_owned()));
         }
-        let store = evidence.rebuild(dir)?;
+        let rebuilt = evidence.rebuild(dir);
+        remove_fetched(dir)?;
+        let store = rebuilt?;
         SalvageNote::remove(dir)?;
         Ok(store)
     }
@@ -251,6 +286,11 @@ impl Store {
             salvaged.log_was_damaged = true;
             salvaged.missing_commits = note.needed.saturating_sub(note.known);
         }
+        if salvaged.log_was_damaged {
+            let fetched = self.dir().join(SERVICE_COPIES_FOLDER);
+            set_aside(&fetched, &fetched)?;
+        }
+        remove_fetched(self.dir())?;
         // Last, so that a salvage that is stopped before says all of this when it is repeated.
         SalvageNote::remove(self.dir())?;
         Ok((self, salvaged))
@@ -262,6 +302,26 @@ impl Store {
         drop(self);
         Store::open_as(&dir, Opening::Proven)
     }
+}
+
+/// Examines the log and its copies. Fetches those on services that may have commits which all others lack.
+fn survey_all(dir: &Path, config: &Config, log: &Log) -> Result<Survey> {
+    // What an interrupted attempt has left.
+    remove_fetched(dir)?;
+    let survey = Survey::new(dir, config, log)?;
+    let is_whole = survey.check_whole(log).and_then(|()| survey.check(false)).is_ok();
+    let may_help = |copy: &ServiceCopy| copy.synced > survey.end || !is_whole || survey.is_damaged_before_snapshot;
+    let mut copies = ServiceCopy::find_all(dir, config, log.store());
+    copies.retain(may_help);
+    if copies.is_empty() {
+        return Ok(survey);
+    }
+    for copy in copies {
+        if let Err(error) = copy.fetch() {
+            tracing::warn!(%error, "this copy of the commit log is left out");
+        }
+    }
+    Survey::new(dir, config, log)
 }
 
 pub(super) fn advise_salvage(error: Error) -> Error {

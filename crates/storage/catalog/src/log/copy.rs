@@ -70,7 +70,7 @@ impl Log {
             && !is_as_long(&snapshot(&self.folder, newest), &snapshot(folder, newest))
         {
             let (own, new) = (snapshot(&self.folder, newest), folder.join("new"));
-            fs::copy(&own, &new)?;
+            io::copy(&mut open_regular(&own)?, &mut File::create(&new)?)?;
             // Once the copy has its name, it counts as whole, and what it replaces is deleted.
             if !chunks::is_whole(&new, self.store).map_err(io::Error::other)? {
                 return Err(is_damaged(&own));

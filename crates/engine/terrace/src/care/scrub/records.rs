@@ -1,9 +1,11 @@
 //! Checks what belongs to no object: the owners of shared frames, and the commit log.
 
-use terrace_catalog::log::{Log, Tail};
+use std::io;
+
+use terrace_catalog::log::{Log, Tail, check_readable};
 
 use crate::care::Care;
-use crate::care::survey::newest_snapshot;
+use crate::care::log_start::newest_snapshot;
 use crate::{Error, Result};
 
 /// The number of damaged files of the commit log, and of its copies, which are compared with a whole log only.
@@ -38,7 +40,13 @@ impl Care {
             return Ok(LogDamage::default());
         }
         let (log, tail) = (self.catalog.log(), self.catalog.tail()?);
-        let mut damaged = log.find_damaged(tail)?;
+        let mut damaged = match find_unreadable(log) {
+            Some(error) => {
+                tracing::error!(%error, "the commit log cannot be read");
+                vec![log.folder().to_owned()]
+            }
+            None => log.find_damaged(tail)?,
+        };
         // Twice, since another process may have begun a new file meanwhile.
         if damaged.is_empty() && !leads_to(log, tail)? && !leads_to(log, tail)? {
             damaged.push(log.folder().to_owned());
@@ -53,6 +61,11 @@ impl Care {
         let copy_files = if damaged.is_empty() { self.journal.check_copies(tail, repair)? } else { 0 };
         Ok(LogDamage { files: damaged.len() as u64, copy_files })
     }
+}
+
+/// Returns why a file of the log cannot be read, if that is so twice: another process may have replaced files by a snapshot meanwhile.
+fn find_unreadable(log: &Log) -> Option<io::Error> {
+    check_readable(log.folder()).err().and_then(|_| check_readable(log.folder()).err())
 }
 
 /// Returns whether the newest whole snapshot, and the files after it, lead to `tail` without the copies.

@@ -1,0 +1,117 @@
+//! Copies of the log on services, for a rebuild: they are fetched into the store's directory, and used as those on directory targets are.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use terrace_catalog::log::{Log, Reach, Tail, write_reach};
+use terrace_system::{read_regular, remove_folder};
+use terrace_tier::{MARKER_FILE, NamedBlobs, OwnerMark, SYNCED_BLOB, SyncedNote, TARGET_OWNER_FILE, read_marker_text};
+
+use super::log_start::newest_snapshot;
+use crate::config::{Config, TargetConfig, TierConfig};
+use crate::journal::fetch_log;
+use crate::{Error, Result};
+
+/// The folder in the store's directory. In it, each copy has a folder with the number of its target, which looks as a directory target does:
+/// `log/` and `log-reach`.
+pub(crate) const SERVICE_COPIES_FOLDER: &str = "service-copies";
+/// The file beside a fetched copy with the place of its target, for messages.
+const PLACE_FILE: &str = "place";
+
+/// A target on a service that this directory of the store uses.
+pub(crate) struct ServiceCopy {
+    folder: PathBuf,
+    place: PathBuf,
+    store: u64,
+    blobs: Box<dyn NamedBlobs>,
+    /// The commit up to which the target has the log, or at least the frames. 0: none is known.
+    pub synced: u64,
+}
+
+impl ServiceCopy {
+    /// Finds the targets that can be reached.
+    pub fn find_all(dir: &Path, config: &Config, store: u64) -> Vec<ServiceCopy> {
+        let lasting = config.tiers.iter().filter(|tier| tier.persistent && !tier.kind.capabilities().log_copies);
+        let mut found = Vec::new();
+        for (tier, at) in lasting.flat_map(|tier| tier.targets.iter().map(move |at| (tier, at))) {
+            match ServiceCopy::find(dir, store, tier, at) {
+                Ok(copy) => found.extend(copy),
+                Err(error) => {
+                    tracing::debug!(target = %tier.place_name(at).display(), %error, "no copy of the log is read there")
+                }
+            }
+        }
+        found
+    }
+
+    fn find(dir: &Path, store: u64, tier: &TierConfig, at: &TargetConfig) -> io::Result<Option<ServiceCopy>> {
+        let Some(number) = at.number else { return Ok(None) };
+        let blobs = tier.kind.named_blobs(&tier.settings(at))?;
+        if read_marker_text(&blobs.read(MARKER_FILE)?) != Some((store, number)) {
+            return Ok(None);
+        }
+        let read = |name| match blobs.read(name) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        };
+        // What another directory of the store has done there says nothing about this one's log.
+        let (own, owner) = (OwnerMark::of_home(dir)?, read(TARGET_OWNER_FILE)?.map(|mark| OwnerMark::read(&mark)));
+        if owner.is_some_and(|owner| own.as_ref() != Some(&owner) && !own.is_some_and(|own| own.may_replace(&owner))) {
+            return Ok(None);
+        }
+        let synced = read(SYNCED_BLOB)?.and_then(|note| SyncedNote::parse(&note)).unwrap_or(0);
+        let folder = dir.join(SERVICE_COPIES_FOLDER).join(number.to_string());
+        Ok(Some(ServiceCopy { folder, place: tier.place_name(at), store, blobs, synced }))
+    }
+
+    /// Fetches the copy. From then on, [`Survey::new`](super::Survey::new) uses it.
+    ///
+    /// # Errors
+    /// If the service fails, or the files cannot be written.
+    pub fn fetch(&self) -> Result<()> {
+        let context = || format!("reading the copy of the log in {}", self.place.display());
+        // Also of a target that cannot list pieces: it knows how far the log must reach.
+        fs::create_dir_all(&self.folder).map_err(Error::io(format!("making {}", self.folder.display())))?;
+        self.note((0, 0))?;
+        let log = self.folder.join("log");
+        let fetched = fetch_log(&*self.blobs, &log).map_err(Error::io(context()))?;
+        tracing::info!(place = %self.place.display(), pieces = fetched.pieces, "read the copy of the log on a service");
+        for gap in fetched.gaps {
+            tracing::warn!(place = %self.place.display(), %gap, "a piece of the copy of the log is missing there");
+        }
+        // The last record tells whether the store's own log has gone on differently.
+        let end = find_end(&log, self.store)?;
+        if end.sequence >= self.synced { self.note((end.sequence, end.checksum)) } else { Ok(()) }
+    }
+
+    fn note(&self, record: (u64, u64)) -> Result<()> {
+        let noted = write_reach(&self.folder, self.store, Reach { sequence: self.synced, record });
+        let noted = noted.and_then(|()| fs::write(self.folder.join(PLACE_FILE), self.place.as_os_str().as_bytes()));
+        noted.map_err(Error::io(format!("writing into {}", self.folder.display())))
+    }
+}
+
+fn find_end(folder: &Path, store: u64) -> Result<Tail> {
+    let (_, from) = newest_snapshot(folder, store)?;
+    Log::open(folder, store)?.replay_from(&[folder], from, |_, _, _| Ok::<_, Error>(()))
+}
+
+/// Returns the folders of the copies that were fetched.
+pub(super) fn fetched_copies(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir.join(SERVICE_COPIES_FOLDER)).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// Removes the copies that were fetched.
+pub(crate) fn remove_fetched(dir: &Path) -> Result<()> {
+    let folder = dir.join(SERVICE_COPIES_FOLDER);
+    remove_folder(&folder).map_err(Error::io(format!("removing {}", folder.display())))
+}
+
+/// Returns the place of a target for messages: of a fetched copy, that on the service.
+pub(super) fn place_of(folder: &Path) -> PathBuf {
+    read_regular(&folder.join(PLACE_FILE)).map_or_else(|_| folder.to_owned(), |place| OsStr::from_bytes(&place).into())
+}
