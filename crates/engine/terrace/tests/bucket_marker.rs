@@ -124,7 +124,9 @@ fn a_marker_with_another_targets_number_is_refused() {
         assert!(error.contains(wrong.trim_start_matches("target ")) && error.contains("`target 1`"), "{error}");
     }
     fs::write(marker(dir), format!("{}\ntarget ?\n", lines[0])).unwrap();
-    assert!(refused(dir).contains("is damaged. Write it again"));
+    assert!(refused(dir).contains("is damaged or missing. Write it again"));
+    fs::remove_file(marker(dir)).unwrap();
+    assert!(refused(dir).contains("is damaged or missing. Write it again"));
 }
 
 /// The right id with a log that is damaged as a whole is none that is wrong.
