@@ -26,6 +26,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _terrace(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::Store>()?;
+    module.add_class::<store::Moment>()?;
     module.add_class::<receipt::Receipt>()?;
     module.add_class::<object::Object>()?;
     module.add_class::<files::Files>()?;

@@ -8,13 +8,14 @@ use std::slice;
 
 use engine::files::FileError;
 use engine::sparse::WriteHoles;
-use engine::{Kind, Object, Result, key};
+use engine::{Error, Kind, Object, Result, key};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::bytes::Target;
 use crate::failure::{raised, refused};
+use crate::key::Key;
 use crate::object;
 use crate::pipe::{self, MIN_PIPED_BYTES};
 
@@ -97,6 +98,36 @@ pub fn fill(py: Python<'_>, store: &engine::Store, key: &[u8], offset: u64, out:
     let mut out = Some(out);
     let make = |_: &Object| Ok(Filled { room: out.take().unwrap_or_default(), at: 0 });
     Ok(pipe::get(py, store, key, (offset, Some(offset.saturating_add(length))), make, None)?.at)
+}
+
+/// Returns `length` bytes of objects that follow each other, each of `whole` bytes except the last one, from byte `offset` of the first
+/// one on. None if an object is gone, cannot be read, or is too short.
+pub fn joined<'py>(
+    py: Python<'py>,
+    store: &engine::Store,
+    keys: &[Key],
+    whole: u64,
+    offset: u64,
+    length: usize,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let mut is_whole = false;
+    let bytes = PyBytes::new_with(py, length, |mut rest| {
+        let mut offset = offset;
+        for key in keys {
+            let in_object = usize::try_from(whole.saturating_sub(offset)).unwrap_or(usize::MAX).min(rest.len());
+            let (part, after) = rest.split_at_mut(in_object);
+            match py.detach(|| store.read_at(&key.0, offset, part)) {
+                Ok(read) if read == in_object => {}
+                Ok(_) | Err(Error::NotFound { .. } | Error::Unreadable { .. }) => return Ok(()),
+                Err(error) => return Err(raised(error)),
+            }
+            py.check_signals()?;
+            (rest, offset) = (after, 0);
+        }
+        is_whole = rest.is_empty();
+        Ok(())
+    })?;
+    Ok(is_whole.then_some(bytes))
 }
 
 /// A buffer that is filled piece by piece.

@@ -52,6 +52,11 @@ pub struct Store {
     keywords: Py<PyDict>,
 }
 
+/// A moment in the history of a store. While it is the present one, no object changes.
+#[pyclass(frozen, eq, module = "terrace._terrace")]
+#[derive(PartialEq)]
+pub struct Moment(engine::catalog::Moment);
+
 impl Store {
     /// Returns the engine's store; opens it again in a forked process.
     pub fn engine(&self, py: Python<'_>) -> PyResult<engine::Store> {
@@ -226,6 +231,18 @@ impl Store {
         room::fill(py, &self.engine(py)?, &key.0, offset, out.as_mut())
     }
 
+    #[pyo3(signature = (keys, whole, offset, length))]
+    fn read_joined<'py>(
+        &self,
+        py: Python<'py>,
+        keys: Vec<Key>,
+        whole: u64,
+        offset: u64,
+        length: usize,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        room::joined(py, &self.engine(py)?, &keys, whole, offset, length)
+    }
+
     fn get_made<'py>(&self, py: Python<'py>, key: Key, make: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         room::made(py, &self.engine(py)?, &key.0, make)
     }
@@ -243,6 +260,15 @@ impl Store {
             Err(Error::NotFound { .. }) => Ok(None),
             found => Ok(Some(Object::of(&key.0, &found.map_err(raised)?))),
         }
+    }
+
+    /// Returns the present moment; `None` where several nodes share the store, whose changes arrive here later.
+    fn moment(&self, py: Python<'_>) -> PyResult<Option<Moment>> {
+        let store = self.engine(py)?;
+        if store.is_shared() {
+            return Ok(None);
+        }
+        Ok(Some(Moment(store.catalog().moment().map_err(Error::from).map_err(raised)?)))
     }
 
     /// Returns up to `limit` objects at or below `prefix`, after the key `after`.

@@ -57,3 +57,8 @@ class Server:
     def gets(self) -> int:
         """Returns the number of requests for objects' bytes so far."""
         return len(re.findall(r"GET /bucket/[^? ]+ HTTP", self.log.read_text()))
+
+    def requests(self) -> list[str]:
+        """Returns the methods of the requests for objects so far: GET, HEAD, and LIST for a list of them."""
+        found = re.findall(r"(GET|HEAD) /bucket(/[^? ]+)?(\?\S*)? HTTP", self.log.read_text())
+        return [method if key else "LIST" for method, key, _ in found]

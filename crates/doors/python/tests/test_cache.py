@@ -154,6 +154,21 @@ def test_a_changed_file_is_noticed_by_age(place: Path, remote: str, origin: Coun
     assert now.cached(remote)[0].why.startswith("the origin has no such file")
 
 
+def test_what_one_cache_learns_another_knows_at_once(place: Path, remote: str, origin: Counted) -> None:
+    one, two = cache(place, origin, check_after=1000), cache(place, origin, check_after=1000)
+    assert one.cat_file(remote, 0, 5) == two.cat_file(remote, 0, 5) == DATA[:5]
+    Path(remote).write_bytes(b"other" * 100_000)
+    assert one.cat_file(remote, 0, 5) == two.cat_file(remote, 0, 5) == DATA[:5]
+    two.invalidate_cache(remote)
+    assert one.cat_file(remote, 0, 5) == two.cat_file(remote, 0, 5) == b"other"
+    one.pop_from_cache(remote)
+    Path(remote).write_bytes(b"again" * 100_000)
+    assert two.cat_file(remote, 0, 5) == b"again" and two.cached(remote)[0].cached == BLOCK
+    # What a caller does with an answer is its own matter.
+    one.info(remote).clear()
+    assert one.info(remote)["size"] == two.info(remote)["size"] == 500_000
+
+
 def test_what_is_cached_is_there_while_the_origin_is_away(
     place: Path, remote: str, origin: Counted, caplog: pytest.LogCaptureFixture
 ) -> None:

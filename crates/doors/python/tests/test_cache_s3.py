@@ -2,6 +2,7 @@
 
 import multiprocessing
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import fsspec
 import numpy
 import pytest
 import xarray
+from s3fs import S3FileSystem
 
 import terrace
 from moto_server import Server
@@ -33,6 +35,108 @@ def test_a_bucket_is_read_once(server: Server, place: Path) -> None:
     # Nothing of the version that is open is cached any more.
     with pytest.raises(terrace.ReplacedError):
         file.read(5)
+
+
+class Simple(S3FileSystem):  # type: ignore[misc]
+    """S3 as of a service that ignores conditions, and perhaps tells no ETags beside bytes, or ignores ranges."""
+
+    protocol = "simple"
+    tells_etags = True
+    knows_ranges = True
+
+    async def _call_s3(self, method: str, *options: Any, **asked: Any) -> Any:
+        asked.pop("IfMatch", None)
+        if not self.knows_ranges:
+            asked.pop("Range", None)
+        answer = await super()._call_s3(method, *options, **asked)
+        if method == "get_object" and not self.tells_etags:
+            answer.pop("ETag")
+        return answer
+
+
+def cache(server: Server, place: Path, kind: type[S3FileSystem] = S3FileSystem, **options: Any) -> Any:
+    """A cache of its own, whose blocks are short."""
+    fs = kind(**server.options["s3"], skip_instance_cache=True)
+    kept: dict[str, Any] = {"store": str(place), "fs": fs, "block_size": 10_000, "skip_instance_cache": True}
+    return fsspec.filesystem("terrace", **(kept | options))
+
+
+def test_a_file_costs_few_requests(server: Server, place: Path) -> None:
+    data = numpy.random.default_rng(2).bytes(25_000)
+    server.fs.pipe({f"bucket/{name}": data for name in ["a", "b", "c/d"]} | {"bucket/empty": b""})
+    always, seldom = cache(server, place, check_after=0), cache(server, place, check_after=1000)
+
+    def asked(read: Any) -> list[str]:
+        before = len(server.requests())
+        read()
+        return server.requests()[before:]
+
+    def opened() -> None:
+        with always.open("bucket/b") as file:
+            assert file.read() == data
+
+    def refused(path: str, error: type[OSError]) -> None:
+        with pytest.raises(error):
+            seldom.cat_file(path)
+
+    assert asked(lambda: seldom.cat_file("bucket/a")) == ["GET"]
+    assert asked(lambda: seldom.cat_file("bucket/a", 3, 5)) == [] == asked(lambda: seldom.info("bucket/a"))
+    assert asked(lambda: always.cat_file("bucket/a")) == ["HEAD"]
+    assert asked(opened) == ["HEAD", "GET"]
+    # What the answer with the bytes tells is the same as what the server says about the file.
+    assert seldom.info("bucket/a") == server.fs.info("bucket/a", refresh=True)
+    # Blocks stay if only the answer is forgotten.
+    seldom.invalidate_cache("bucket/a")
+    assert asked(lambda: seldom.cat_file("bucket/a")) == ["HEAD"]
+    assert asked(lambda: seldom.cat_file("bucket/empty"))[-1] == "HEAD" and seldom.cat_file("bucket/empty") == b""
+    assert asked(lambda: refused("bucket/none", FileNotFoundError)) == ["GET", "LIST"]
+    assert asked(lambda: refused("bucket/none", FileNotFoundError)) == []
+    refused("bucket/c", IsADirectoryError)
+    refused("bucket", IsADirectoryError)
+    refused("none/a", FileNotFoundError)
+
+
+def test_first_reads_of_any_range_give_its_bytes(server: Server, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of files that are longer than one request may be."""
+    monkeypatch.setattr("terrace.cache.FETCHED_BYTES", 30_000)
+    random = numpy.random.default_rng(3)
+    for turn in range(40):
+        data = random.bytes(int(random.integers(1, 100_000)))
+        server.fs.pipe_file(f"bucket/{turn}", data)
+        fs = cache(server, place)
+        start, end = (None if random.integers(4) == 0 else int(random.integers(-10_000, 110_000)) for _ in range(2))
+        assert fs.cat_file(f"bucket/{turn}", start, end) == data[start:end], (len(data), start, end)
+        assert fs.cat_file(f"bucket/{turn}") == data
+
+
+def test_threads_fetch_a_new_file_once(server: Server, place: Path) -> None:
+    data = numpy.random.default_rng(4).bytes(100_000)
+    server.fs.pipe_file("bucket/a", data)
+    caches, before = [cache(server, place) for _ in range(4)], len(server.requests())
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda turn: caches[turn % 4].cat_file("bucket/a"), range(8))) == [data] * 8
+    assert server.requests()[before:] == ["GET"]
+
+
+def test_services_that_know_less_are_asked_for_the_version_again(server: Server, place: Path) -> None:
+    data = numpy.random.default_rng(5).bytes(50_000)
+    for tells_etags, knows_ranges in [(True, True), (False, True), (True, False)]:
+        Simple.tells_etags, Simple.knows_ranges = tells_etags, True
+        server.fs.pipe_file("bucket/a", data)
+        fs = cache(server, place, Simple, check_after=0)
+        before = len(server.requests())
+        with fs.open("bucket/a") as file:
+            assert file.read(15_000) == data[:15_000]
+            asked = server.requests()[before:]
+            assert asked.count("HEAD") == (1 if tells_etags else 2) and fs.cat_file("bucket/a", 0, 5) == data[:5]
+            # The other version is as long, and no condition keeps the service from sending it.
+            server.fs.pipe_file("bucket/a", data[::-1])
+            Simple.knows_ranges = knows_ranges
+            with pytest.raises(terrace.ReplacedError):
+                file.seek(40_000)
+                file.read(5)
+        Simple.knows_ranges = True
+        assert fs.cat_file("bucket/a") == data[::-1]
 
 
 def test_a_stopped_server_is_not_needed_for_what_is_cached(server: Server, place: Path, data: Path) -> None:

@@ -66,9 +66,23 @@ class Blocks:
         self._note_use(key)
         return True
 
+    def read_range(self, place: Place, start: int, end: int) -> bytes | None:
+        """Returns a range of a file, if all its blocks are there."""
+        whole = place.block_size
+        keys = [self._key(place, number) for number in range(start // whole, -(-end // whole))]
+        read = self.store.read_joined(keys, whole, start % whole, end - start)
+        if read is not None:
+            for key in keys:
+                self._note_use(key)
+        return read
+
     def has(self, place: Place, number: int) -> bool:
         """Returns whether a block is there."""
         return self.store.find(self._key(place, number)) is not None
+
+    def has_any(self, file: str) -> bool:
+        """Returns whether anything of a file is there."""
+        return bool(self.store.page(f"{self.folder}/{file}", None, 1))
 
     def put(self, place: Place, number: int, data: memoryview) -> None:
         """Keeps a block, unless the store has no room for it even after half of the cached bytes were removed."""

@@ -9,17 +9,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property, lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fsspec.asyn import AsyncFileSystem
 
+from terrace import _s3
 from terrace._errors import FailedError, NoSpaceError, NotFoundError, UnreadableError
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
     from terrace._blocks import Blocks
+    from terrace._terrace import Moment
 
 logger = logging.getLogger("terrace.cache")
 
@@ -40,6 +43,7 @@ PLACES = {
 }
 """The options of a file system that say where its files are. The others, such as secrets, say who asks."""
 INFO, LISTING = "info", "listing"
+MOST_DECODED_ANSWERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,20 @@ class Answer:
     said: Any
     """The information about a file, or the list of a directory's; `None` if there is none."""
 
-    @property
+    @cached_property
     def identity(self) -> str | None:
         """Words that are the same for as long as the file's content is the same; `None` if there is no file."""
         return identify(self.said) if isinstance(self.said, dict) else None
+
+
+class Decoded(NamedTuple):
+    """An answer about a file, as it was found in the store."""
+
+    moment: Moment | None
+    """The moment at which it was there."""
+    version: tuple[int, int]
+    """The number and the generation of its object."""
+    answer: Answer | None
 
 
 class Origin:
@@ -73,6 +87,7 @@ class Origin:
         self._is_away = False
         self._away_until = 0.0
         self._written: set[str] = set()
+        self._decoded: dict[str, Decoded] = {}
 
     @property
     def fs(self) -> AbstractFileSystem:
@@ -83,11 +98,15 @@ class Origin:
 
     def file(self, path: str) -> str:
         """Returns the hash of a file's place and path."""
-        return sha256(f"{self.place}\0{path}".encode()).hexdigest()[:32]
+        return digest(f"{self.place}\0{path}")[:32]
 
     def info(self, path: str) -> Answer:
         """Returns what the origin says about a file."""
         return self._answer(INFO, path, lambda: plain(self.fs.info(path)))
+
+    def recent(self, path: str) -> Answer | None:
+        """Returns the last answer about a file, if that is used without asking."""
+        return self._recent(self.known(INFO, path), path)
 
     def listing(self, path: str) -> Answer:
         """Returns what the origin says about the files in a directory."""
@@ -104,21 +123,74 @@ class Origin:
                 self._written.add(path)
                 path = self.fs._parent(path)
 
+    def read(self, version: Answer, start: int, end: int) -> tuple[bytes, bool]:
+        """Fetches a range of a file. Returns also whether the bytes are known to be of this version."""
+        etag = version.said.get("ETag")
+        if etag and _s3.is_known(self.fs):
+            read = _s3.read(self.fs, version.path, start, end, etag)
+            if read is not None and read.said is not None and identify(read.said) == version.identity:
+                return read.data, True
+        return self.fs.cat_file(version.path, start=start, end=end), False
+
+    def can_read_first(self, path: str) -> bool:
+        """Returns whether nothing of a file is known or cached, and one request may give its bytes and its version."""
+        return _s3.is_known(self.fs) and not self.blocks.has_any(self.file(path))
+
+    def read_first(self, path: str, start: int, end: int) -> tuple[Answer, bytes] | None:
+        """Fetches a range of a file, or less at its end, and learns its version from the same answer. `None` if that
+        does not tell it."""
+
+        def ask() -> _s3.Read | None:
+            try:
+                return _s3.read(self.fs, path, start, end)
+            except FileNotFoundError:
+                return None if _s3.is_folder(self.fs, path) else _s3.Read(None, b"")
+
+        now = time.time()
+        read: _s3.Read | None = self._call(path, ask)
+        if read is None:
+            return None
+        answer = Answer(path, now, read.said)
+        self._keep(INFO, answer)
+        return answer, read.data
+
     def known(self, kind: str, path: str) -> Answer | None:
         """Returns the last answer, if it is still kept."""
+        key = f"{self.blocks.folder}/{self.file(path)}/{kind}"
+        if kind != INFO:
+            return self._stored(key)
+        # Before the look-up: what another process changes after it is looked up next time.
+        now, before = self.blocks.store.moment(), self._decoded.get(key)
+        if before is not None and now is not None and before.moment == now:
+            return before.answer
+        found = self.blocks.store.find(key)
+        if found is None:
+            return None
+        version = found.id, found.generation
+        answer = before.answer if before is not None and before.version == version else self._stored(key)
+        if len(self._decoded) >= MOST_DECODED_ANSWERS:
+            self._decoded.clear()
+        self._decoded[key] = Decoded(now, version, answer)
+        return answer
+
+    def _stored(self, key: str) -> Answer | None:
         try:
-            text = self.blocks.store.get(f"{self.blocks.folder}/{self.file(path)}/{kind}")
+            text = self.blocks.store.get(key)
         except (NotFoundError, UnreadableError):
             return None
         return decoded(text)
 
+    def _recent(self, known: Answer | None, path: str) -> Answer | None:
+        # A clock that was set back makes an answer old, too.
+        is_used = known is not None and path not in self._written and 0 <= time.time() - known.asked < self.check_after
+        return known if is_used else None
+
     def _answer(self, kind: str, path: str, ask: Callable[[], Any]) -> Answer:
         known, now = self.known(kind, path), time.time()
+        if (recent := self._recent(known, path)) is not None:
+            return recent
         if known is None or path in self._written:
             return self._ask(kind, path, ask)
-        # A clock that was set back makes an answer old, too.
-        if 0 <= now - known.asked < self.check_after:
-            return known
         is_kept = self.keep_seconds is None or now - known.asked < self.keep_seconds
         if is_kept and time.monotonic() < self._away_until:
             return known
@@ -136,9 +208,15 @@ class Origin:
         # Some file systems keep what they have listed, without a limit of time.
         self.fs.invalidate_cache(path)
         now = time.time()
+        answer = Answer(path, now, self._call(path, ask))
+        self._keep(kind, answer)
+        return answer
+
+    def _call(self, path: str, call: Callable[[], Any]) -> Any:
+        """Returns what the origin says about a path; `None` if it has no such file."""
         said = None
         try:
-            said = ask()
+            said = call()
         except (FileNotFoundError, NotADirectoryError):
             pass
         except PermissionError:
@@ -146,9 +224,7 @@ class Origin:
         except Exception as error:  # Libraries of services raise exceptions of many classes.
             raise FailedError(f"{self.place} does not answer about {path!r}: {error}") from error
         self._is_away = False
-        answer = Answer(path, now, said)
-        self._keep(kind, answer)
-        return answer
+        return said
 
     def _keep(self, kind: str, answer: Answer) -> None:
         file = self.file(answer.path)
@@ -162,6 +238,12 @@ class Origin:
             self.blocks.put_object(key, encoded(answer))
         except NoSpaceError as error:
             logger.warning("%s is not cached: %s", key, error)
+
+
+@lru_cache(2 * MOST_DECODED_ANSWERS)
+def digest(words: str) -> str:
+    """Returns the SHA-256 of some words, in hexadecimal digits."""
+    return sha256(words.encode()).hexdigest()
 
 
 def identify(info: dict[str, Any]) -> str:

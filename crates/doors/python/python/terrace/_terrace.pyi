@@ -100,6 +100,9 @@ class Object:
     @property
     def attributes(self) -> dict[str, str]: ...
 
+class Moment:
+    """A moment in the history of a store: while it equals the present one, no object has changed."""
+
 class Store:
     def __new__(cls, directory: str | PathLike[str], **application: Unpack[Options]) -> Self: ...
     @staticmethod
@@ -147,11 +150,16 @@ class Store:
         """Returns the bytes from `start` up to, not including, `end`; fewer only at the object's end."""
     def read_into(self, key: Key, out: WriteableBuffer | NDArray[Any], offset: int = 0) -> int:
         """Fills a buffer from byte `offset` on. Returns the number of bytes read."""
+    def read_joined(self, keys: Sequence[Key], whole: int, offset: int, length: int) -> bytes | None:
+        """Returns a range of objects that follow each other, each of `whole` bytes except the last one, from byte
+        `offset` of the first one on; `None` if an object is gone, cannot be read, or is too short."""
     def get_made(self, key: Key, make: Callable[[Object], WriteableBuffer]) -> Any:
         """Reads a whole object into the buffer that `make` returns for it. Returns the buffer."""
     def stat(self, key: Key) -> Object: ...
     def find(self, key: Key) -> Object | None:
         """Returns an object's attributes, or `None` if no object has the key."""
+    def moment(self) -> Moment | None:
+        """Returns the present moment; `None` where several nodes share the store."""
     def page(self, prefix: Key, after: Key | None, limit: int) -> list[Object]: ...
     def set_attributes(self, key: Key, attributes: dict[str, str]) -> None:
         """Replaces the attributes that `put` takes."""

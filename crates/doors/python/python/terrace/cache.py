@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 from fsspec import AbstractFileSystem, filesystem
@@ -17,7 +16,7 @@ from fsspec.spec import AbstractBufferedFile
 
 from terrace._blocks import Blocks, Place, Wanted
 from terrace._errors import FailedError, ReplacedError
-from terrace._origin import INFO, LISTING, Answer, Origin, decoded, describe_place
+from terrace._origin import INFO, LISTING, Answer, Origin, decoded, describe_place, digest
 from terrace._store import Store
 
 logger = logging.getLogger("terrace.cache")
@@ -115,8 +114,8 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
     # Reading.
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        said: dict[str, Any] = self._version(self._strip(path)).said
-        return said
+        # A copy: the answer is used again.
+        return dict(self._version(self._strip(path)).said)
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         found: list[dict[str, Any]] = self._given(self.origin.listing(self._strip(path))).said
@@ -132,7 +131,7 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
         return answer
 
     def ukey(self, path: str) -> str:
-        return sha256(str(self._version(self._strip(path)).identity).encode()).hexdigest()
+        return digest(str(self._version(self._strip(path)).identity))
 
     checksum = ukey
 
@@ -147,7 +146,13 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
         return found
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
-        version = self._file(path)
+        path = self._strip(path)
+        version = self.origin.recent(path)
+        if version is None:
+            if self.origin.can_read_first(path) and (data := self._read_first(path, start, end)) is not None:
+                return data
+            version = self.origin.info(path)
+        version = self._file_of(version)
         if version.said.get("size") is None:
             whole: bytes = self.fs.cat_file(version.path, start=start, end=end)
             return whole
@@ -161,10 +166,38 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
             return self.cat_file(path, start, end)
 
     def _file(self, path: str) -> Answer:
-        version = self._version(self._strip(path))
+        return self._file_of(self.origin.info(self._strip(path)))
+
+    def _file_of(self, answer: Answer) -> Answer:
+        version = self._given(answer)
         if version.said["type"] == "directory":
-            raise IsADirectoryError(f"{path!r} is a directory")
+            raise IsADirectoryError(f"{version.path!r} is a directory")
         return version
+
+    def _read_first(self, path: str, start: int | None, end: int | None) -> bytes | None:
+        """Reads a range of a file of which nothing is known. `None` if that takes more than one request."""
+        begin = start or 0
+        if begin < 0 or (end is not None and end <= begin):
+            return None
+        first, count = begin // self.block_size, max(1, FETCHED_BYTES // self.block_size)
+        if end is not None:
+            count = min(count, -(-end // self.block_size) - first)
+        offset = first * self.block_size
+        with self.blocks.claim(self.origin.file(path), first, count):
+            # Another process may have read it while this one waited.
+            if not self.origin.can_read_first(path):
+                return None
+            found = self.origin.read_first(path, offset, offset + count * self.block_size)
+            if found is None:
+                return None
+            version, data = self._given(found[0]), found[1]
+            self._keep(self._place(version), first, memoryview(data))
+        logger.debug("fetched %s from byte %d on", path, offset)
+        size: int = version.said["size"]
+        stop = size if end is None else min(end, size)
+        if stop > offset + len(data):
+            return self.read(version, begin, stop)
+        return data[begin - offset : stop - offset]
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, **kwargs: Any) -> Any:
         if mode != "rb":
@@ -176,10 +209,13 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
 
     def read(self, version: Answer, start: int, end: int, ahead: int = 0) -> bytes:
         """Returns a range of a version of a file. What is not cached is fetched, and up to `ahead` bytes behind it."""
+        place = self._place(version)
+        if (cached := self.blocks.read_range(place, start, end)) is not None:
+            return cached
         room = bytearray(end - start)
         with memoryview(room) as out:
             numbers = range(start // self.block_size, -(-end // self.block_size))
-            wanted = Wanted(self.blocks, self._place(version), start, out)
+            wanted = Wanted(self.blocks, place, start, out)
             missing = [number for number in numbers if not wanted.find(number)]
             for run in runs(missing, max(1, FETCHED_BYTES // self.block_size)):
                 follows = ahead // self.block_size if run.stop == numbers.stop else 0
@@ -188,7 +224,7 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
 
     def _place(self, version: Answer) -> Place:
         words = f"{version.identity}, blocks of {self.block_size}"
-        return Place(self.origin.file(version.path), sha256(words.encode()).hexdigest()[:16], self.block_size)
+        return Place(self.origin.file(version.path), digest(words)[:16], self.block_size)
 
     def _fetch(self, version: Answer, run: range, follows: int, wanted: Wanted) -> None:
         """Fetches blocks that follow each other, and up to `follows` behind them, and keeps them."""
@@ -202,22 +238,29 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
                 follows -= 1
             for part in runs(left, max(1, len(left))):
                 data = self._ask_bytes(version, part.start * self.block_size, min(part.stop * self.block_size, size))
-                for at, number in enumerate(part):
-                    block = data[at * self.block_size : (at + 1) * self.block_size]
+                for number, block in self._keep(place, part.start, data):
                     wanted.fill(number, block)
-                    self.blocks.put(place, number, block)
+
+    def _keep(self, place: Place, first: int, data: memoryview) -> list[tuple[int, memoryview]]:
+        """Keeps the blocks of fetched bytes, from the block with this number on. Returns them with their numbers."""
+        blocks = [data[at : at + self.block_size] for at in range(0, len(data), self.block_size)]
+        numbered = list(enumerate(blocks, first))
+        for number, block in numbered:
+            self.blocks.put(place, number, block)
+        return numbered
 
     def _ask_bytes(self, version: Answer, start: int, end: int) -> memoryview:
         """Fetches a range from the origin. The bytes are those of this version, or an exception is raised."""
         path = version.path
         try:
-            data: bytes = self.fs.cat_file(path, start=start, end=end)
+            data, is_of_version = self.origin.read(version, start, end)
         except (FileNotFoundError, PermissionError):
             raise
         except Exception as error:  # Libraries of services raise exceptions of many classes.
             what = f"bytes {start} to {end} of {path!r} are not cached"
             raise FailedError(f"{what}, and {self.origin.place} does not give them: {error}") from error
-        if self.origin.look(path).identity != version.identity or len(data) != end - start:
+        is_of_version = is_of_version or self.origin.look(path).identity == version.identity
+        if not is_of_version or len(data) != end - start:
             changed = ReplacedError(f"{path!r} has changed at its origin while it was read; open it again")
             changed.key = path
             raise changed
@@ -321,8 +364,7 @@ class RemoteFile(AbstractBufferedFile):  # type: ignore[misc]
 
     @property
     def details(self) -> dict[str, Any]:
-        said: dict[str, Any] = self.version.said
-        return said
+        return dict(self.version.said)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         end = min(end, self.size)
