@@ -85,6 +85,16 @@ impl Moto {
         String::from_utf8(self.ask("GET", "", b"").expect("a list")).expect("UTF-8")
     }
 
+    /// Returns the methods of all requests for a blob so far.
+    pub fn methods(&self, name: &str) -> Vec<String> {
+        let asked = |line: &str| {
+            let (before, _) = line.split_once(&format!(" /{}/{name} HTTP", Moto::BUCKET_NAME))?;
+            // In a log with colours, a letter ends the code of one.
+            before.rsplit(['"', 'm']).next().map(str::to_owned)
+        };
+        self.running.said().lines().filter_map(asked).collect()
+    }
+
     /// Ends all connections, in the middle of whatever they carry, and takes no more.
     pub fn cut_off(&self) {
         self.running.proxy.cut_off();

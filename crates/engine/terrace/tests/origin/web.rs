@@ -66,10 +66,32 @@ fn reads_in_order_ask_seldom_and_short_reads_for_little() {
 }
 
 #[test]
-fn a_changed_file_is_never_mixed_whatever_conditions_the_server_knows() {
-    for manners in 0..3 {
+fn the_version_is_asked_for_as_often_as_the_answers_do_not_tell_it() {
+    // A request for the file, one for its bytes, and one whether it has changed meanwhile. With a weak ETag, also one whether it has changed
+    // before. If the answer with the bytes does not tell the ETag, the first file is fetched again.
+    for (weak, without_etags_of_bytes, expected) in
+        [(false, false, [3, 3]), (true, false, [4, 4]), (false, true, [5, 4])]
+    {
         let server = WebServer::start();
-        server.manners().without_conditions.store(manners == 1, Ordering::SeqCst);
+        server.manners().weak.store(weak, Ordering::SeqCst);
+        server.manners().without_etags_of_bytes.store(without_etags_of_bytes, Ordering::SeqCst);
+        let (_folder, store) = store_over(&server, ASK_ONCE);
+        let requests = ["f", "g"].map(|name| {
+            server.put(&format!("pub/{name}"), noise(1000, 1));
+            let before = server.requests();
+            assert!(store.get(format!("web/{name}").as_bytes()).unwrap() == noise(1000, 1));
+            server.requests() - before
+        });
+        assert_eq!(requests, expected, "weak: {weak}, without: {without_etags_of_bytes}");
+    }
+}
+
+#[test]
+fn a_changed_file_is_never_mixed_whatever_conditions_the_server_knows() {
+    for manners in 0..4 {
+        let server = WebServer::start();
+        server.manners().without_conditions.store(manners == 1 || manners == 3, Ordering::SeqCst);
+        server.manners().without_etags_of_bytes.store(manners == 3, Ordering::SeqCst);
         server.manners().weak.store(manners == 2, Ordering::SeqCst);
         let (old, new) = (noise(4 << 20, 1), noise(4 << 20, 2));
         server.put("pub/f", old.clone());

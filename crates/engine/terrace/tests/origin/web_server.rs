@@ -21,6 +21,8 @@ pub struct Manners {
     pub weak: AtomicBool,
     /// Whether it tells neither ETag nor time.
     pub without_versions: AtomicBool,
+    /// Whether it tells the ETag only to those who ask for no bytes.
+    pub without_etags_of_bytes: AtomicBool,
     /// Whether it answers each request with an error.
     pub is_broken: AtomicBool,
     /// The time that each answer with bytes takes, in milliseconds.
@@ -148,7 +150,7 @@ fn answer(stream: &mut TcpStream, shared: &Shared, lines: &[String]) -> std::io:
     let Some((bytes, version)) = found else { return say("404 Not Found", "", 0, b"") };
     let etag = format!("{}\"v{version}\"", if is(&manners.weak) { "W/" } else { "" });
     let mut headers = format!("ETag: {etag}\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n");
-    if is(&manners.without_versions) {
+    if is(&manners.without_versions) || method == "GET" && is(&manners.without_etags_of_bytes) {
         headers.clear();
     }
     if header("if-match").is_some_and(|wanted| wanted != etag || is(&manners.weak)) && !is(&manners.without_conditions)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use terrace::tier::{Blobs, NamedBlobs};
 use terrace::{Error, Kind, Store};
-use terrace_testkit::noise;
+use terrace_testkit::{Moto, noise, skip};
 
 use crate::common::tier;
 use crate::servers::Server;
@@ -72,4 +72,28 @@ pub fn files_of_a_service_are_read_through_a_store(dir: &Path, server: &mut dyn 
     let mut there = blobs.list("/").unwrap();
     there.retain(|name| !name.ends_with('/'));
     assert_eq!(there, ["a/long", "new/file", "top", "unread"]);
+}
+
+/// The answer with the bytes has a condition, so nobody asks for the version after it.
+#[test]
+fn a_small_file_of_a_bucket_costs_two_requests() {
+    let moto = match Moto::start() {
+        Ok(moto) => moto,
+        Err(missing) => return skip("a_small_file_of_a_bucket_costs_two_requests", &missing),
+    };
+    moto.put("f/alone", b"alone");
+    moto.put("f/listed", b"listed");
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_of(folder.path(), &[tier(folder.path(), "disk", &["disk"], "")]);
+    let mut options = Server::options(&moto);
+    let bucket = options.remove("bucket").unwrap();
+    store.add_origin("o", &format!("s3://{bucket}"), options, None).unwrap();
+    assert_eq!(store.get(b"o/f/alone").unwrap(), b"alone");
+    assert_eq!(moto.methods("f/alone"), ["PUT", "HEAD", "GET"]);
+    // A listing tells the version, too.
+    assert_eq!(names(&store), ["o/f/alone", "o/f/listed"]);
+    assert_eq!(store.get(b"o/f/listed").unwrap(), b"listed");
+    assert_eq!(moto.methods("f/listed"), ["PUT", "GET"]);
+    assert_eq!(store.get(b"o/f/alone").unwrap(), b"alone");
+    assert_eq!(moto.methods("f/alone").len(), 3);
 }

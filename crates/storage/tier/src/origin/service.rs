@@ -1,10 +1,13 @@
 //! A service that OpenDAL supports as an origin: a bucket, a WebDAV or SFTP server, or a web server that serves ranges.
 
 use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
-use opendal::{EntryMode, Error, ErrorKind, Metadata, Operator};
+use opendal::{Buffer, EntryMode, Error, ErrorKind, Metadata, Operator};
 
 use super::{Origin, OriginEntry, OriginKind, OriginReadError, outwait_step};
 use crate::service::{Client, Service, run};
@@ -27,6 +30,8 @@ pub struct ServiceOrigin {
     client: Client,
     /// Whether the service is known to compare ETags at each read. Others may ignore the condition.
     compares_etags: bool,
+    /// Whether answers with bytes do not tell their ETag, as far as is known. Relaxed: it only saves requests.
+    tells_no_etags: Arc<AtomicBool>,
 }
 
 impl ServiceOrigin {
@@ -36,7 +41,7 @@ impl ServiceOrigin {
     /// If the service is unknown, or its options are invalid.
     pub fn new(service: &Service) -> io::Result<ServiceOrigin> {
         let compares_etags = matches!(service.name.as_str(), "s3" | "gcs" | "azblob");
-        Ok(ServiceOrigin { client: service.connect()?, compares_etags })
+        Ok(ServiceOrigin { client: service.connect()?, compares_etags, tells_no_etags: Arc::default() })
     }
 
     fn operator(&self) -> Operator {
@@ -90,26 +95,34 @@ impl Origin for ServiceOrigin {
         let path = text_of(path).ok_or(OriginReadError::Changed)?.to_owned();
         let (operator, pinned) = (self.operator(), identity.to_owned());
         let (compares_etags, length) = (self.compares_etags, out.len());
+        let tells_no_etags = self.tells_no_etags.clone();
         let read = run(async move {
+            let range = offset..offset + length as u64;
             // A weak ETag never matches in a condition.
             let etag = pinned.strip_prefix(ETAG_LETTER).filter(|etag| !etag.starts_with("W/"));
             let is_compared = compares_etags && etag.is_some();
-            if !is_compared && !has_identity(&operator, &path, &pinned).await? {
-                return Ok(None);
-            }
-            let read = operator.read_with(&path).range(offset..offset + length as u64);
-            let mut read = read.chunk(REQUEST_BYTES).concurrent(REQUESTS_AT_ONCE);
-            if let Some(etag) = etag.filter(|_| operator.info().capability().read_with_if_match) {
-                read = read.if_match(&format!("\"{etag}\""));
-            }
-            let read = match read.await {
-                Err(e) if matches!(e.kind(), ErrorKind::ConditionNotMatch | ErrorKind::NotFound) => return Ok(None),
-                read => read,
+            // Whether nobody has to ask for the version before the bytes.
+            let mut is_known = is_compared || etag.is_some() && !tells_no_etags.load(Ordering::Relaxed);
+            let fetched = loop {
+                if !is_known {
+                    if !has_identity(&operator, &path, &pinned).await? {
+                        return Ok(None);
+                    }
+                    tells_no_etags.fetch_or(etag.is_some(), Ordering::Relaxed);
+                }
+                match fetch(&operator, &path, etag, range.clone()).await {
+                    // These bytes may be of another version.
+                    Ok(Some(found)) if is_known && !is_compared && found.identity.as_ref() != Some(&pinned) => {
+                        is_known = false;
+                    }
+                    fetched => break fetched,
+                }
             };
+            // A server may begin with the bytes of one version and go on with those of another one.
             if !is_compared && !has_identity(&operator, &path, &pinned).await? {
                 return Ok(None);
             }
-            let bytes = read?;
+            let Some(Fetched { bytes, .. }) = fetched? else { return Ok(None) };
             if bytes.len() != length {
                 let reason = "the server answers a request for a range with other bytes; it has to support ranges";
                 return Err(Error::new(ErrorKind::Unexpected, reason));
@@ -131,6 +144,31 @@ impl Origin for ServiceOrigin {
 
     fn can_list(&self) -> bool {
         self.client.info().capability().list
+    }
+}
+
+/// Bytes of a blob.
+struct Fetched {
+    bytes: Buffer,
+    /// The identity of the blob, as far as the answer with its bytes tells.
+    identity: Option<String>,
+}
+
+/// Fetches a range, of the version with an ETag if the service knows such conditions. None if there is no such blob any more.
+async fn fetch(
+    operator: &Operator,
+    path: &str,
+    etag: Option<&str>,
+    range: Range<u64>,
+) -> opendal::Result<Option<Fetched>> {
+    let mut reader = operator.reader_with(path).chunk(REQUEST_BYTES).concurrent(REQUESTS_AT_ONCE);
+    if let Some(etag) = etag.filter(|_| operator.info().capability().read_with_if_match) {
+        reader = reader.if_match(&format!("\"{etag}\""));
+    }
+    let reader = reader.await?;
+    match reader.read(range).await {
+        Err(e) if matches!(e.kind(), ErrorKind::ConditionNotMatch | ErrorKind::NotFound) => Ok(None),
+        bytes => Ok(Some(Fetched { bytes: bytes?, identity: reader.metadata().map(identity_of) })),
     }
 }
 
