@@ -175,7 +175,7 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
         return version
 
     def _read_first(self, path: str, start: int | None, end: int | None) -> bytes | None:
-        """Reads a range of a file of which nothing is known. `None` if that takes more than one request."""
+        """Reads a range of a file about which nothing is known. `None` if that takes more than one request."""
         begin = start or 0
         if begin < 0 or (end is not None and end <= begin):
             return None
