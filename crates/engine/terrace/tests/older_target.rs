@@ -57,6 +57,11 @@ fn put_first(store: &Store) {
 
 /// Writes to a new store, copies these folders, writes more, and puts the copies in their places.
 fn write_and_restore(store: Store, folders: &[&Path]) {
+    write_and_restore_beside(store, folders, || ());
+}
+
+/// The same, with a step before the copies are put in their places.
+fn write_and_restore_beside(store: Store, folders: &[&Path], before: impl FnOnce()) {
     let home = store.dir().to_owned();
     put_first(&store);
     store.close().unwrap();
@@ -64,6 +69,7 @@ fn write_and_restore(store: Store, folders: &[&Path]) {
     let store = Store::open(&home).unwrap();
     go_on(&store);
     store.close().unwrap();
+    before();
     for (copy, folder) in copies.iter().zip(folders) {
         restore(copy, folder);
     }
@@ -225,42 +231,66 @@ fn names_that_only_a_bucket_knows_are_found() {
     assert!(store.get(b"renamed").unwrap() == noise(200_000, 0));
 }
 
-/// The commits of the older directory are kept until somebody chooses.
+/// The commits of both are kept until somebody chooses. If the older directory had more of them than it had lost, its log took the place of the
+/// bucket's, and what had been durable was gone.
 #[cfg(feature = "services-fs")]
 #[test]
-fn a_directory_that_parted_from_a_bucket_is_not_rebuilt_from_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), bucket_tier(dir.path())]);
-    let (home, disk, bucket) = (store.dir().to_owned(), dir.path().join("disk"), dir.path().join("bucket"));
-    put_first(&store);
-    store.close().unwrap();
-    let copies = [&home, &disk, &bucket].map(|folder| copy_of(folder));
-    let store = Store::open(&home).unwrap();
-    go_on(&store);
-    store.close().unwrap();
-    copies.iter().zip([&home, &disk]).for_each(|(copy, folder)| restore(copy, folder));
-    // The older directory is used while the bucket is away.
-    fs::rename(&bucket, dir.path().join("away")).unwrap();
-    let store = Store::open(&home).unwrap();
-    store.put_bytes(b"parted", &noise(100_000, 5), &PutOptions::default()).unwrap();
-    drop(store);
-    fs::rename(dir.path().join("away"), &bucket).unwrap();
+fn a_directory_that_parted_from_a_bucket_is_refused_until_somebody_chooses() {
+    for (parted, keeps_newer) in [(1, true), (1, false), (40, true), (40, false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), bucket_tier(dir.path())]);
+        let (home, disk, bucket) = (store.dir().to_owned(), dir.path().join("disk"), dir.path().join("bucket"));
+        let (away, elsewhere) = (dir.path().join("away"), dir.path().join("elsewhere"));
+        write_and_restore_beside(store, &[&home, &disk], || fs::rename(&bucket, &away).unwrap());
+        let store = Store::open(&home).unwrap();
+        let one = PutOptions { replicas: Some(1), ..durable() };
+        for number in 0..parted {
+            store.put_bytes(format!("parted{number}").as_bytes(), &noise(9_000, number), &one).unwrap();
+        }
+        store.close().unwrap();
+        fs::rename(&away, &bucket).unwrap();
 
-    let refused = |opened: terrace::Result<Store>| match opened {
-        Err(Error::LogDamaged(reason)) => reason,
-        other => unreachable!("{:?}", other.map(drop)),
-    };
-    if let Ok(store) = Store::open(&home) {
-        refused(store.sync().map(|()| store));
+        // It is found when the bucket is used.
+        if let Ok(store) = Store::open(&home) {
+            let _ = store.sync();
+        }
+        let refused = |opened: terrace::Result<()>| match opened {
+            Err(Error::LogDamaged(reason)) => reason,
+            other => unreachable!("{other:?}"),
+        };
+        for _ in 0..2 {
+            assert!(refused(Store::open(&home).map(drop)).contains("older copy"));
+            let tried = [Store::rebuild(&home).map(drop), Store::salvage(&home).map(drop)];
+            for reason in tried.map(refused) {
+                assert!(reason.contains("goes on differently") && reason.contains("fs:"), "{reason}");
+            }
+        }
+        // As it says.
+        fs::create_dir(&elsewhere).unwrap();
+        if keeps_newer {
+            for (number, path) in
+                [&home, &disk].iter().flat_map(|at| ["log", "log-reach"].map(|name| at.join(name))).enumerate()
+            {
+                fs::rename(path, elsewhere.join(number.to_string())).unwrap();
+            }
+            let store = Store::rebuild(&home).unwrap();
+            assert!(store.get(b"later13").unwrap() == noise(200_000, 13));
+            assert!(store.get(b"parted0").is_err());
+            store.sync().unwrap();
+            store.close().unwrap();
+        } else {
+            fs::rename(&bucket, elsewhere.join("bucket")).unwrap();
+            Store::rebuild(&home).unwrap().close().unwrap();
+            let store = Store::renew_tier(&home, "bucket").unwrap().unwrap();
+            store.sync().unwrap();
+            assert!(store.get(b"later13").is_err());
+            assert!(store.get(b"parted0").unwrap() == noise(9_000, 0));
+            store.close().unwrap();
+        }
+        let store = Store::open(&home).unwrap();
+        store.sync().unwrap();
+        assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().lost, 0, "{parted} {keeps_newer}");
     }
-    assert!(refused(Store::open(&home)).contains("older copy"));
-    let reason = refused(Store::rebuild(&home));
-    assert!(reason.contains("goes on differently") && reason.contains("fs:"), "{reason}");
-    // As it says.
-    fs::rename(home.join("log"), dir.path().join("parted-log")).unwrap();
-    let store = Store::rebuild(&home).unwrap();
-    assert!(store.get(b"later13").unwrap() == noise(200_000, 13));
-    assert!(store.get(b"parted").is_err());
 }
 
 /// The files below a folder, by their paths in it.

@@ -1,7 +1,6 @@
 //! Care of the store: recovery, scrubs, sweeps, and rebuilding the catalog or the log.
 
 mod frame_id;
-mod log_start;
 mod lost;
 mod moved;
 mod names;
@@ -26,8 +25,8 @@ use crate::mover::Mover;
 use crate::place::Planning;
 use crate::read::Reader;
 
-pub(crate) use service_copies::{SERVICE_COPIES_FOLDER, ServiceCopy, remove_fetched};
-pub(crate) use survey::Survey;
+pub(crate) use service_copies::{ServiceCopy, find_parted, remove_fetched};
+pub(crate) use survey::{Survey, describe_parted};
 pub(crate) use sweep::describe_older_directory;
 
 /// Compares the catalog, the log and the targets with each other, and repairs differences.

@@ -95,6 +95,8 @@ impl Care {
     /// Makes a catalog ready for a salvage: fills a new one from the damaged log, and continues in a file of the log from commit `sequence` on.
     pub fn leave_log(&self, sequence: u64) -> Result<()> {
         let _lock = self.locks.wait_for_mover()?;
+        // A salvage looks through all targets.
+        self.journal.older_targets().for_each(|device| self.journal.trust_target(device));
         let doubts = if self.catalog.is_new()? { replay(self)? } else { HashSet::new() };
         // The damaged log and its copies stay as they are, so that a salvage that is stopped can be repeated, and a copy that comes back
         // may still be the whole one.

@@ -1,4 +1,5 @@
-//! Copies of the log on services, for a rebuild: they are fetched into the store's directory, and used as those on directory targets are.
+//! Copies of the log on services, for a rebuild: they are fetched into the store's directory, and used as those on directory targets are. A
+//! fetched copy's folder looks as a directory target does: `log/` and `log-reach`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,18 +7,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use terrace_catalog::log::{Log, Reach, Tail, write_reach};
+use terrace_catalog::log::{Reach, Tail, read_target_reach, write_reach};
 use terrace_system::{read_regular, remove_folder};
 use terrace_tier::{MARKER_FILE, NamedBlobs, OwnerMark, SYNCED_BLOB, SyncedNote, TARGET_OWNER_FILE, read_marker_text};
 
-use super::log_start::newest_snapshot;
 use crate::config::{Config, TargetConfig, TierConfig};
-use crate::journal::fetch_log;
+use crate::home::TargetNote;
+use crate::journal::{SERVICE_COPIES_FOLDER, fetch_log, find_end, newest_snapshot, read_copied};
 use crate::{Error, Result};
 
-/// The folder in the store's directory. In it, each copy has a folder with the number of its target, which looks as a directory target does:
-/// `log/` and `log-reach`.
-pub(crate) const SERVICE_COPIES_FOLDER: &str = "service-copies";
 /// The file beside a fetched copy with the place of its target, for messages.
 const PLACE_FILE: &str = "place";
 
@@ -29,6 +27,8 @@ pub(crate) struct ServiceCopy {
     blobs: Box<dyn NamedBlobs>,
     /// The commit up to which the target has the log, or at least the frames. 0: none is known.
     pub synced: u64,
+    /// Whether the target was found to be used with a newer copy of the directory.
+    pub is_newer: bool,
 }
 
 impl ServiceCopy {
@@ -64,7 +64,8 @@ impl ServiceCopy {
         }
         let synced = read(SYNCED_BLOB)?.and_then(|note| SyncedNote::parse(&note)).unwrap_or(0);
         let folder = dir.join(SERVICE_COPIES_FOLDER).join(number.to_string());
-        Ok(Some(ServiceCopy { folder, place: tier.place_name(at), store, blobs, synced }))
+        let is_newer = TargetNote::is_newer(dir, number).holds();
+        Ok(Some(ServiceCopy { folder, place: tier.place_name(at), store, blobs, synced, is_newer }))
     }
 
     /// Fetches the copy. From then on, [`Survey::new`](super::Survey::new) uses it.
@@ -94,11 +95,6 @@ impl ServiceCopy {
     }
 }
 
-fn find_end(folder: &Path, store: u64) -> Result<Tail> {
-    let (_, from) = newest_snapshot(folder, store)?;
-    Log::open(folder, store)?.replay_from(&[folder], from, |_, _, _| Ok::<_, Error>(()))
-}
-
 /// Returns the folders of the copies that were fetched.
 pub(super) fn fetched_copies(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir.join(SERVICE_COPIES_FOLDER)).into_iter().flatten().flatten();
@@ -114,4 +110,35 @@ pub(crate) fn remove_fetched(dir: &Path) -> Result<()> {
 /// Returns the place of a target for messages: of a fetched copy, that on the service.
 pub(super) fn place_of(folder: &Path) -> PathBuf {
     read_regular(&folder.join(PLACE_FILE)).map_or_else(|_| folder.to_owned(), |place| OsStr::from_bytes(&place).into())
+}
+
+/// Finds a copy of the log that begins behind the end of the store's own log, which has commits that nobody has copied there: nothing tells whether
+/// the copy has them, too. Returns its place.
+///
+/// # Errors
+/// If the log or a copy cannot be read.
+pub(crate) fn find_parted(dir: &Path, config: &Config, store: u64) -> Result<Option<PathBuf>> {
+    let end = find_end(&dir.join("log"), store)?;
+    for (tier, at) in config.tiers.iter().flat_map(|tier| tier.targets.iter().map(move |at| (tier, at))) {
+        let Some(number) = at.number.filter(|_| tier.persistent) else { continue };
+        let (folder, is_copied) = match tier.kind.capabilities().log_copies {
+            true => {
+                let known = read_target_reach(dir, number, store).map_or(0, |known| known.sequence.max(known.record.0));
+                (at.path.clone(), end.sequence <= known)
+            }
+            false => {
+                (dir.join(SERVICE_COPIES_FOLDER).join(number.to_string()), is_before(end, read_copied(dir, number)))
+            }
+        };
+        // A copy that cannot be read is left out of the survey, too.
+        let begins = newest_snapshot(&folder.join("log"), store).map_or(0, |(_, from)| from.sequence);
+        if begins > end.sequence && !is_copied {
+            return Ok(Some(tier.place_name(at)));
+        }
+    }
+    Ok(None)
+}
+
+fn is_before(end: Tail, (file, position): (u64, u64)) -> bool {
+    (end.file, end.position) <= (file, position)
 }

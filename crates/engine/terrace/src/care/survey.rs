@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use terrace_catalog::log::{self, Log, Reach, Tail};
 use terrace_catalog::snapshot_tail;
 
-use super::log_start::{FIRST_TAIL, newest_snapshot};
 use super::service_copies::{fetched_copies, place_of};
 use crate::config::Config;
 use crate::home::holds_files;
+use crate::journal::{FIRST_TAIL, newest_snapshot};
 use crate::{Error, Result};
 
 /// The state of the log, from its own files and its copies.
@@ -89,7 +89,7 @@ impl Survey {
         for (folder, reach) in notes {
             // As a rule, all were written at the same time, and the log need not be read.
             if Some(reach.record) != own && !log.continues(reach.record)? {
-                return Err(Error::LogDamaged(describe_diverged(log, &folder)));
+                return Err(Error::LogDamaged(describe_parted(&place_of(&folder))));
             }
         }
         Ok(())
@@ -195,9 +195,9 @@ impl Survey {
     }
 
     /// Fails if a target has seen the log go on differently.
-    pub fn check_whole(&self, log: &Log) -> Result<()> {
+    pub fn check_whole(&self) -> Result<()> {
         match &self.diverged {
-            Some(folder) => Err(Error::LogDamaged(describe_diverged(log, folder))),
+            Some(folder) => Err(Error::LogDamaged(describe_parted(&place_of(folder)))),
             None => Ok(()),
         }
     }
@@ -299,13 +299,14 @@ fn holds_record(log: &Log, copy: &Path, record: (u64, u64)) -> Result<bool> {
     Ok(is_there)
 }
 
-fn describe_diverged(log: &Log, folder: &Path) -> String {
+/// Describes a log that has parted from the one that a target has seen.
+pub(crate) fn describe_parted(place: &Path) -> String {
     format!(
         "it goes on differently than {} has seen it: the store's directory is an older copy, which was used while that target was away. \
-         Bring back the newer directory. If there is none, move {} elsewhere: then `terrace rebuild` takes the log of the target, and what \
-         was done with the older copy is lost",
-        place_of(folder).display(),
-        log.folder().display()
+         Choose. To keep the newer state, move `log` and `log-reach` of the store's directory, and of its other targets, elsewhere, and run \
+         `terrace rebuild`; what was done with the older copy is lost. To keep the older copy, move what is in that target elsewhere, run \
+         `terrace rebuild`, then `terrace tiers renew` for its tier",
+        place.display()
     )
 }
 

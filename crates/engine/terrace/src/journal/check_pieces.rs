@@ -33,6 +33,10 @@ impl Journal {
         if TargetNote::is_newer(&self.dir, device.id).holds() {
             return Ok(0);
         }
+        // Nothing could be missed in a copy that nothing is known of.
+        if !self.copy_to_service(device) {
+            return Ok(1);
+        }
         let damaged = self.find_damaged_pieces(device, blobs)?;
         if damaged.is_empty() {
             return Ok(0);
@@ -42,11 +46,11 @@ impl Journal {
         if !repair {
             return Ok(files as u64);
         }
-        // First: if this process dies, the next copy looks for each piece.
-        self.forget_copied(device);
         self.discard_pieces(device, blobs, "they are damaged, and are written again", |piece| {
             damaged.contains(&(piece.is_snapshot, piece.file))
         })?;
+        // From now on, the next copy looks for each piece.
+        self.forget_copied(device);
         Ok(if self.copy_to_service(device) { 0 } else { files as u64 })
     }
 

@@ -10,6 +10,8 @@ use std::thread;
 
 use terrace_tier::{LOG_PREFIX, LogPiece, NamedBlobs};
 
+/// The folder in the store's directory for copies that were fetched. In it, each copy has a folder with the number of its target.
+pub const SERVICE_COPIES_FOLDER: &str = "service-copies";
 /// The most pieces that are read at the same time.
 const MAX_PARALLEL_READS: usize = 16;
 

@@ -141,6 +141,12 @@ impl Journal {
         self.forget_copied(device);
         let store = self.catalog.log().store();
         let Some(known) = log::read_target_reach(&self.dir, device.id, store) else { return };
+        if matches!(self.catalog.log().continues(known.record), Ok(false)) {
+            // It is about a log that somebody has given up. The next mark notes what is true of this one. If one of them stays, the target is
+            // set aside.
+            let _ = log::remove_reach(&device.path).and_then(|()| log::remove_target_reach(&self.dir, device.id));
+            return;
+        }
         // The error may be ignored: the target is only compared once more.
         if let Err(error) = log::write_reach(&device.path, store, known) {
             tracing::debug!(target = %device.path.display(), %error, "could not note how far the log is durable");

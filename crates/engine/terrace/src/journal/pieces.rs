@@ -10,11 +10,13 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use terrace_catalog::{log, snapshot_tail};
-use terrace_system::{Locked, fail, open_regular, read_regular};
+use terrace_catalog::{TargetId, log, snapshot_tail};
+use terrace_system::{Locked, fail, open_regular, read_regular, remove_folder};
 use terrace_tier::{CONFIG_BLOB, LOG_PREFIX, LogPiece, NamedBlobs};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::fetch::{SERVICE_COPIES_FOLDER, fetch_log};
+use super::log_start::find_end;
 use super::{Journal, LOG_COPIES};
 use crate::config::Config;
 use crate::devices::Device;
@@ -119,9 +121,14 @@ impl Journal {
         let lock = Locked::wait(file)?;
         let before = Copied::parse(&read_regular(&note)?).unwrap_or_default();
         match self.copy_from(device, blobs, &lock, before) {
-            // The target has this directory's mark, so no other one writes there: an older copy of the directory goes on.
+            // The target has this directory's mark, so no other one writes there.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let why = format!("an older copy of the store's directory goes on, and begins its copy again: {error}");
+                if self.has_parted(device, blobs).map_err(io::Error::other)? {
+                    // From now on, no process opens the store before somebody has chosen.
+                    TargetNote::is_newer(&self.dir, device.id).set(true).map_err(io::Error::other)?;
+                    return Err(error);
+                }
+                let why = format!("the copy is damaged, and begins again: {error}");
                 self.discard_pieces(device, blobs, &why, |_| true)?;
                 self.copy_from(device, blobs, &lock, Copied::default())?;
             }
@@ -129,6 +136,18 @@ impl Journal {
         }
         self.note_log_behind(device, false);
         Ok(())
+    }
+
+    /// Returns whether the copy on a target is that of a log which goes on differently, and not just a damaged one: its last whole record is not
+    /// in this log.
+    fn has_parted(&self, device: &Device, blobs: &dyn NamedBlobs) -> crate::Result<bool> {
+        let (log, folder) = (self.catalog.log(), self.dir.join(SERVICE_COPIES_FOLDER));
+        let reading = || crate::Error::io(format!("reading the copy of the log in {}", device.path.display()));
+        remove_folder(&folder).and_then(|()| std::fs::create_dir(&folder)).map_err(reading())?;
+        fetch_log(blobs, &folder.join("log")).map_err(reading())?;
+        let end = find_end(&folder.join("log"), log.store())?;
+        remove_folder(&folder).map_err(reading())?;
+        Ok(end.sequence > 0 && !log.continues((end.sequence, end.checksum))?)
     }
 
     /// Copies what a target does not have yet, as far as it is known to have the log. `AlreadyExists` if it has another one.
@@ -241,8 +260,18 @@ impl Journal {
     }
 
     pub(super) fn copied_note(&self, device: &Device) -> PathBuf {
-        self.dir.join(format!("copied-{}", device.id))
+        copied_note(&self.dir, device.id)
     }
+}
+
+/// Returns the end of what a target's copy of the log is known to hold: the file of the log, and the position in it.
+pub fn read_copied(dir: &Path, target: TargetId) -> (u64, u64) {
+    let copied = read_regular(&copied_note(dir, target)).ok().and_then(|text| Copied::parse(&text)).unwrap_or_default();
+    (copied.file, copied.position)
+}
+
+fn copied_note(dir: &Path, target: TargetId) -> PathBuf {
+    dir.join(format!("copied-{target}"))
 }
 
 /// Copies a range of a file, and returns the end of what is there then: another process may have copied more.

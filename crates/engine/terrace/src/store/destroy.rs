@@ -14,14 +14,13 @@ use terrace_tier::removal;
 use terrace_tier::{Ids, OWNER_FILE, TargetFound, TargetOwner};
 
 use super::Store;
-use crate::care::SERVICE_COPIES_FOLDER;
 use crate::config::{Config, TargetConfig, TierConfig};
 use crate::discard::Discard;
 use crate::home::{
     DESTROYED_LINE, FORMAT_VERSION, MOUNTS_FILE, SALVAGE_FILE, boot, check_id, describe_copy, find_original,
     lock_store, read_config, read_state, refuse, refuse_if_shared, write_file,
 };
-use crate::journal::NOTES_LOCK;
+use crate::journal::{NOTES_LOCK, SERVICE_COPIES_FOLDER};
 use crate::report::{RemainState, Remains, TargetRemains, TierRemains};
 use crate::{Error, Result, key};
 

@@ -153,7 +153,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     if opening == Opening::Usual {
         check_salvage_has_ended(dir)?;
         check_is_newest(dir, &config)?;
-        forget_distrusted_catalog(dir, &lock, &config, &log)?;
+        forget_distrusted_catalog(dir, &lock, &config, &log).map_err(|error| advise_unreadable(dir, error))?;
     }
     let was_cut_off = boot::read_mark(dir)?.was_cut_off();
     // Before anything is written to the catalog, which is not durable from then on.
@@ -169,7 +169,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     let catalog = Arc::new(Catalog::open(&dir.join("catalog"), log)?);
     let had_records = !catalog.is_new()?;
     if opening == Opening::Usual && had_records {
-        check_log_end(&catalog, reach, dir, &config)?;
+        check_log_end(&catalog, reach, dir, &config).map_err(|error| advise_unreadable(dir, error))?;
         Survey::check_same(dir, &config, catalog.log())?;
     }
     catalog.change_nothing_before(trust.ends_at());
@@ -248,7 +248,7 @@ fn forget_distrusted_catalog(dir: &Path, lock: &Locked, config: &Config, log: &L
     if !is_trusted()? {
         let was_cut_off = boot::read_mark(dir)?.was_cut_off();
         let survey = Survey::new(dir, config, log)?;
-        survey.check_whole(log)?;
+        survey.check_whole()?;
         survey.check(was_cut_off).map_err(advise_rebuild)?;
         if survey.lacks_last_record {
             let reason = "the record of its last commit is damaged or gone in all copies, though a snapshot has what the commit did";
@@ -300,6 +300,16 @@ fn check_log_end(catalog: &Catalog, reach: Option<u64>, dir: &Path, config: &Con
         if catalog.tail()? == tail {
             return Err(advise_rebuild(Error::LogDamaged(reason)));
         }
+    }
+}
+
+/// Says what to do if a file of the log cannot be read.
+fn advise_unreadable(dir: &Path, error: Error) -> Error {
+    match log::check_readable(&dir.join("log")) {
+        Err(unreadable) if matches!(error, Error::Io { .. }) => {
+            advise_rebuild(Error::LogDamaged(format!("it cannot be read ({unreadable}); check its disk")))
+        }
+        _ => error,
     }
 }
 

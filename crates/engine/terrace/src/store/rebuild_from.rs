@@ -231,7 +231,7 @@ impl FoundCopy<'_> {
     fn check_log(&self, dir: &Path, folder: &Path, config: &Config, fetched: &FetchedLog) -> Result<()> {
         let log = Log::open(folder, self.store)?;
         let survey = Survey::new(dir, config, &log)?;
-        survey.check_whole(&log).and_then(|()| survey.check(false)).map_err(|error| {
+        survey.check_whole().and_then(|()| survey.check(false)).map_err(|error| {
             let Error::LogDamaged(reason) = error else { return error };
             let gaps = if fetched.gaps.is_empty() { "" } else { ". A piece is missing of " };
             let reason =

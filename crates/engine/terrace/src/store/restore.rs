@@ -10,13 +10,13 @@ use terrace_system::remove_folder;
 use super::Store;
 use super::destroy::{check_unused, find_away};
 use super::open::Opening;
-use crate::care::{SERVICE_COPIES_FOLDER, ServiceCopy, Survey, remove_fetched};
+use crate::care::{ServiceCopy, Survey, describe_parted, find_parted, remove_fetched};
 use crate::config::Config;
 use crate::home::boot::{self, Mark};
 use crate::home::{
     SalvageNote, StoreLock, TargetNote, check_identity, lock_store, read_config, refuse, refuse_if_shared,
 };
-use crate::journal::set_aside;
+use crate::journal::{SERVICE_COPIES_FOLDER, set_aside};
 use crate::report::{Salvaged, TargetRemains};
 use crate::{Error, Result};
 
@@ -64,7 +64,12 @@ impl Evidence {
             }
         };
         let survey = survey_all(dir, &config, &log)?;
-        let diverged = survey.check_whole(&log).err();
+        let mut diverged = survey.check_whole().err();
+        if unreadable_log.is_none()
+            && let Some(place) = find_parted(dir, &config, id)?
+        {
+            diverged = Some(Error::LogDamaged(describe_parted(&place)));
+        }
         let mark = boot::read_mark(dir)?;
         let (mut catalog, salvage, away) = (None, SalvageNote::read(dir)?, find_away(dir, id, &config));
         let is_usable = salvage.is_none_or(|note| note.has_catalog);
@@ -237,8 +242,11 @@ impl Store {
     /// # Errors
     /// [`Error::Store`] if a target is away. Then nothing is changed.
     pub fn salvage(dir: &Path) -> Result<(Store, Salvaged)> {
-        let evidence = Evidence::gather(dir)?;
+        let mut evidence = Evidence::gather(dir)?;
         evidence.check_all_there(dir)?;
+        if let Some(diverged) = evidence.diverged.take() {
+            return Err(diverged);
+        }
         let begun = evidence.salvage;
         if evidence.catalog_is_best() || evidence.check_log().is_ok() {
             let finished = evidence.finished_salvage();
@@ -309,8 +317,10 @@ fn survey_all(dir: &Path, config: &Config, log: &Log) -> Result<Survey> {
     // What an interrupted attempt has left.
     remove_fetched(dir)?;
     let survey = Survey::new(dir, config, log)?;
-    let is_whole = survey.check_whole(log).and_then(|()| survey.check(false)).is_ok();
-    let may_help = |copy: &ServiceCopy| copy.synced > survey.end || !is_whole || survey.is_damaged_before_snapshot;
+    let is_whole = survey.check_whole().and_then(|()| survey.check(false)).is_ok();
+    let may_help = |copy: &ServiceCopy| {
+        copy.is_newer || copy.synced > survey.end || !is_whole || survey.is_damaged_before_snapshot
+    };
     let mut copies = ServiceCopy::find_all(dir, config, log.store());
     copies.retain(may_help);
     if copies.is_empty() {

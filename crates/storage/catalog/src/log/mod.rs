@@ -8,7 +8,9 @@ mod reach;
 mod record_seals;
 mod replay;
 
-pub use reach::{Reach, read_reach, read_target_reach, write_reach, write_target_reach};
+pub use reach::{
+    Reach, read_reach, read_target_reach, remove_reach, remove_target_reach, write_reach, write_target_reach,
+};
 pub use record_seals::read_record_seals;
 
 use std::fs::{self, File, OpenOptions};

@@ -4,7 +4,7 @@
 //! lost. Later commits may be missing after a power cut. It also names a record of the log: a log without it goes on differently, as that of
 //! an older copy of the store's directory. See `docs/format.md`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -33,6 +33,23 @@ pub fn write_reach(folder: &Path, store: u64, reach: Reach) -> io::Result<()> {
 pub fn write_target_reach(dir: &Path, target: u16, store: u64, reach: Reach) -> io::Result<()> {
     // Not synced: an older note lets fewer targets be compared.
     write(&target_file(dir, target), store, reach).map(drop)
+}
+
+/// Removes the note in `folder`, if there is one.
+pub fn remove_reach(folder: &Path) -> io::Result<()> {
+    remove(&folder.join(REACH_FILE))
+}
+
+/// Removes the note in the store's directory about a target, if there is one.
+pub fn remove_target_reach(dir: &Path, target: u16) -> io::Result<()> {
+    remove(&target_file(dir, target))
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
 }
 
 fn write(path: &Path, store: u64, reach: Reach) -> io::Result<File> {

@@ -5,7 +5,7 @@ use std::io;
 use terrace_catalog::log::{Log, Tail, check_readable};
 
 use crate::care::Care;
-use crate::care::log_start::newest_snapshot;
+use crate::journal::newest_snapshot;
 use crate::{Error, Result};
 
 /// The number of damaged files of the commit log, and of its copies, which are compared with a whole log only.

@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use terrace_catalog::log::{self, Tail};
+use terrace_catalog::log::{self, Log, Tail};
 use terrace_catalog::snapshot_tail;
 
 use crate::{Error, Result};
 
 /// The beginning of a log without a snapshot.
-pub(super) const FIRST_TAIL: Tail = Tail { sequence: 0, checksum: 0, file: 1, position: 0 };
+pub const FIRST_TAIL: Tail = Tail { sequence: 0, checksum: 0, file: 1, position: 0 };
 
 /// Returns the newest whole snapshot in a folder of the log, and the position in the log after it.
 ///
 /// # Errors
 /// If the folder or a snapshot cannot be read.
-pub(super) fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
+pub fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
     let found = log::snapshots(folder).map_err(Error::io(format!("listing {}", folder.display())))?;
     for sequence in found.into_iter().rev() {
         if let Some(tail) = snapshot_tail(&log::snapshot(folder, sequence), store)? {
@@ -22,4 +22,13 @@ pub(super) fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>,
         }
     }
     Ok((None, FIRST_TAIL))
+}
+
+/// Returns the end of the log in a folder, as that folder alone tells.
+///
+/// # Errors
+/// As [`newest_snapshot`].
+pub fn find_end(folder: &Path, store: u64) -> Result<Tail> {
+    let (_, from) = newest_snapshot(folder, store)?;
+    Log::open(folder, store)?.replay_from(&[folder], from, |_, _, _| Ok::<_, Error>(()))
 }
