@@ -4,6 +4,7 @@
 //! - [`Expected`] says what an encoding does to some bytes, [`TargetRates`] what a target does with them.
 //! - [`measured`], [`paper`] and [`energy`] combine the two into a cost, weighted by [`Weights`].
 //! - [`Costs`] holds what each encoding is expected to cost on the data at hand.
+//! - [`MeasuredSpeed`] follows the speed of a device by its operations.
 //! - [`Objective`] fixes target, weights and reads: what a choice of an encoding minimises.
 //!
 //! ```
@@ -25,10 +26,11 @@ mod objective;
 mod paper;
 mod rates;
 mod round;
+mod speed;
 mod weights;
 
 pub use costs::{Costs, EncodingRates, PAGE_BYTES};
-pub use energy::energy;
+pub use energy::{ASSUMED_CORE_WATTS, energy};
 pub use expected::Expected;
 pub use measured::measured;
 pub use model::{Affine, CostModel, Model};
@@ -37,4 +39,5 @@ pub use objective::Objective;
 pub use paper::paper;
 pub use rates::{TargetRates, Work};
 pub use round::{down, nearest};
+pub use speed::{MAX_SHORT_OPERATION_BYTES, MeasuredSpeed};
 pub use weights::Weights;

@@ -1,4 +1,4 @@
-use crate::Encoding;
+use crate::{Element, Encoding};
 
 /// Why bytes could not be encoded or decoded.
 #[non_exhaustive]
@@ -16,6 +16,9 @@ pub enum Error {
     /// The text is not the name of an encoding.
     #[error("no encoding is named {0:?}; `none`, `lz4`, `shuffle4+zstd-1` and `pco-f32` are such names")]
     UnknownName(String),
+    /// The text is not the name of an element.
+    #[error("{0:?} is none of {names}", names = Element::ALL.iter().map(|e| e.name()).collect::<Vec<_>>().join(", "))]
+    UnknownElementName(String),
     /// The stored bytes are not a valid result of this encoding.
     #[error("{encoding}: the stored bytes are damaged: {reason}")]
     Damaged {

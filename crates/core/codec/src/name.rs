@@ -51,6 +51,15 @@ impl FromStr for Encoding {
     }
 }
 
+impl FromStr for Element {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Element, Error> {
+        let known = Element::ALL.iter().copied().find(|element| element.name() == name);
+        known.ok_or_else(|| Error::UnknownElementName(name.to_owned()))
+    }
+}
+
 fn parse(name: &str) -> Option<Encoding> {
     let (transform, carried, rest) = match name.split_once('+') {
         Some((first, rest)) => {

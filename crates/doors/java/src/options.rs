@@ -42,7 +42,5 @@ pub fn ack(name: &str) -> Result<Ack, Thrown> {
 
 /// Returns the element type that encodings have under this name.
 fn element(name: &str) -> Result<Element, String> {
-    let known = Element::ALL.iter().copied().find(|element| element.name() == name);
-    let names = || Element::ALL.iter().map(|element| element.name()).collect::<Vec<_>>().join(", ");
-    known.ok_or_else(|| format!("element: {name:?} is none of {}", names()))
+    name.parse().map_err(|error| format!("element: {error}"))
 }

@@ -82,7 +82,5 @@ pub fn ack(name: &str) -> PyResult<Ack> {
 
 /// Returns the element type with this name in encodings.
 fn element(name: &str) -> PyResult<Element> {
-    let known = Element::ALL.iter().copied().find(|element| element.name() == name);
-    let names = || Element::ALL.iter().map(|element| element.name()).collect::<Vec<_>>().join(", ");
-    known.ok_or_else(|| PyValueError::new_err(format!("element: {name:?} is none of {}", names())))
+    name.parse().map_err(|error| PyValueError::new_err(format!("element: {error}")))
 }

@@ -40,11 +40,13 @@ pub(crate) mod offers;
 mod scheme;
 mod search;
 mod sharpen;
+mod within_budget;
 mod work;
 
 pub use candidates::Forbidden;
 pub use memo::Memo;
 pub use scheme::{Cost, GaveWay, Piece, Plan, ReplicaPlan};
+pub use within_budget::plan_within_budget;
 
 use std::fmt;
 

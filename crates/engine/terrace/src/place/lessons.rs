@@ -12,25 +12,19 @@ use std::time::{Duration, Instant};
 use rustix_futex_sync::{Mutex, MutexGuard};
 use terrace_codec::{Element, Encoding};
 use terrace_cost::Weights;
-use terrace_cost::{Costs, Expected, Objective, TargetRates};
+use terrace_cost::{Costs, Expected};
 use terrace_format::frame::Coded;
 use terrace_plan::policy::Policy;
 use terrace_predict::analyze::Elements;
-use terrace_predict::{Choice, Outcome, Predictor, Stream};
+use terrace_predict::{Aim, Outcome, Pace, Predictor, Stream, StudiedStream, series, weigh};
 use terrace_system::replace;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::memory::{self, Memories, REMEMBERED_FILE};
-use super::planner::Pace;
-use super::{MIN_EXPECTED_READS, UNKNOWN_ENCODING_COST, is_dense};
+use super::{MIN_EXPECTED_READS, UNKNOWN_ENCODING_COST};
 use crate::devices::{LEARNED_FILE, Tiers};
 
 /// The number of streams that are remembered.
 const MAX_STREAMS: usize = 1024;
-/// The highest number of numbers in the name of a file of a series.
-const MAX_NUMBERS_IN_NAME: usize = 3;
-/// The expectation is computed again after this number of outcomes.
-const OUTCOMES_PER_UPDATE: u32 = 8;
 /// The weight of the last outcome of an encoding that a rule names, and the change of its ratio that makes a new plan.
 const NEWEST_OUTCOME_WEIGHT: f64 = 0.3;
 const PINNED_RATIO_STEP: f64 = 0.02;
@@ -44,9 +38,6 @@ pub(super) const SHORT_EXTENT_BYTES: usize = 64 << 10;
 const SURVEYED_EXTENTS: u32 = 16;
 /// The time between two attempts to get a busy predictor.
 const PREDICTOR_POLL_INTERVAL: Duration = Duration::from_micros(100);
-/// If stored bytes are all that matters, encodings are chosen as for a device of this speed: space is expensive then, not
-/// time.
-const ARCHIVE_BYTES_PER_SECOND: f64 = 2.5e5;
 
 /// The lessons that the store has learned about each stream.
 ///
@@ -64,13 +55,9 @@ pub(crate) struct Lessons {
     decoded: AtomicU64,
 }
 
-/// A stream, and the expected cost of each encoding on its next bytes.
+/// A stream, the encoding that a rule names for it, and the survey of its short extents.
 pub(crate) struct Known {
-    stream: Stream,
-    choices: Vec<Choice>,
-    pub costs: Arc<Costs>,
-    /// The number of outcomes since `costs` was computed.
-    outcomes: u32,
+    studied: StudiedStream,
     pinned: Option<Pinned>,
     survey: Option<Survey>,
 }
@@ -103,7 +90,12 @@ impl Pinned {
 impl Known {
     /// Returns whether no bytes of the stream were seen yet.
     pub fn is_new(&self) -> bool {
-        self.stream.is_new()
+        self.studied.is_new()
+    }
+
+    /// Returns the expected cost of each encoding on its next bytes.
+    pub fn costs(&self) -> &Arc<Costs> {
+        self.studied.costs()
     }
 
     /// Returns the expected cost of the encoding that a rule names. Before its first use, it is expected to shrink nothing.
@@ -124,25 +116,6 @@ impl Known {
             *held = Pinned::new(encoding, held.expected);
         }
     }
-}
-
-/// Returns a hash that identifies the stream of a key. Files whose names differ only in numbers (ranks, steps, chunks) are a
-/// series, which is one stream. The other files of one folder with one ending are one stream, too. So are files whose names
-/// mix letters and digits, such as hashes.
-fn series(key: &[u8], seed: u64) -> u64 {
-    let folder = key.iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
-    let (folder, file) = key.split_at(folder);
-    let ending = file.iter().rposition(|&b| b == b'.').filter(|&at| at > 0).map_or(&[][..], |at| &file[at..]);
-    let numbers =
-        |part: &[u8]| part.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()).filter(is_number).count();
-    let named = numbers(file) <= MAX_NUMBERS_IN_NAME && numbers(key) > 0;
-    let counted = [folder, if named { file } else { ending }].concat();
-    let parts = counted.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
-    parts.fold(seed, |seed, part| xxh3_64_with_seed(if is_number(&part) { b"#" } else { part }, seed))
-}
-
-fn is_number(part: &&[u8]) -> bool {
-    part.first().is_some_and(u8::is_ascii_digit)
 }
 
 impl Lessons {
@@ -174,41 +147,25 @@ impl Lessons {
 
     /// Returns what is known about a stream that is new to this process.
     fn known(&self, name: u64, element: Option<Element>) -> Known {
-        let (mut stream, mut choices) = (new_stream(element), Vec::new());
         let memories = self.memories.get_or_init(|| memory::read(&self.dir.join(REMEMBERED_FILE)));
-        if let Some((_, memory)) = memories.iter().find(|(other, _)| *other == name) {
+        let studied = match memories.iter().find(|(other, _)| *other == name) {
             // Nothing else is locked: the new stream is not shared yet.
-            let predictor = self.predictor().lock();
-            predictor.recall(&mut stream, memory);
-            choices = predictor.expected(&stream);
-        }
-        let costs = Arc::new(Costs::new(expected(&choices)));
-        Known { stream, choices, costs, outcomes: 0, pinned: None, survey: None }
+            Some((_, memory)) => StudiedStream::recall(element, &self.predictor().lock(), memory),
+            None => StudiedStream::new(element),
+        };
+        Known { studied, pinned: None, survey: None }
     }
 
     /// Studies bytes of a stream, which are at a place of a file. Returns whether the expected costs changed. Studies
     /// nothing if the predictor is busy for longer than the wait is worth.
-    pub fn study(&self, known: &Mutex<Known>, (file, place): (u64, u64), raw: &[u8], aim: &Aim<'_>) -> bool {
+    pub fn study(&self, known: &Mutex<Known>, at: (u64, u64), raw: &[u8], aim: &Aim) -> bool {
         // If stored bytes are what matters, waiting for the predictor costs less than storing raw bytes.
-        let (objective, lender) = (aim.objective(), aim.slowest.as_ref().map(|pace| aim.at(pace)));
-        let moved = lender.as_ref().unwrap_or(&objective);
+        let moved = aim.lender().unwrap_or_else(|| aim.objective());
         let worth = Duration::from_secs_f64(MAX_PREDICTOR_WAIT_FRACTION * raw.len() as f64 * moved.target.write);
         let free = if aim.dense { Some(self.predictor().lock()) } else { self.predictor_within(worth) };
         let Some(mut predictor) = free else { return false };
         // After the predictor: see `Lessons`.
-        let mut known = known.lock();
-        if let Some(lender) = lender.filter(|_| known.is_new()) {
-            known.stream.lend(raw.len() as u64, &lender);
-        }
-        known.stream.at(file, place);
-        let learned = predictor.study(&mut known.stream, raw, &objective);
-        if !learned && known.outcomes < OUTCOMES_PER_UPDATE {
-            return false;
-        }
-        known.outcomes = 0;
-        known.choices = predictor.expected(&known.stream);
-        known.costs = Arc::new(Costs::new(expected(&known.choices)).steady(&known.costs));
-        true
+        known.lock().studied.study(&mut predictor, at, raw, aim)
     }
 
     /// Returns the expected cost of every encoding that suits one of the tiers. Spends as much time on the survey as it
@@ -263,29 +220,26 @@ impl Lessons {
         for device in &tiers.devices {
             for (weights, reads) in [(&wanted.first, MIN_EXPECTED_READS), (&wanted.rest, 0.0)] {
                 let pace = Pace { write: device.writing.rate(), read: device.reading.rate() };
-                let aim = Aim { pace, slowest: None, weights, reads, dense: is_dense(wanted, weights) };
+                let aim = Aim::new(pace, *weights, reads, wanted.budget.is_some());
                 predictor.study(stream, raw, &aim.objective());
             }
         }
-        expected(&predictor.expected(stream)).collect()
+        weigh(&predictor.expected(stream)).collect()
     }
 
     /// Learns from the result of an encoding.
     pub fn learn(&self, known: &Mutex<Known>, encoding: Encoding, encoded: Coded) {
         let mut held = known.lock();
         held.learn_pinned(encoding, encoded);
-        if held.choices.is_empty() {
+        if held.studied.is_unknown() {
             return;
         }
         // Released and taken again after the predictor, because of the lock order of `Lessons`.
         drop(held);
         let mut predictor = self.predictor().lock();
-        let mut known = known.lock();
-        let Some(choice) = known.choices.iter().find(|choice| choice.encoding == encoding).copied() else { return };
         let Coded { raw, stored, seconds } = encoded;
         let outcome = Outcome { bytes: raw, stored: Some(stored), encode: Some(seconds), decode: None };
-        predictor.feedback(&mut known.stream, &choice, &outcome);
-        known.outcomes += 1;
+        known.lock().studied.learn(&mut predictor, encoding, &outcome);
     }
 
     /// Learns from the time that decoding took. The first bytes of a process are ignored, because they would have to wait
@@ -328,7 +282,7 @@ impl Lessons {
         // The map is no longer locked. Each stream is locked under the predictor, for one copy.
         let predictor = predictor.lock();
         let _ = replace(&self.dir.join(LEARNED_FILE), predictor.save());
-        let memories = streams.iter().map(|(name, known)| (*name, predictor.remember(&known.lock().stream)));
+        let memories = streams.iter().map(|(name, known)| (*name, known.lock().studied.remember(&predictor)));
         let memories: Memories = memories.filter(|(_, memory)| !memory.is_empty()).collect();
         if !memories.is_empty() {
             memory::keep(&self.dir.join(REMEMBERED_FILE), memories);
@@ -341,42 +295,6 @@ fn new_stream(element: Option<Element>) -> Stream {
         Some(element) => Stream::new().with_elements(Elements::of(element)),
         None => Stream::new(),
     }
-}
-
-/// Converts choices to the planner's form.
-fn expected(choices: &[Choice]) -> impl Iterator<Item = (Encoding, Expected)> {
-    choices.iter().map(|choice| (choice.encoding, choice.weighed()))
-}
-
-/// The purpose for which encodings are studied.
-pub(crate) struct Aim<'a> {
-    pub pace: Pace,
-    /// The speeds of the slowest device, for the first bytes of a stream: later bytes may have to go there.
-    pub slowest: Option<Pace>,
-    pub weights: &'a Weights,
-    pub reads: f64,
-    /// Whether stored bytes matter more than time.
-    pub dense: bool,
-}
-
-impl Aim<'_> {
-    /// The objective of the planner's cost model, on an idle target.
-    fn objective(&self) -> Objective {
-        self.at(&self.pace)
-    }
-
-    /// Returns the objective for another device.
-    fn at(&self, pace: &Pace) -> Objective {
-        let slow = if self.dense { ARCHIVE_BYTES_PER_SECOND } else { f64::INFINITY };
-        let rate = |rate: f64| round_rate(rate.min(slow));
-        let target = TargetRates::from_speeds(rate(pace.write), rate(pace.read), 0.0);
-        Objective { weights: *self.weights, target, reads: self.reads }
-    }
-}
-
-/// Rounds a rate down to steps of 10 %, because each new rate makes the predictor choose again.
-fn round_rate(rate: f64) -> f64 {
-    1.1f64.powf(rate.max(1.0).ln().div_euclid(1.1f64.ln()))
 }
 
 #[cfg(test)]
@@ -392,7 +310,7 @@ mod tests {
         let weights = Weights::new(1.0, 1.0, 1.0).expect("weights");
         let studied = |rate| {
             let pace = Pace { write: rate, read: rate };
-            let aim = Aim { pace, slowest: None, weights: &weights, reads: MIN_EXPECTED_READS, dense: false };
+            let aim = Aim::new(pace, weights, MIN_EXPECTED_READS, false);
             lessons.study(&known, (1, 0), &raw, &aim)
         };
         let held = lessons.predictor().lock();
@@ -403,16 +321,6 @@ mod tests {
             drop(held);
             assert!(slow.join().expect("studies"));
         });
-    }
-
-    #[test]
-    fn a_series_is_one_stream_and_so_are_other_files_of_a_folder_and_ending() {
-        let same = |a: &str, b: &str| series(a.as_bytes(), 0) == series(b.as_bytes(), 0);
-        assert!(same("d/0/1/x.f32", "d/1/25/x.f32") && !same("d/0/1/x.f32", "d/0/1/y.f32"));
-        assert!(same("out_0001.nc", "out_0002.nc") && !same("out_0001.nc", "in_0001.nc"));
-        assert!(same("notes/a.txt", "notes/b.txt") && !same("notes/a.txt", "notes/b.md"));
-        assert!(same("o/3f09ac1b7d2e", "o/9b11c2a45ef07") && !same("o/3f09ac1b7d2e", "p/9b11c2a45ef07"));
-        assert!(same("field/c/0/0", "field/c/10/3") && same("", ""));
     }
 
     /// Each of many small files was surveyed by itself, which took ten times as long as to put it: `terrace tune` of 3,000 took 8.7 s.

@@ -27,22 +27,16 @@ use terrace_cost::{Costs, Expected};
 use terrace_format::frame::{Coded, Identity};
 use terrace_plan::policy::{Ack, Budget, Policy};
 use terrace_plan::snapshot::TierSet;
+use terrace_predict::{Aim, MIN_STUDIED_BYTES, Pace};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use self::lessons::{Aim, Known, SHORT_EXTENT_BYTES};
-use self::planner::Pace;
+use self::lessons::{Known, SHORT_EXTENT_BYTES};
 use crate::arrivals::{Arrival, Arrivals};
 use crate::devices::{Device, Tiers, append_to, with_scratch};
 use crate::home::Rules;
 use crate::hotness::Hotness;
 use crate::{Error, Result};
 
-/// Shorter extents are not studied. They use what is known of their stream.
-const MIN_STUDIED_BYTES: usize = 8 << 10;
-/// Encoding does not pay on devices with at least this write rate.
-const FAST_BYTES_PER_SECOND: f64 = 1e9;
-/// If the ratio has at least this weight, the number of stored bytes is all that matters.
-const DENSE_RATIO_WEIGHT: f64 = 0.8;
 /// The assumed cost of an encoding whose speed is unknown.
 pub(crate) const UNKNOWN_ENCODING_COST: Expected = Expected::from_speeds(3e8, 1e9, 1.0);
 /// The lowest number of times that written bytes are expected to be read.
@@ -305,7 +299,7 @@ impl<'a> Placer<'a> {
             ..self.wanted
         };
         // Cloned, so that the lock is not held while the planner is locked.
-        let costs = self.known.lock().costs.clone();
+        let costs = self.known.lock().costs().clone();
         self.planning.planner.encoding(&self.planning.tiers, device, raw.len(), reads, wanted, &costs)
     }
 
@@ -385,7 +379,7 @@ impl<'a> Placer<'a> {
         let mut known = self.known.lock();
         match self.pinned {
             Some(pinned) => known.pinned(pinned).clone(),
-            None => known.costs.clone(),
+            None => known.costs().clone(),
         }
     }
 
@@ -408,15 +402,9 @@ impl<'a> Placer<'a> {
         let slowest = || tiers.devices.iter().map(rate).min_by(|a, b| a.write.total_cmp(&b.write));
         // Only rates of devices are read under the lock, and it is released before `study` takes the predictor's.
         let slowest = self.known.lock().is_new().then(slowest).flatten();
-        let aim = Aim { pace, slowest, weights, reads, dense: is_dense(&self.wanted, weights) };
-        if aim.dense || aim.pace.write < FAST_BYTES_PER_SECOND {
+        let aim = Aim { slowest, ..Aim::new(pace, *weights, reads, self.wanted.budget.is_some()) };
+        if aim.pays() {
             self.planning.lessons.study(&self.known, (self.file, offset), raw, &aim);
         }
     }
-}
-
-/// Returns whether stored bytes are what matters: because of their weight, or because a budget for them limits the number of
-/// replicas.
-fn is_dense(wanted: &Policy, weights: &Weights) -> bool {
-    weights.ratio > DENSE_RATIO_WEIGHT || wanted.budget.is_some()
 }

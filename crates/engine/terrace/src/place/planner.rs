@@ -6,13 +6,13 @@ use rustix_futex_sync::Mutex;
 use smallvec::SmallVec;
 use terrace_catalog::{Replica, TargetId};
 use terrace_codec::Encoding;
-use terrace_cost::Costs;
-use terrace_cost::Weights;
+use terrace_cost::{ASSUMED_CORE_WATTS, Costs};
 use terrace_format::frame::MAX_EXTENT_BYTES;
 use terrace_plan::explain::{Explanation, explain};
-use terrace_plan::plan::{GaveWay, Memo, Piece, Plan, Want, plan, replan};
+use terrace_plan::plan::{Memo, Piece, Plan, Want, plan, plan_within_budget, replan};
 use terrace_plan::policy::{Ack, Policy, Resolution};
 use terrace_plan::snapshot::{PAGE_BYTES, Snapshot, Target, TargetSet, Tier, TierSet};
+use terrace_predict::Pace;
 
 use super::{ExtentPlan, ReplicaPlan, ReplicaPlans};
 use crate::devices::{self, AssumedTimes, Device, TierList};
@@ -24,8 +24,6 @@ const TIERS_FRESH_TIME: Duration = Duration::from_millis(100);
 const SPEED_TOLERANCE_SHARE: f64 = 0.2;
 /// A latency in the snapshot is kept while the measured one differs by at most these seconds.
 const LATENCY_TOLERANCE_SECONDS: f64 = 10e-6;
-/// The power of a processor core, in watts.
-const CORE_WATTS: f64 = 10.0;
 
 /// Plans for all threads of this process.
 #[derive(Default)]
@@ -43,12 +41,6 @@ pub(crate) struct Site<'a> {
     pub reads: f64,
     /// A hash of their key and place.
     pub hash: u64,
-}
-
-/// A device's speed in bytes per second, for writes and for reads.
-pub(crate) struct Pace {
-    pub write: f64,
-    pub read: f64,
 }
 
 #[derive(Default)]
@@ -88,7 +80,8 @@ impl Planner {
         };
         let want = Want { bytes: bytes as u64, reads: site.reads, targets, hash: Some(site.hash) };
         let placed = self.plan_now(tiers, |snapshot, memo| {
-            let placed = plan_of_first_extent(plan_within_budget(&want, snapshot, wanted, costs, memo)?, tiers, bytes);
+            let placed =
+                plan_of_first_extent(plan_within_budget(&want, snapshot, &wanted, costs, memo).ok()?, tiers, bytes);
             let is_slow = wanted.max_latency.is_some_and(|most| latency_of_first(&placed, tiers, snapshot) > most);
             Some(ExtentPlan { is_slow, ..placed })
         });
@@ -203,7 +196,7 @@ impl Planner {
         let planned = self.plan_now(tiers, |snapshot, memo| {
             // Its space was reserved when it was chosen. The next plan measures the space again.
             (0..snapshot.targets().len()).for_each(|at| snapshot.set_space(at, u64::MAX, 0));
-            Some(plan_within_budget(&want, snapshot, wanted, costs, memo)?.replicas.first()?.first()?.encoding)
+            Some(plan_within_budget(&want, snapshot, &wanted, costs, memo).ok()?.replicas.first()?.first()?.encoding)
         });
         planned.unwrap_or(Encoding::NONE)
     }
@@ -243,32 +236,6 @@ fn keep_similar_speeds(now: &mut Target, before: &Target) {
     keep(&mut now.latency, before.latency, LATENCY_TOLERANCE_SECONDS);
 }
 
-/// Returns the plan. If the budget is too small for the least number of replicas, returns the plan that stores the fewest
-/// bytes.
-fn plan_within_budget<'m>(
-    want: &Want,
-    snapshot: &Snapshot,
-    wanted: Policy,
-    costs: &Costs,
-    memo: &'m mut Memo,
-) -> Option<&'m Plan> {
-    let over = |plan: &Plan| plan.gave_way.contains(&GaveWay::Budget);
-    let dense = Policy {
-        replicas: wanted.least,
-        first: Weights::ARCHIVAL,
-        rest: Weights::ARCHIVAL,
-        raw_first: false,
-        budget: None,
-        ..wanted
-    };
-    if wanted.budget.is_some() {
-        // An error means that no tier fits. The caller then reports why no tier takes the bytes.
-        let is_over = over(plan(want, snapshot, &wanted, costs, memo).ok()?);
-        return plan(want, snapshot, if is_over { &dense } else { &wanted }, costs, memo).ok();
-    }
-    plan(want, snapshot, &wanted, costs, memo).ok()
-}
-
 /// Returns the set of targets that these devices are.
 fn set_of_targets(tiers: &TierList, usable: impl Fn(&Device) -> bool) -> TargetSet {
     TargetSet::of(tiers.devices.iter().enumerate().filter(|(_, device)| usable(device)).map(|(at, _)| at))
@@ -277,7 +244,7 @@ fn set_of_targets(tiers: &TierList, usable: impl Fn(&Device) -> bool) -> TargetS
 /// Converts tiers and targets for the planner. None if it does not accept them, which cannot happen with a checked
 /// configuration.
 pub(crate) fn snapshot_of(tiers: &TierList, levels: Vec<Tier>, targets: Vec<Target>) -> Option<Snapshot> {
-    Some(Snapshot::new(levels, targets, CORE_WATTS).ok()?.filled(filled(tiers)))
+    Some(Snapshot::new(levels, targets, ASSUMED_CORE_WATTS).ok()?.filled(filled(tiers)))
 }
 
 /// Returns the used share of each tier, from 0 to 1. Each tier has targets.
