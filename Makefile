@@ -246,15 +246,17 @@ install: needed ## the binary, into cargo's bin directory; with PREFIX: there, w
 ifndef PREFIX
 	$(CARGO) install --path crates/doors/cli
 else
-	$(CARGO) build --profile $(PROFILE) -p terrace-cli -p terrace-c -p terrace-preload -p terrace-hdf5
+	$(CARGO) build --profile $(PROFILE) -p terrace-cli -p terrace-c -p terrace-brain -p terrace-preload -p terrace-hdf5
 	install -D target/$(BUILT)/terrace $(DESTDIR)$(PREFIX)/bin/terrace
 	install -D target/$(BUILT)/libterrace_c.so $(DESTDIR)$(PREFIX)/lib/libterrace.so
+	install -D target/$(BUILT)/libterrace_brain.so $(DESTDIR)$(PREFIX)/lib/libterrace_brain.so
 	install -D target/$(BUILT)/libterrace_preload.so $(DESTDIR)$(PREFIX)/lib/libterrace_preload.so
 	install -D target/$(BUILT)/libterrace_hdf5.so $(DESTDIR)$(PREFIX)/lib/terrace/hdf5/libterrace_hdf5.so
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include $(wildcard crates/doors/c/include/*)
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include $(wildcard crates/doors/c/include/* crates/doors/brain/include/*)
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/doors/c/terrace.pc.in \
-	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/terrace.pc
+	for described in c/terrace brain/terrace_brain; do \
+	  sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/doors/$$described.pc.in \
+	    > $(DESTDIR)$(PREFIX)/lib/pkgconfig/$${described#*/}.pc || exit 1; done
 endif
 PROFILE ?= release
 BUILT = $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))

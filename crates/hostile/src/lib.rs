@@ -5,6 +5,7 @@
 //! Most formats have checksums, which no mutation passes. So the functions correct the checksums before they parse, to test
 //! the code behind them.
 
+mod brain;
 mod catalog;
 mod documents;
 mod dump;
@@ -44,6 +45,7 @@ pub const ALL_PARSERS: &[Parser] = &[
     Parser { name: "snapshot", samples: catalog::snapshot_samples, parse: catalog::parse_snapshot },
     Parser { name: "stream", samples: stream::samples, parse: stream::parse },
     Parser { name: "dump", samples: dump::samples, parse: dump::parse },
+    Parser { name: "brain", samples: brain::samples, parse: brain::parse },
     Parser { name: "memcached", samples: memcached::samples, parse: memcached::parse },
     Parser { name: "nine", samples: nine::samples, parse: nine::parse },
     Parser { name: "redis", samples: redis::samples, parse: redis::parse },

@@ -20,6 +20,9 @@ const ALLOWED_LAYERS: [(&str, &[&str]); 8] = [
     ("doors", &["core", "brain", "storage", "engine", "movement", "layouts", "dump"]),
 ];
 
+/// Crates that use fewer layers than their folder allows: what other systems embed has no store in it.
+const NARROWER_CRATES: [(&str, &[&str]); 1] = [("terrace-brain", &["core", "brain"])];
+
 /// The folder below `crates/` that holds the package; none for the bench and the testkit, which may use everything.
 fn layer(package: &Path, crates: &Path) -> Option<&'static str> {
     let folder = package.strip_prefix(crates).ok()?.iter().next()?.to_str()?.to_owned();
@@ -44,7 +47,9 @@ fn crates_use_only_the_layers_below_them() {
     for package in metadata["packages"].as_array().unwrap() {
         let name = package["name"].as_str().unwrap();
         let Some(own) = layer(Path::new(package["manifest_path"].as_str().unwrap()), &crates) else { continue };
+        let narrower = NARROWER_CRATES.iter().find(|(narrow, _)| *narrow == name);
         let allowed = ALLOWED_LAYERS.iter().find(|(layer, _)| *layer == own).unwrap().1;
+        let allowed = narrower.map_or(allowed, |(_, allowed)| allowed);
         for dependency in package["dependencies"].as_array().unwrap() {
             let Some(path) = dependency["path"].as_str() else { continue };
             if dependency["kind"] == "dev" {
@@ -52,7 +57,8 @@ fn crates_use_only_the_layers_below_them() {
             }
             if let Some(used) = layer(Path::new(path), &crates) {
                 let dependency = &dependency["name"];
-                assert!(used == own || allowed.contains(&used), "{name} ({own}) may not use {dependency} ({used})");
+                let is_allowed = (used == own && narrower.is_none()) || allowed.contains(&used);
+                assert!(is_allowed, "{name} ({own}) may not use {dependency} ({used})");
                 edges += 1;
             }
         }

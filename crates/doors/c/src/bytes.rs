@@ -12,8 +12,8 @@ use terrace_predict::{Choice, Predictor, Stream};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::guard;
-use crate::options::{encoding, text};
-use crate::pointers::{give, given, room};
+use crate::options::encoding;
+use crate::pointers::{give, given, room, text};
 use crate::{Failure, Status};
 
 const COMPRESSED_MAGIC: &[u8; 4] = b"TRC1";

@@ -9,8 +9,7 @@ use terrace_cost::{Objective, TargetRates, Weights};
 
 use crate::bytes::{Packed, check_length, choose};
 use crate::failure::guard;
-use crate::options::{parsed, text};
-use crate::pointers::{give_text, given, items, room};
+use crate::pointers::{give_text, given, items, parsed, room, text};
 use crate::{Failure, Status};
 
 /// The most tiers of a call.

@@ -4,8 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use crate::failure::guard;
 use crate::handles::Handles;
-use crate::options::text;
-use crate::pointers::{give, give_text, given, room};
+use crate::pointers::{give, give_text, given, room, text};
 use crate::store::{Store, there};
 use crate::{Failure, Status};
 

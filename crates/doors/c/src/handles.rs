@@ -1,6 +1,6 @@
 //! Handles of what C has open: numbers that are never reused, so a closed or invalid handle is always detected.
 //!
-//! The maps are replaced as a whole and never locked: after a fork, the child would inherit the lock, but not the thread that holds it.
+//! The library of the brain includes this file, too. The maps are replaced as a whole and never locked: after a fork, the child would inherit the lock, but not the thread that holds it.
 
 use std::collections::HashMap;
 use std::ptr;

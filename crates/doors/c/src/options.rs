@@ -1,14 +1,14 @@
 //! Requirements for a store or a call.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr;
-use std::str::FromStr;
 
 use engine::{Ack, Asked, Element, PutOptions};
 use terrace_codec::Encoding;
 
 use crate::Failure;
+use crate::pointers::{parsed, text};
 
 /// Requirements. In `terrace_open` they apply to the application; in a call they apply to that operation and take
 /// precedence. Zeros leave everything to the store's rules.
@@ -41,29 +41,9 @@ const FIRST_SIZE: usize = offset_of!(Options, max_latency);
 /// A longer structure is none: its `size` is padding that nobody has set.
 const MAX_SIZE: usize = 4096;
 
-/// Returns the text at a caller's pointer; `None` for null.
-pub(crate) fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
-    if pointer.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: the caller passes a string that ends with a NUL.
-    let text = unsafe { CStr::from_ptr(pointer) }.to_str();
-    text.map(Some).map_err(|_| Failure::Invalid(format!("{what} is not UTF-8")))
-}
-
-pub(crate) fn parsed<T: FromStr<Err: std::fmt::Display>>(
-    pointer: *const c_char,
-    what: &str,
-) -> Result<Option<T>, Failure> {
-    let wrong = |error: T::Err| Failure::Invalid(format!("{what}: {error}"));
-    text(pointer, what)?.map(|text| text.parse().map_err(wrong)).transpose()
-}
-
 /// Returns the element type that encodings have under this name.
 fn element(name: &str) -> Result<Element, Failure> {
-    let known = Element::ALL.iter().copied().find(|element| element.name() == name);
-    let names = || Element::ALL.iter().map(|element| element.name()).collect::<Vec<_>>().join(", ");
-    known.ok_or_else(|| Failure::Invalid(format!("element: {name:?} is none of {}", names())))
+    name.parse().map_err(|error| Failure::Invalid(format!("element: {error}")))
 }
 
 pub(crate) fn encoding(name: &str) -> Result<Encoding, Failure> {

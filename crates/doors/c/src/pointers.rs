@@ -1,7 +1,8 @@
-//! Values behind a caller's pointers.
+//! Values behind a caller's pointers. The library of the brain includes this file, too.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::slice;
+use std::str::FromStr;
 
 use crate::Failure;
 
@@ -12,6 +13,22 @@ pub fn string<'a>(pointer: *const c_char, what: &str) -> Result<&'a [u8], Failur
     }
     // SAFETY: the caller passes a string that ends with a NUL.
     Ok(unsafe { CStr::from_ptr(pointer) }.to_bytes())
+}
+
+/// Returns the text at a caller's pointer; `None` for null.
+pub fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller passes a string that ends with a NUL.
+    let text = unsafe { CStr::from_ptr(pointer) }.to_str();
+    text.map(Some).map_err(|_| Failure::Invalid(format!("{what} is not UTF-8")))
+}
+
+/// Parses the text at a caller's pointer; `None` for null.
+pub fn parsed<T: FromStr<Err: std::fmt::Display>>(pointer: *const c_char, what: &str) -> Result<Option<T>, Failure> {
+    let wrong = |error: T::Err| Failure::Invalid(format!("{what}: {error}"));
+    text(pointer, what)?.map(|text| text.parse().map_err(wrong)).transpose()
 }
 
 /// Returns a caller's bytes.
@@ -43,6 +60,9 @@ pub fn items<'a, T>(items: *const T, count: usize, what: &str) -> Result<&'a [T]
         (true, _) => Err(Failure::Invalid(format!("{what} are null"))),
         (false, _) if count.checked_mul(size_of::<T>()).is_none_or(|bytes| isize::try_from(bytes).is_err()) => {
             Err(too_many(count))
+        }
+        (false, _) if !items.is_aligned() => {
+            Err(Failure::Invalid(format!("{what} are not where such structures can be")))
         }
         // SAFETY: the caller passes a pointer to this number of items.
         (false, _) => Ok(unsafe { slice::from_raw_parts(items, count) }),

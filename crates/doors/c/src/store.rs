@@ -11,8 +11,8 @@ use engine::{Config, PutOptions, Question};
 
 use crate::failure::guard;
 use crate::handles::Handles;
-use crate::options::{ack, text, understood};
-use crate::pointers::{give, give_text, given, room, string};
+use crate::options::{ack, understood};
+use crate::pointers::{give, give_text, given, room, string, text};
 use crate::{Failure, Options, Receipt, Status};
 
 static OPEN_STORES: Handles<Store> = Handles::new("store");

@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_void};
 
 use crate::failure::guard;
 use crate::handles::Handles;
-use crate::options::{ack, text};
-use crate::pointers::{give, given, string};
+use crate::options::ack;
+use crate::pointers::{give, given, string, text};
 use crate::store::{Store, there};
 use crate::{Failure, Status};
 

@@ -1,4 +1,4 @@
-//! Wraps calls from C: catches panics, and keeps the last error message of each thread. The library for dumps includes this file, too.
+//! Wraps calls from C: catches panics, and keeps the last error message of each thread. The libraries for dumps and of the brain include this file, too.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
