@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use support::{Random, declare, oracle};
-use terrace_views::convert::{Gathered, Plan, Stored, Touched, Window, WindowMut};
+use terrace_views::convert::{Elements, Gathered, Plan, Stored, Touched, Window, WindowMut};
 use terrace_views::layout::{Layout, of_replica, of_view};
 use terrace_views::model::{Model, Sizes, View};
 use terrace_views::{Diagnostics, language};
@@ -66,6 +66,7 @@ impl Case {
             assert_eq!(layout.files, [image.len() as u64], "{} in\n{}", view.name, self.text);
             let stored = self.stored();
             let reading = Plan::reading(&layout, &stored);
+            let elements = Elements::new(&layout, &self.model.dataset, &self.sizes);
             for turn in 0..4 {
                 requests += 1;
                 let offset = if turn == 0 { 0 } else { r.below(image.len() as u64 + 1) };
@@ -73,6 +74,7 @@ impl Case {
                 let most = if r.chance(50) { left.min(40) } else { left };
                 let length = if turn == 0 { left } else { r.below(most + 1) };
                 let range = offset as usize..(offset + length) as usize;
+                self.shown(&elements, &layout, &image, range.clone(), &view.name);
                 let files = self.files(&mut memory);
                 let windows: Vec<Window> = files.iter().map(|file| file.as_slice().into()).collect();
                 let mut out = vec![0xee; length as usize];
@@ -93,6 +95,28 @@ impl Case {
             }
         }
         requests
+    }
+
+    /// The slabs of a request have all of its elements, no other leaf, and of a single element no other.
+    fn shown(&self, elements: &Elements, view: &Layout, image: &oracle::Image, range: Range<usize>, name: &str) {
+        let slabs = elements.shown(range.start as u64..range.end as u64).unwrap();
+        let shown: HashSet<(usize, u64)> = image[range.clone()].iter().flatten().map(|o| (o.0, o.1)).collect();
+        let context = || format!("{slabs:?} for {range:?} of {name} in\n{}", self.text);
+        for (leaf, element) in &shown {
+            let slab = slabs.iter().find(|slab| slab.leaf == *leaf).unwrap_or_else(|| panic!("{leaf}: {}", context()));
+            let is_alone = shown.iter().filter(|(other, _)| other == leaf).count() == 1;
+            let single = slab.indices.iter().all(|indices| indices.end - indices.start == 1);
+            assert!(!is_alone || !view.is_regular() || single, "{leaf} {element}: {}", context());
+            let mut left = *element;
+            let lengths = self.model.dataset.leaves[*leaf].lengths.iter().map(|length| length.at(&self.sizes));
+            for (length, indices) in lengths.collect::<Vec<_>>().into_iter().zip(&slab.indices).rev() {
+                assert!(indices.contains(&(left % length)), "{leaf} {element}: {}", context());
+                left /= length;
+            }
+        }
+        // Elements of irregular leaves are not looked at one by one.
+        let leaves: HashSet<usize> = shown.iter().map(|(leaf, _)| *leaf).collect();
+        assert!(!view.is_regular() || slabs.len() == leaves.len(), "{}", context());
     }
 
     /// Writes to all replicas through a view.

@@ -2,6 +2,7 @@
 
 mod choose;
 mod clip;
+mod elements;
 mod field;
 mod gathered;
 mod join;
@@ -13,6 +14,7 @@ mod touches;
 mod walk;
 
 pub use choose::Stored;
+pub use elements::{Elements, Slab};
 pub use gathered::Gathered;
 pub use plan::Plan;
 pub use request::{Missing, Window, WindowMut};

@@ -1,5 +1,6 @@
 //! Reads and writes of any bytes of a view.
 
+use std::convert::Infallible;
 use std::ops::Range;
 
 use super::clip::{Clipped, clip};
@@ -108,6 +109,19 @@ impl Plan {
             return Err(Missing::Beyond { start: offset, end, length: self.length });
         }
         Ok(offset..end)
+    }
+
+    /// Calls `each` with the moves of all groups for a range of the view.
+    pub(super) fn group_boxes(&self, range: Range<u64>, each: &mut dyn FnMut(Clipped)) {
+        for part in &self.parts {
+            if let (Part::Group(group), false) = (part, range.is_empty()) {
+                let never: Result<(), Infallible> = clip(group, range.start as i64, range.end as i64, &mut |clipped| {
+                    each(clipped);
+                    Ok(())
+                });
+                let Ok(()) = never;
+            }
+        }
     }
 
     /// Calls `each` with all moves for a range of the view. With `all`, every stored copy of an element is included.
