@@ -44,14 +44,14 @@ pub use home::{Access, Cluster, Consistency, Trusted};
 pub use made::{NewFile, NewFolder, is_part_name, remove_unfinished_parts};
 pub use place::{Planned, PutOptions, element_of};
 pub use store::{
-    Appended, Batch, Explained, FetchedBytes, Handle, HotRange, Measured, OriginStatus, OwnPlaces, Question,
+    Appended, Batch, Explained, FetchedBytes, Handle, HotRange, Measured, OriginStatus, OwnPlaces, Price, Question,
     RebuildFrom, Store, WhatIf,
 };
 pub use store::{SavedCatalog, SavedEnd, SharedNode, Unsaved};
 pub use store::{Upload, UploadId, UploadPart, VolatileObjects};
 pub use terrace_catalog::{self as catalog, log};
 pub use terrace_codec::{Element, Encoding};
-pub use terrace_cost::Weights;
+pub use terrace_cost::{Affine, Weights};
 pub use terrace_format::{Attributes, ETAG_DIGEST, Kind, Object, frame, key};
 pub use terrace_plan::explain;
 pub use terrace_plan::policy::{Asked, Budget, Requirement};

@@ -3,9 +3,10 @@
 use std::str::FromStr;
 
 use serde::Serialize;
-use terrace_codec::{Encoding, Scratch, encode};
+use terrace_codec::{Element, Encoding, Scratch, encode};
 use terrace_cost::{Costs, Expected};
 use terrace_plan::explain::Explanation;
+use terrace_plan::policy::Policy;
 use terrace_plan::snapshot::{Snapshot, Target, Tier};
 use terrace_predict::analyze::Analysis;
 use terrace_system::clock::thread_seconds;
@@ -136,15 +137,8 @@ impl Store {
         question.options.check()?;
         let engine = &self.engine;
         let (mut policy, resolutions) = engine.planning.explained_policy(question.key, question.options);
-        let pinned = engine.planning.pinned(question.key);
-        policy.wanted.raw_first &= pinned.is_none();
-        let costs = match pinned {
-            Some(encoding) => Costs::only(encoding, &tried(encoding, question.block)),
-            None => {
-                let element = question.options.element;
-                Costs::new(engine.planning.lessons.survey(question.block, element, &engine.tiers, &policy.wanted))
-            }
-        };
+        policy.wanted.raw_first &= engine.planning.pinned(question.key).is_none();
+        let costs = self.survey(question.key, question.block, question.options.element, &policy.wanted);
         let snapshot = self.supposed(question.what_if)?;
         let site = Site { wanted: policy.wanted, beside: &[], reads: MIN_EXPECTED_READS, hash: 0 };
         let explanation =
@@ -185,8 +179,17 @@ impl Store {
         Ok(bytes)
     }
 
+    /// Returns the expected cost on a block of each encoding that may be used under a key.
+    pub(super) fn survey(&self, key: &[u8], block: &[u8], element: Option<Element>, wanted: &Policy) -> Costs {
+        let engine = &self.engine;
+        match engine.planning.pinned(key) {
+            Some(encoding) => Costs::only(encoding, &tried(encoding, block)),
+            None => Costs::new(engine.planning.lessons.survey(block, element, &engine.tiers, wanted)),
+        }
+    }
+
     /// Returns the state of the tiers, with the assumed changes.
-    fn supposed(&self, what_if: &[WhatIf]) -> Result<Snapshot> {
+    pub(super) fn supposed(&self, what_if: &[WhatIf]) -> Result<Snapshot> {
         let tiers = &self.engine.tiers;
         let (mut levels, mut targets) = crate::place::describe_tiers(tiers);
         let used: Vec<u64> = tiers.devices.iter().map(|device| device.filled()).collect();
