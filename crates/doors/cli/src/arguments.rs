@@ -206,6 +206,22 @@ pub enum Command {
     /// Example: terrace dataset add points.dataset
     #[command(subcommand)]
     Dataset(Dataset),
+    /// Propose replicas of a dataset in other layouts, from how it is read.
+    ///
+    /// Prints which fields were read, in which shape and how often, and compares the replicas that could be added: the bytes and the time of
+    /// a read with and without each, the bytes that it stores, and the time to make it. One is worth it if the reads of the last weeks would have
+    /// saved more time than it takes to make it.
+    ///
+    /// Example: terrace advise points
+    ///
+    /// Example: terrace advise points --apply
+    Advise {
+        /// A dataset, or a file with its declaration.
+        dataset: String,
+        /// Add the best replica, if one is worth it.
+        #[arg(long)]
+        apply: bool,
+    },
     /// Read and write a dataset in any of its layouts.
     ///
     /// Example: terrace view read points aos --output points.bin

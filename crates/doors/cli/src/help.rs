@@ -15,7 +15,7 @@ const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
     ("Moving data", &["job", "flush", "origin", "stage", "evict", "drain", "tune"]),
     ("Care", &["scrub", "repair", "prune", "rebuild", "tiers", "profile", "destroy"]),
     ("Doors and daemon", &["mount", "run", "serve", "node", "cluster"]),
-    ("Datasets and MPI ranks", &["dataset", "view", "dump", "restore"]),
+    ("Datasets and MPI ranks", &["dataset", "view", "advise", "dump", "restore"]),
 ];
 
 /// The command line, with its commands by group in the help.

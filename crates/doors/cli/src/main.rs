@@ -1,5 +1,6 @@
 //! The binary `terrace`: parses arguments, calls the engine, and reports errors.
 
+mod advise;
 mod arguments;
 mod care;
 mod cluster;
@@ -145,6 +146,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Dataset(dataset::Dataset::Stored(command)) => {
             stoppable(|| dataset::run_stored(&opened()?, command, show))
         }
+        Command::Advise { dataset, apply } => stoppable(|| advise::advise(&opened()?, dataset, *apply, show)),
         Command::View(view::View::Convert(convert)) => stoppable(|| view::convert(convert, show)),
         Command::View(view::View::Stored(command)) => stoppable(|| view::run(&opened()?, command, show)),
         Command::Predictor { take } => stoppable(|| predictor::predictor(&store()?, take.as_deref(), show)),

@@ -447,10 +447,10 @@ fn what_killed_processes_left_is_removed_by_who_opens_the_store_alone() {
     let dir = tempfile::tempdir().unwrap();
     drop(store(dir.path()));
     let home = dir.path().join("store");
-    fs::create_dir_all(home.join("streams")).unwrap();
+    ["streams", "datasets"].into_iter().for_each(|folder| fs::create_dir_all(home.join(folder)).unwrap());
     // No process has so high a number.
-    let own =
-        ["boot", "hotness", "terrace.toml", "used-0", "streams/s.figures"].map(|name| format!("{name}.new-1073741824"));
+    let own = ["boot", "hotness", "terrace.toml", "used-0", "streams/s.figures", "datasets/d.reads"]
+        .map(|name| format!("{name}.new-1073741824"));
     let others = ["mine.new-1073741824", "boot.new-x"].map(String::from);
     own.iter().chain(&others).for_each(|name| fs::write(home.join(name), "x").unwrap());
     let store = Store::open(&home).unwrap();

@@ -153,6 +153,7 @@ impl Datasets {
             batch.remove(&key);
         }
         batch.commit()?;
+        dataset.shared.accesses.forget();
         self.store.set_rules(&keys::dataset_folder(name), Vec::new())?;
         Ok(())
     }

@@ -25,6 +25,9 @@
 //! in one piece could be a replica in the same way. Zarr has a file for each chunk, so `export/` writes it, or makes
 //! references for its readers.
 //!
+//! **Reads of views are counted** (`access/`) in a file beside the store's catalog, not in the store: they only help to advise which replicas to
+//! add (`advise/`). `ways.rs` chooses the replicas of each read, and the advice uses the same choice.
+//!
 //! **Fill values are bytes like all others** (`filled.rs`): they are written by the commit that adds the dataset, or that lets arrays
 //! grow, so no reader has to know which elements were written.
 //!
@@ -49,6 +52,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod access;
+mod advise;
 mod attempt;
 mod background;
 mod change;
@@ -76,9 +81,11 @@ mod stored;
 mod stored_parts;
 mod touch;
 mod view;
+mod ways;
 mod write;
 mod writer;
 
+pub use advise::{Advice, NotedAccess, NotedField, Proposal, Verdict};
 pub use convert::convert;
 pub use dataset::Dataset;
 pub use datasets::Datasets;

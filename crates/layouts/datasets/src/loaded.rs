@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 use terrace::{Element, Object, Store};
-use terrace_views::convert::{Plan, Stored};
+use terrace_views::convert::{Elements, Plan, Stored};
 use terrace_views::layout::{Layout, of_replica, of_view};
 use terrace_views::model::{Primitive, Sizes, View};
 
 use crate::declared::Declared;
 use crate::sizes::SizeVariable;
 use crate::stored::{StoredFile, StoredReplica};
+use crate::ways::{FileRate, Ways};
 use crate::{Error, Result, keys};
 
-/// A read plan is discarded after this time, because the speed of devices changes.
-const READ_PLAN_LIFETIME: Duration = Duration::from_secs(10);
+/// The ways to read are discarded after this time, because the speed of devices changes.
+const WAYS_LIFETIME: Duration = Duration::from_secs(10);
 /// Read rate in bytes per second of a replica that has not been measured: all such replicas rank equally.
 const DEFAULT_READ_RATE: f64 = 1e9;
 
@@ -34,7 +35,10 @@ pub struct Loaded {
     pub files: Vec<StoredFile>,
     /// The layout of each view.
     pub views: Vec<Layout>,
-    read_plans: Mutex<HashMap<(Projection, Vec<bool>), CachedReadPlan>>,
+    ways: Mutex<HashMap<(Projection, Vec<bool>), CachedWays>>,
+    /// The plans that read a projection from one replica alone.
+    lone_plans: Mutex<HashMap<(Projection, usize), Arc<Plan>>>,
+    elements: Mutex<HashMap<usize, Arc<Elements>>>,
     /// Caches [`Loaded::has_all`].
     coverage: Mutex<HashMap<(Projection, Vec<bool>), bool>>,
     write_plans: Mutex<HashMap<(usize, usize), Arc<Plan>>>,
@@ -53,8 +57,8 @@ pub enum Projection {
     Leaf(usize, usize),
 }
 
-struct CachedReadPlan {
-    plan: Arc<Plan>,
+struct CachedWays {
+    ways: Arc<Ways>,
     made: Instant,
 }
 
@@ -83,8 +87,22 @@ impl Loaded {
         let views = views.map_err(misfit)?;
         let varying = SizeVariable::of(model, &files);
         let name = name.to_owned();
-        let (read_plans, coverage, write_plans) = Default::default();
-        Ok(Loaded { name, object, declared, sizes, varying, replicas, files, views, read_plans, coverage, write_plans })
+        let (ways, lone_plans, elements, coverage, write_plans) = Default::default();
+        Ok(Loaded {
+            name,
+            object,
+            declared,
+            sizes,
+            varying,
+            replicas,
+            files,
+            views,
+            ways,
+            lone_plans,
+            elements,
+            coverage,
+            write_plans,
+        })
     }
 
     /// Returns the number of the view of this name.
@@ -155,25 +173,61 @@ impl Loaded {
     /// Returns the plan that reads a projection from the replicas in `used`. The plan reads each part from the replica
     /// that delivers it soonest, given its rate and the bytes it must read.
     pub fn read_plan(&self, store: &Store, projection: Projection, used: &[bool]) -> Result<Arc<Plan>> {
+        Ok(self.ways(store, projection, used)?.mixed.clone())
+    }
+
+    /// Returns the ways to read a projection from the replicas in `used`.
+    pub fn ways(&self, store: &Store, projection: Projection, used: &[bool]) -> Result<Arc<Ways>> {
         let key = (projection, used.to_vec());
-        if let Some(known) = self.read_plans.lock().get(&key).filter(|known| known.made.elapsed() < READ_PLAN_LIFETIME)
-        {
-            return Ok(known.plan.clone());
+        if let Some(known) = self.ways.lock().get(&key).filter(|known| known.made.elapsed() < WAYS_LIFETIME) {
+            return Ok(known.ways.clone());
         }
-        let layout = self.layout(projection)?;
-        let mut stored = Vec::new();
-        for (replica, _) in self.replicas.iter().zip(used).filter(|(_, used)| **used) {
+        let mut rates = vec![DEFAULT_READ_RATE; self.replicas.len()];
+        for ((replica, rate), _) in self.replicas.iter().zip(&mut rates).zip(used).filter(|(_, used)| **used) {
             let first = self.files.get(replica.first_file).map_or(&[][..], |file| &file.key);
-            let rate = match store.reading_rate(first) {
+            *rate = match store.reading_rate(first) {
                 Ok(rate) => rate.unwrap_or(DEFAULT_READ_RATE),
                 Err(terrace::Error::NotFound { .. }) => DEFAULT_READ_RATE,
                 Err(error) => return Err(error.into()),
             };
-            stored.push(Stored { layout: &replica.layout, first_file: replica.first_file, rate });
         }
-        let plan = Arc::new(Plan::reading(&layout, &stored));
-        self.read_plans.lock().insert(key, CachedReadPlan { plan: plan.clone(), made: Instant::now() });
-        Ok(plan)
+        let ways = Arc::new(self.ways_at(projection, used, &rates)?);
+        self.ways.lock().insert(key, CachedWays { ways: ways.clone(), made: Instant::now() });
+        Ok(ways)
+    }
+
+    /// Returns the ways to read a projection from the replicas in `used`, if each replica is read at its rate in bytes per second.
+    pub fn ways_at(&self, projection: Projection, used: &[bool], rates: &[f64]) -> Result<Ways> {
+        let layout = self.layout(projection)?;
+        let numbers = Self::used_numbers(used);
+        let rate_of = |number: usize| rates.get(number).copied().unwrap_or(DEFAULT_READ_RATE);
+        let stored = |number: &usize| {
+            let replica = self.replicas.get(*number)?;
+            Some(Stored { layout: &replica.layout, first_file: replica.first_file, rate: rate_of(*number) })
+        };
+        let all: Vec<Stored> = numbers.iter().filter_map(stored).collect();
+        let mixed = Arc::new(Plan::reading(&layout, &all));
+        let mut lone = Vec::new();
+        if numbers.len() > 1 && matches!(projection, Projection::View(_)) {
+            for number in &numbers {
+                let only: Vec<bool> = (0..self.replicas.len()).map(|other| other == *number).collect();
+                if self.has_all(projection, &only) {
+                    // The rate does not matter to a plan with one source.
+                    let made = || Plan::reading(&layout, &stored(number).into_iter().collect::<Vec<_>>());
+                    let mut known = self.lone_plans.lock();
+                    lone.push(known.entry((projection, *number)).or_insert_with(|| Arc::new(made())).clone());
+                }
+            }
+        }
+        let files = self.files.iter().map(|file| FileRate { rate: rate_of(file.replica), length: file.length() });
+        Ok(Ways::new(mixed, lone, files.collect()))
+    }
+
+    /// Returns the elements that each byte of a view shows.
+    pub fn elements(&self, view: usize) -> Option<Arc<Elements>> {
+        let layout = self.views.get(view)?;
+        let made = || Arc::new(Elements::new(layout, &self.declared.model.dataset, &self.sizes));
+        Some(self.elements.lock().entry(view).or_insert_with(made).clone())
     }
 
     /// Returns the plan that writes a view's bytes into a replica.

@@ -17,7 +17,12 @@ impl Shared {
     /// `out` only at the view's end. The bytes are those of one moment: they contain every write through any view
     /// either completely or not at all.
     pub fn read(&self, view: &str, offset: u64, out: &mut [u8]) -> Result<usize> {
-        self.read_projection(view, Projection::View, offset, out)
+        let stride = self.accesses.foresee(view, offset, out.len() as u64);
+        let length = self.read_in_series(view, Projection::View, (offset, stride), out)?;
+        if let Some(loaded) = self.cached() {
+            self.accesses.note(&loaded, view, offset, length as u64);
+        }
+        Ok(length)
     }
 
     /// Reads like [`Shared::read`], but the bytes of another projection of the view.
@@ -28,6 +33,17 @@ impl Shared {
         offset: u64,
         out: &mut [u8],
     ) -> Result<usize> {
+        self.read_in_series(view, projection, (offset, None), out)
+    }
+
+    /// Reads like [`Shared::read_projection`], if requests at this distance are expected to follow.
+    fn read_in_series(
+        &self,
+        view: &str,
+        projection: impl Fn(usize) -> Projection,
+        (offset, stride): (u64, Option<u64>),
+        out: &mut [u8],
+    ) -> Result<usize> {
         let (mut bad, mut why): (Vec<(usize, Range<u64>)>, Vec<String>) = Default::default();
         for attempt in attempts() {
             let alone = (attempt >= EXCLUSIVE_AFTER_ATTEMPTS).then(|| self.changing.write());
@@ -35,11 +51,12 @@ impl Shared {
                 state.mark_unreadable(&bad);
                 let projection = projection(loaded.view(view)?);
                 let sources = self.require_sources(&loaded, &state, projection, &why)?;
-                let plan = loaded.read_plan(&self.store, projection, &sources.used)?;
-                let length = plan.length().saturating_sub(offset).min(out.len() as u64) as usize;
-                let out = out.get_mut(..length).unwrap_or_default();
-                match self.gather(&loaded, &state, (projection, &sources, &plan), offset, out, false)? {
-                    None => Ok(length),
+                let ways = loaded.ways(&self.store, projection, &sources.used)?;
+                let length = ways.mixed.length().saturating_sub(offset).min(out.len() as u64);
+                let plan = ways.nearest(offset, length, stride)?;
+                let out = out.get_mut(..length as usize).unwrap_or_default();
+                match self.gather(&loaded, &state, (projection, &sources, plan), offset, out, false)? {
+                    None => Ok(length as usize),
                     Some(_) => Err(self.lost_error(&loaded, &state, projection, &why)),
                 }
             });

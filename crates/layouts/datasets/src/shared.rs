@@ -7,6 +7,7 @@ use rustix_futex_sync::RwLock;
 use terrace::Store;
 use terrace_views::model::Sizes;
 
+use crate::access::Accesses;
 use crate::attempt::{Attempt, AttemptError, EXCLUSIVE_AFTER_ATTEMPTS, attempts};
 use crate::declared::Declared;
 use crate::follower::Follower;
@@ -26,6 +27,7 @@ pub struct Shared {
     /// commits.
     pub changing: RwLock<()>,
     pub follower: Follower,
+    pub accesses: Accesses,
     /// Whether this process has checked the store's rules since it opened the dataset.
     pub rules_checked: AtomicBool,
 }
@@ -35,8 +37,17 @@ impl Shared {
     pub fn new(store: &Store, name: &str) -> Arc<Shared> {
         let (store, name) = (store.clone(), name.to_owned());
         let (loaded, changing, follower, rules_checked) = Default::default();
-        let shared =
-            |this: &Weak<Shared>| Shared { this: this.clone(), store, name, loaded, changing, follower, rules_checked };
+        let accesses = Accesses::new(store.dir(), &name);
+        let shared = |this: &Weak<Shared>| Shared {
+            this: this.clone(),
+            store,
+            name,
+            loaded,
+            changing,
+            follower,
+            accesses,
+            rules_checked,
+        };
         Arc::new_cyclic(shared)
     }
 
@@ -157,6 +168,14 @@ impl Shared {
                 Err(AttemptError::Damaged { file, bytes: at..at + out.len() as u64, why: error.to_string() })
             }
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(loaded) = self.loaded.get_mut().take() {
+            self.accesses.close(&loaded);
         }
     }
 }

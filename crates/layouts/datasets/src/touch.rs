@@ -2,6 +2,7 @@
 //! bounded.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 use terrace_views::convert::{Gathered, Plan, Touched};
 
@@ -50,6 +51,24 @@ fn collect_parts(plan: &Plan, offset: u64, length: u64, gap: u64, parts: &mut Ve
     let half = length / 2;
     collect_parts(plan, offset, half, gap, parts)?;
     collect_parts(plan, offset + half, length - half, gap, parts)
+}
+
+/// The store fetches and verifies chunks of this size.
+const FETCHED_CHUNK_BYTES: u64 = 64 << 10;
+
+/// Returns what the store fetches for parts of files, which are in order: whole chunks, none of them twice. `length_of` returns the length of
+/// a file.
+pub fn fetched_ranges(parts: &[Touched], length_of: impl Fn(usize) -> u64) -> Vec<(usize, Range<u64>)> {
+    let mut ranges: Vec<(usize, Range<u64>)> = Vec::with_capacity(parts.len());
+    for Touched { file, bytes, .. } in parts.iter().filter(|part| !part.bytes.is_empty()) {
+        let start = bytes.start / FETCHED_CHUNK_BYTES * FETCHED_CHUNK_BYTES;
+        let end = bytes.end.next_multiple_of(FETCHED_CHUNK_BYTES).min(length_of(*file).max(bytes.end));
+        match ranges.last_mut() {
+            Some((last, range)) if last == file && start <= range.end => range.end = range.end.max(end),
+            _ => ranges.push((*file, start..end)),
+        }
+    }
+    ranges
 }
 
 /// A thread keeps its gather buffer up to this size, because allocating fresh memory costs more than filling it.

@@ -263,3 +263,28 @@ fn a_replica_whose_files_are_gone_is_a_finding_of_health() {
     place.good(["rm", "datasets/points/main"]);
     assert_eq!(findings(), (vec!["damaged".to_owned()], 1));
 }
+
+#[test]
+fn what_programs_read_of_a_dataset_leads_to_advice() {
+    let place = Place::new();
+    place.write("points.dataset", POINTS_DECLARATION.replace("1000", "200000"));
+    place.good(["dataset", "add", "points.dataset"]);
+    assert_eq!(
+        place.good(["advise", "points"]),
+        "no reads of points were noted; read its views first, as programs do\n"
+    );
+    place.bad(["advise", "none"], &["there is no dataset \"none\""]);
+    // Each of them is a process of its own.
+    (0..3).for_each(|_| drop(place.good(["view", "read", "points", "b", "-o", "b"])));
+    let (advice, _) = place.json(["advise", "points"]);
+    let access = &advice["accesses"][0];
+    assert_eq!((access["times"].as_f64().unwrap().round(), &access["view"]), (3.0, &json!("b")), "{advice}");
+    assert_eq!((&access["bytes"], &access["fetched_bytes"]), (&json!(800_000), &json!(2_400_000)));
+    assert_eq!(access["fields"], json!([{"path": "data.b", "indices": [[0, 200_000]], "lengths": [200_000]}]));
+    assert_eq!(advice["proposals"][0]["fetched_bytes"], json!([2_400_000, 800_000]), "{advice}");
+    assert_eq!(advice["added"], json!(null));
+    let words = place.good(["advise", "points"]);
+    assert!(words.contains("data.b") && words.contains("all 200000") && words.contains("as_b"), "{words}");
+    // Whether it pays after three reads depends on the machine.
+    place.good(["advise", "points", "--apply"]);
+}

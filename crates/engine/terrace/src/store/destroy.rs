@@ -26,6 +26,7 @@ use crate::{Error, Result, key};
 
 /// The folders in a store's directory.
 const OWN_FOLDERS: [&str; 7] = ["catalog", "dumps", "keepers", "leases", "preload", SERVICE_COPIES_FOLDER, "streams"];
+const OWN_FOLDERS: [&str; 7] = ["catalog", "datasets", "dumps", "keepers", "leases", "preload", "streams"];
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 2] = ["object-", "service-copies.damaged-"];
 /// Files, except those that identify the store.

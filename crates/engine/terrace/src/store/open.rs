@@ -190,6 +190,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
         // No other process has the store open or can write here, so the leftovers have no writer.
         remove_leftovers(dir, destroy::is_own_file);
         remove_leftovers(&dir.join("streams"), |_| true);
+        remove_leftovers(&dir.join("datasets"), |_| true);
         for (object, _) in engine.catalog.staged()? {
             engine.catalog.commit(Edit::Unstage { object }.into())?;
         }
