@@ -64,7 +64,7 @@ fn words(advice: &Advice) -> String {
             fields.first().map(elements).unwrap_or_default(),
         ]);
     }
-    let mut text = format!("reads of {dataset}, of which each counts half as much after a week:\n{rows}\n");
+    let mut text = format!("reads of {dataset}; each counts half as much after a week:\n{rows}\n");
     if proposals.is_empty() {
         return text + "nothing is worth a replica: in no other layout would they fetch much fewer bytes";
     }

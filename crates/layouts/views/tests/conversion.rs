@@ -74,7 +74,9 @@ impl Case {
                 let most = if r.chance(50) { left.min(40) } else { left };
                 let length = if turn == 0 { left } else { r.below(most + 1) };
                 let range = offset as usize..(offset + length) as usize;
-                self.shown(&elements, &layout, &image, range.clone(), &view.name);
+                if turn == 2 {
+                    self.shown(&elements, &layout, &image, range.clone(), &view.name);
+                }
                 let files = self.files(&mut memory);
                 let windows: Vec<Window> = files.iter().map(|file| file.as_slice().into()).collect();
                 let mut out = vec![0xee; length as usize];

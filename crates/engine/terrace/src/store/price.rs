@@ -38,7 +38,7 @@ impl Store {
         let snapshot = self.supposed(&[])?;
         let site = Site { wanted: policy.wanted, beside: &[], reads: MIN_EXPECTED_READS, hash: 0 };
         let explained = planning.planner.explain(&snapshot, block.len() as u64, &site, &costs, &resolutions);
-        let mut price = Price::NONE;
+        let mut price = Price::NO_REPLICAS;
         for replica in &explained.replicas {
             let rates = |piece: &Piece| {
                 let rates = snapshot.rates().get(usize::from(piece.target))?;
@@ -63,7 +63,7 @@ impl Store {
         let (policy, _) = engine.planning.explained_policy(key, &PutOptions::default());
         let costs = self.survey(key, &self.first_block(key)?, None, &policy.wanted);
         let snapshot = self.supposed(&[])?;
-        let mut price = Price::NONE;
+        let mut price = Price::NO_REPLICAS;
         for replica in &extent.replicas {
             let rates = engine.tiers.position(replica.target).and_then(|at| snapshot.rates().get(at));
             let stored = f64::from(replica.stored.max(1)) / f64::from(extent.raw_len.max(1));
@@ -79,7 +79,7 @@ impl Store {
 }
 
 impl Price {
-    const NONE: Price = Price {
+    const NO_REPLICAS: Price = Price {
         stored: 0.0,
         write: Affine { fixed: 0.0, per_byte: 0.0 },
         read: Affine { fixed: f64::INFINITY, per_byte: 0.0 },
@@ -89,7 +89,8 @@ impl Price {
     /// Adds a replica of these pieces, each with its share of the bytes.
     fn add(&mut self, pieces: &[(TargetRates, Expected, f64)]) {
         let all: f64 = pieces.iter().map(|(_, _, share)| share).sum();
-        let (mut stored, mut write, mut read, mut transfer) = (0.0, Price::NONE.write, Price::NONE.write, 0.0);
+        let (mut stored, mut write, mut read, mut transfer) =
+            (0.0, Price::NO_REPLICAS.write, Price::NO_REPLICAS.write, 0.0);
         for (rates, expected, share) in pieces {
             let share = share / all;
             let once = measured(rates, expected, &Weights::EQUAL, 0.0);
@@ -123,7 +124,7 @@ mod tests {
     fn all_replicas_are_written_and_the_soonest_is_read() {
         let (disk, memory) = (TargetRates::from_speeds(100e6, 200e6, 0.01), TargetRates::from_speeds(1e9, 2e9, 0.0));
         let halved = Expected { stored: 0.5, encode: 1e-9, decode: 2e-9 };
-        let mut price = Price::NONE;
+        let mut price = Price::NO_REPLICAS;
         price.add(&[(disk, halved, 10.0)]);
         price.add(&[(memory, Expected::NONE, 10.0)]);
         price.add(&[]);

@@ -16,7 +16,7 @@ const MAX_SHORT_REQUEST_BYTES: u64 = 4 << 10;
 /// The bytes that a request fetches are at hand for the next one, if they are no more than these.
 const MAX_CACHED_BYTES: u64 = 64 << 20;
 
-/// What an access fetches.
+/// The bytes that an access fetches, and the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Fetch {
     /// The bytes, before encoding.

@@ -29,9 +29,9 @@ const MAX_FETCHED_SHARE: f64 = 0.9;
 /// The number of places of a candidate, and the bytes there, by which its encoding is estimated.
 const SAMPLE_COUNT: u64 = 3;
 const SAMPLE_BYTES: u64 = 256 << 10;
-/// The price of replicas of which nothing is stored.
+/// The price of a replica without stored bytes.
 const UNKNOWN_READ_PRICE: Affine = Affine { fixed: 0.0, per_byte: 1e-9 };
-/// The store divides objects into extents of at most this length, each of which is an operation of its target.
+/// The store divides objects into extents of at most this length. Each is an operation of its target.
 const EXTENT_BYTES: f64 = (1 << 20) as f64;
 
 impl Dataset {
@@ -67,7 +67,7 @@ impl Dataset {
     }
 }
 
-/// What is known of a dataset and of its reads.
+/// A dataset, how it is read, and the prices of that.
 struct Advisor<'a> {
     shared: &'a Shared,
     loaded: Arc<Loaded>,
@@ -78,7 +78,7 @@ struct Advisor<'a> {
     /// The times to read from each file, and the rates of the replicas.
     prices: Vec<Affine>,
     rates: Vec<f64>,
-    /// What each access fetches now.
+    /// The bytes that each access fetches now, and the time.
     now: Vec<Fetch>,
 }
 

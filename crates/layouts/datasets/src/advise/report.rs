@@ -124,7 +124,7 @@ impl Proposal {
         }
     }
 
-    /// Sets what accesses fetch, each of which occurs `times`, now and with the replica.
+    /// Sets the means of the accesses that it serves. Of each: how often it occurs, and what it fetches now and with the replica.
     pub(super) fn serve(&mut self, accesses: &[(f64, Fetch, Fetch)]) {
         self.times = accesses.iter().map(|(times, ..)| times).sum();
         let mean = |of: &dyn Fn(&(f64, Fetch, Fetch)) -> f64| {
