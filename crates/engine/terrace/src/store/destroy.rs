@@ -25,8 +25,8 @@ use crate::report::{RemainState, Remains, TargetRemains, TierRemains};
 use crate::{Error, Result, key};
 
 /// The folders in a store's directory.
-const OWN_FOLDERS: [&str; 7] = ["catalog", "dumps", "keepers", "leases", "preload", SERVICE_COPIES_FOLDER, "streams"];
-const OWN_FOLDERS: [&str; 7] = ["catalog", "datasets", "dumps", "keepers", "leases", "preload", "streams"];
+const OWN_FOLDERS: [&str; 8] =
+    ["catalog", "datasets", "dumps", "keepers", "leases", "preload", SERVICE_COPIES_FOLDER, "streams"];
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 2] = ["object-", "service-copies.damaged-"];
 /// Files, except those that identify the store.
