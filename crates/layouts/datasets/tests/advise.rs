@@ -81,11 +81,11 @@ fn columns_of_records_are_stored_by_field_and_then_fetch_fewer_bytes() {
         assert_eq!((access.bytes, access.fetched_bytes), (column, RECORD_COUNT * RECORD_BYTES));
         assert_eq!((access.fields.len(), &access.fields[0].indices[..]), (1, &[(0, RECORD_COUNT)][..]));
     }
-    let best = best(&advice).expect("a replica is worth it");
-    assert_eq!(
-        (best.name.as_str(), best.layout.as_str()),
-        ("by_field_data_a_data_c", "data.a, data.c: each field by itself")
-    );
+    assert!(best(&advice).is_some(), "{advice:?}");
+    // The best one depends on measured times.
+    let by_field = advice.proposals.iter().find(|proposal| proposal.name == "by_field_data_a_data_c");
+    let best = by_field.unwrap_or_else(|| panic!("{advice:?}"));
+    assert_eq!(best.layout, "data.a, data.c: each field by itself");
     assert_eq!(best.fetched_bytes.0, RECORD_COUNT * RECORD_BYTES);
     // Where the second field begins, one chunk has bytes of both.
     assert!((column..column + 2 * CHUNK_BYTES).contains(&best.fetched_bytes.1), "{best:?}");
@@ -100,7 +100,7 @@ fn columns_of_records_are_stored_by_field_and_then_fetch_fewer_bytes() {
     let again = fetched(&store, "datasets/d");
     assert!(again < once / 6.0, "{again} bytes instead of {once}");
     let advice = dataset.advise().unwrap();
-    assert!(self::best(&advice).is_none() && advice.accesses.len() == 2, "{advice:?}");
+    assert!(advice.proposals.is_empty() && advice.accesses.len() == 2, "{advice:?}");
 }
 
 #[test]
