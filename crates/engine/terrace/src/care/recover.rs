@@ -75,9 +75,7 @@ impl Care {
         if is_new && self.catalog.tail()?.sequence == 0 {
             self.begin_after_what_is_there()?;
         }
-        if !self.catalog.is_shared() {
-            self.check_is_newest(is_new)?;
-        }
+        self.check_is_newest(is_new)?;
         if is_new && !self.catalog.is_shared() {
             self.doubt(self.journal.targets_behind()?)?;
         }
@@ -119,6 +117,10 @@ impl Care {
     /// Checks that no service was used with a newer copy of the store's directory: the ones to be compared with the catalog or, if it is new, all
     /// that can be reached. It comes before commits, which would part from those of the newer directory.
     fn check_is_newest(&self, is_new: bool) -> Result<()> {
+        if self.catalog.is_shared() {
+            // Its catalog follows the servers.
+            return Ok(());
+        }
         let last = self.catalog.tail()?.sequence;
         let services = self.tiers.devices.iter().filter(|device| {
             self.tiers.tier(device).persistent && !device.capabilities.log_copies && (is_new || device.target.is_new())
