@@ -25,7 +25,8 @@ fn a_node_with_a_target_is_added() {
     );
     // It is away until its node is there.
     stores[0].put_bytes(b"before", &bytes, &terrace::PutOptions::default()).unwrap();
-    assert_eq!(shared.status_of(0, "d")["there"], false);
+    // The status shows what the node has followed so far.
+    wait_until("the new node is known", || shared.status_of(0, "d")["there"] == false);
     let text = fs::read_to_string(shared.path("a-targets.toml")).unwrap();
     let ports = |text: &str| text.lines().next().unwrap().to_owned();
     let text = text.replace(&ports(&text), &format!("listen = '127.0.0.1:{port}'"));
