@@ -5,13 +5,13 @@ use std::ffi::{c_char, c_void};
 use crate::brain::Brain;
 use crate::encodings::check_length;
 use crate::failure::{BrainStatus, Failure, guard};
-use crate::handles::Handles;
 use crate::outcome::{BrainOutcome, Reported};
 use crate::piece::{BrainPiece, BrainPlanSize};
-use crate::pointers::{give, give_text, given, items, room};
 use crate::request::{BrainRequest, EMPTY_REQUEST};
 use crate::storage::Storage;
 use crate::target::{BrainTarget, DescribedTarget};
+use terrace_foreign::Handles;
+use terrace_foreign::{give, give_text, given, items, room};
 
 /// The version of the structures. A program passes the one that it was compiled with.
 pub const TERRACE_BRAIN_VERSION: u32 = 1;
@@ -48,7 +48,10 @@ pub extern "C" fn terrace_brain_create(
 /// Closes a brain. What it has learned is lost, unless it was saved.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_brain_close(brain: *mut Brain) -> BrainStatus {
-    guard(|| OPEN_BRAINS.take(brain).map(drop))
+    guard(|| {
+        OPEN_BRAINS.take(brain)?;
+        Ok(())
+    })
 }
 
 /// Tells the free bytes of a target, its load (the operations that wait there, for each lane), and whether it accepts writes. A host calls it after
@@ -151,7 +154,7 @@ pub extern "C" fn terrace_brain_load(brain: *const Brain, bytes: *const c_void, 
 /// were. The caller passes the text to `terrace_brain_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_brain_describe(brain: *const Brain, json: *mut *mut c_char) -> BrainStatus {
-    guard(|| give_text(json, OPEN_BRAINS.find(brain)?.describe().to_string()))
+    guard(|| Ok(give_text(json, OPEN_BRAINS.find(brain)?.describe().to_string())?))
 }
 
 /// Frees a text that a call made. Freeing null does nothing.

@@ -8,7 +8,7 @@ use terrace_codec::{Encoding, Scratch, decode, encode};
 use crate::Failure;
 use crate::failure::{BrainStatus, guard};
 use crate::piece::number_of;
-use crate::pointers::{give, given, room};
+use terrace_foreign::{give, given, room};
 
 /// The longest piece: the codecs count in 32 bits.
 pub(crate) const MAX_RAW_BYTES: usize = 1 << 30;

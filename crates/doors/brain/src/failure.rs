@@ -2,10 +2,9 @@
 
 use std::ffi::c_char;
 
+use terrace_foreign::BadArgument;
 use terrace_plan::plan::NoRoom;
 use terrace_plan::snapshot::SnapshotError;
-
-use crate::words;
 
 /// The result of a call. The numbers are those of `terrace_status` in terrace.h.
 #[repr(C)]
@@ -55,6 +54,12 @@ pub enum Failure {
     Internal(String),
 }
 
+impl From<BadArgument> for Failure {
+    fn from(bad: BadArgument) -> Failure {
+        Failure::Invalid(bad.0)
+    }
+}
+
 impl Failure {
     fn status(&self) -> BrainStatus {
         match self {
@@ -70,12 +75,12 @@ impl Failure {
 /// Returns the message of this thread's last failed call, which is valid until the thread's next failure. Empty if no call has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_brain_last_error() -> *const c_char {
-    words::last()
+    terrace_foreign::last_error()
 }
 
 /// Runs a call and records its failure for the thread.
 pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> BrainStatus {
-    match words::kept(call, |bug| Failure::Internal(bug.into())) {
+    match terrace_foreign::keep_error(call, |bug| Failure::Internal(bug.into())) {
         Ok(()) => BrainStatus::Ok,
         Err(failure) => failure.status(),
     }

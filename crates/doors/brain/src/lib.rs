@@ -11,22 +11,15 @@ mod brain;
 mod calls;
 mod encodings;
 mod failure;
-#[path = "../../c/src/handles.rs"]
-mod handles;
 #[doc(hidden)]
 pub mod hostile;
 mod outcome;
 mod piece;
-#[path = "../../c/src/pointers.rs"]
-#[allow(dead_code, reason = "the library of the engine needs more of them")]
-mod pointers;
 mod request;
 mod saved;
 mod storage;
 mod streams;
 mod target;
-#[path = "../../c/src/words.rs"]
-mod words;
 
 pub use brain::Brain;
 pub use calls::*;

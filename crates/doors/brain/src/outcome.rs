@@ -6,7 +6,7 @@ use terrace_codec::{Element, Encoding};
 
 use crate::Failure;
 use crate::encodings::{MAX_RAW_BYTES, encoding_of};
-use crate::pointers::{parsed, text};
+use terrace_foreign::{parsed, text};
 
 /// A piece that was written or read, for `terrace_brain_report`.
 #[repr(C)]

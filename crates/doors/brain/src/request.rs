@@ -9,8 +9,8 @@ use terrace_plan::policy::{Ack, Ask, Asked, Budget, Policy, Replicas, Resolution
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::Failure;
-use crate::pointers::{parsed, text};
 use crate::storage::Storage;
+use terrace_foreign::{parsed, text};
 
 /// The replicas of a request that allows more than one, and says no number: as in the paper.
 const DEFAULT_MAX_REPLICAS: u8 = 5;

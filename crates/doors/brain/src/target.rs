@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use terrace_cost::MeasuredSpeed;
 
 use crate::Failure;
-use crate::pointers::text;
+use terrace_foreign::text;
 
 /// A place for bytes: a device, a directory, a node, a bucket. Targets with the same `tier` are one tier: they have the same speeds, power and
 /// persistence, and stand one after the other. The fastest tier comes first: a later one never counts as faster than an earlier one, because its first

@@ -13,8 +13,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::guard;
 use crate::options::encoding;
-use crate::pointers::{give, given, room, text};
 use crate::{Failure, Status};
+use terrace_foreign::{give, given, room, text};
 
 const COMPRESSED_MAGIC: &[u8; 4] = b"TRC1";
 const HEADER_BYTES: usize = 24;

@@ -9,8 +9,8 @@ use terrace_cost::{Objective, TargetRates, Weights};
 
 use crate::bytes::{Packed, check_length, choose};
 use crate::failure::guard;
-use crate::pointers::{give_text, given, items, parsed, room, text};
 use crate::{Failure, Status};
+use terrace_foreign::{give_text, given, items, parsed, room, text};
 
 /// The most tiers of a call.
 const MAX_TIERS: usize = 64;
@@ -91,7 +91,7 @@ pub extern "C" fn terrace_compress_for(
         let tiers = tiers.iter().map(|tier| Candidate::of(tier, weights, reads, raw)).collect::<Result<Vec<_>, _>>()?;
         let chosen = Chosen::of(&tiers, raw)?;
         chosen.packed.write_to(raw, out, made)?;
-        if json.is_null() { Ok(()) } else { give_text(json, chosen.report(&tiers, raw).to_string()) }
+        if json.is_null() { Ok(()) } else { Ok(give_text(json, chosen.report(&tiers, raw).to_string())?) }
     })
 }
 

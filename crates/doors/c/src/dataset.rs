@@ -3,10 +3,10 @@
 use std::ffi::{c_char, c_void};
 
 use crate::failure::guard;
-use crate::handles::Handles;
-use crate::pointers::{give, give_text, given, room, text};
 use crate::store::{Store, there};
 use crate::{Failure, Status};
+use terrace_foreign::Handles;
+use terrace_foreign::{give, give_text, given, room, text};
 
 static OPEN_DATASETS: Handles<Dataset> = Handles::new("dataset");
 
@@ -53,7 +53,12 @@ fn keep(place: *mut *mut Dataset, open: impl FnOnce() -> Result<datasets::Datase
 /// Closes a dataset. Closing null does nothing. Closing a dataset twice is an error that does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dataset_close(dataset: *mut Dataset) -> Status {
-    guard(|| if dataset.is_null() { Ok(()) } else { OPEN_DATASETS.take(dataset).map(drop) })
+    guard(|| {
+        if !dataset.is_null() {
+            OPEN_DATASETS.take(dataset)?;
+        }
+        Ok(())
+    })
 }
 
 /// Removes a dataset with all its replicas.
@@ -67,7 +72,7 @@ pub extern "C" fn terrace_dataset_remove(store: *const Store, name: *const c_cha
 pub extern "C" fn terrace_dataset_views(dataset: *const Dataset, json: *mut *mut c_char) -> Status {
     guard(|| {
         let views = OPEN_DATASETS.find(dataset)?.dataset.views()?;
-        give_text(json, serde_json::to_string(&views).map_err(|e| Failure::Internal(e.to_string()))?)
+        Ok(give_text(json, serde_json::to_string(&views).map_err(|e| Failure::Internal(e.to_string()))?)?)
     })
 }
 

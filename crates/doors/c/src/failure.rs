@@ -3,8 +3,7 @@
 use std::ffi::c_char;
 
 use engine::files::FileError;
-
-use crate::words;
+use terrace_foreign::BadArgument;
 
 /// The result of a call.
 #[repr(C)]
@@ -63,6 +62,12 @@ pub enum Failure {
     /// A bug: the call panicked.
     #[error("{0}; this is a bug of Terrace")]
     Internal(String),
+}
+
+impl From<BadArgument> for Failure {
+    fn from(bad: BadArgument) -> Failure {
+        Failure::Invalid(bad.0)
+    }
 }
 
 impl Failure {
@@ -130,12 +135,12 @@ fn dataset_status(error: &datasets::Error) -> Status {
 /// call has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_last_error() -> *const c_char {
-    words::last()
+    terrace_foreign::last_error()
 }
 
 /// Runs a call and records its failure for the thread.
 pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
-    match words::kept(call, |bug| Failure::Internal(bug.into())) {
+    match terrace_foreign::keep_error(call, |bug| Failure::Internal(bug.into())) {
         Ok(()) => Status::Ok,
         Err(failure) => failure.status(),
     }

@@ -5,10 +5,10 @@ use std::ffi::{c_char, c_void};
 use engine::files::{self, FileError, Files};
 
 use crate::failure::guard;
-use crate::handles::Handles;
-use crate::pointers::{give, given, room, string};
 use crate::store::{Store, there};
 use crate::{Failure, Status};
+use terrace_foreign::Handles;
+use terrace_foreign::{give, given, room, string};
 
 /// The permission bits of a new file.
 const NEW_FILE_MODE: u32 = 0o644;

@@ -10,14 +10,11 @@ mod compression;
 mod dataset;
 mod failure;
 mod file;
-mod handles;
 mod names;
 mod options;
-mod pointers;
 mod receipt;
 mod store;
 mod stream;
-mod words;
 
 pub use bytes::*;
 pub use compression::*;

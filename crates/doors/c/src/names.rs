@@ -3,9 +3,9 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 
 use crate::failure::guard;
-use crate::pointers::{give, string};
 use crate::store::{Store, there};
 use crate::{Failure, Status};
+use terrace_foreign::{give, string};
 
 /// Objects that are read from the catalog at a time.
 const OBJECTS_PER_PAGE: usize = 256;

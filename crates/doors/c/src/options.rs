@@ -8,7 +8,7 @@ use engine::{Ack, Asked, Element, PutOptions};
 use terrace_codec::Encoding;
 
 use crate::Failure;
-use crate::pointers::{parsed, text};
+use terrace_foreign::{parsed, text};
 
 /// Requirements. In `terrace_open` they apply to the application; in a call they apply to that operation and take
 /// precedence. Zeros leave everything to the store's rules.

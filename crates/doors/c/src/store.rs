@@ -10,10 +10,10 @@ use engine::files::Files;
 use engine::{Config, PutOptions, Question};
 
 use crate::failure::guard;
-use crate::handles::Handles;
 use crate::options::{ack, understood};
-use crate::pointers::{give, give_text, given, room, string, text};
 use crate::{Failure, Options, Receipt, Status};
+use terrace_foreign::Handles;
+use terrace_foreign::{give, give_text, given, room, string, text};
 
 static OPEN_STORES: Handles<Store> = Handles::new("store");
 
@@ -40,7 +40,7 @@ impl Store {
 }
 
 pub(crate) fn there(store: *const Store) -> Result<Arc<Store>, Failure> {
-    OPEN_STORES.find(store)
+    Ok(OPEN_STORES.find(store)?)
 }
 
 /// Makes a store in `directory` with the tiers of the configuration file `configuration`.
@@ -189,7 +189,7 @@ pub extern "C" fn terrace_length(store: *const Store, key: *const c_char, length
 pub extern "C" fn terrace_locate(store: *const Store, key: *const c_char, json: *mut *mut c_char) -> Status {
     guard(|| {
         let location = there(store)?.store.locate(string(key, "the key")?)?;
-        give_text(json, serde_json::to_string(&location).map_err(|e| Failure::Internal(e.to_string()))?)
+        Ok(give_text(json, serde_json::to_string(&location).map_err(|e| Failure::Internal(e.to_string()))?)?)
     })
 }
 
@@ -244,7 +244,7 @@ pub extern "C" fn terrace_plan(
         let block = given(bytes, length)?;
         let question = Question { key: string(key, "the key")?, block, options, what_if: &[] };
         let explained = store.store.explain(&question)?;
-        give_text(json, serde_json::to_string(&explained).map_err(|e| Failure::Internal(e.to_string()))?)
+        Ok(give_text(json, serde_json::to_string(&explained).map_err(|e| Failure::Internal(e.to_string()))?)?)
     })
 }
 

@@ -3,11 +3,11 @@
 use std::ffi::{c_char, c_void};
 
 use crate::failure::guard;
-use crate::handles::Handles;
 use crate::options::ack;
-use crate::pointers::{give, given, string, text};
 use crate::store::{Store, there};
 use crate::{Failure, Status};
+use terrace_foreign::Handles;
+use terrace_foreign::{give, given, string, text};
 
 static OPEN_STREAMS: Handles<Stream> = Handles::new("stream");
 
@@ -79,7 +79,12 @@ pub extern "C" fn terrace_stream_open(
 /// Closes a stream; all that was accepted stays. Closing null does nothing. Closing a stream twice is an error that does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_stream_close(stream: *mut Stream) -> Status {
-    guard(|| if stream.is_null() { Ok(()) } else { OPEN_STREAMS.take(stream).map(drop) })
+    guard(|| {
+        if !stream.is_null() {
+            OPEN_STREAMS.take(stream)?;
+        }
+        Ok(())
+    })
 }
 
 /// Adds all or none of the requests to a stream, and returns once they are accepted. `added` gets the number of those that are new, and may
@@ -93,7 +98,7 @@ pub extern "C" fn terrace_stream_append(
 ) -> Status {
     guard(|| {
         let stream = OPEN_STREAMS.find(stream)?;
-        let framed = crate::pointers::items(requests, count, "the requests")?;
+        let framed = terrace_foreign::items(requests, count, "the requests")?;
         let framed = framed.iter().map(Request::understood).collect::<Result<Vec<_>, _>>()?;
         let accepted = stream.stream.append_framed(framed)?;
         give(added, accepted.iter().filter(|accepted| **accepted == stream::Accepted::New).count());

@@ -7,8 +7,6 @@ use std::ffi::c_char;
 
 use terrace_dump::Error;
 
-use crate::words;
-
 /// The result of a call. All ranks get the same status, or `TERRACE_DUMP_STATUS_ELSEWHERE` if only other ranks failed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,13 +29,13 @@ pub enum DumpStatus {
 /// call has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_last_error() -> *const c_char {
-    words::last()
+    terrace_foreign::last_error()
 }
 
 /// Runs a call, and keeps its error message.
 pub(crate) fn guard(call: impl FnOnce() -> terrace_dump::Result<()>) -> DumpStatus {
     let bug = |bug: &str| Error::Refused(format!("{bug}; this is a bug of Terrace"));
-    match words::kept(call, bug) {
+    match terrace_foreign::keep_error(call, bug) {
         Ok(()) => DumpStatus::Ok,
         Err(Error::NotFound { .. }) => DumpStatus::NotFound,
         Err(Error::Refused(_) | Error::Differ(_)) => DumpStatus::Invalid,

@@ -11,8 +11,6 @@ mod messages;
 mod once;
 mod restart;
 mod window;
-#[path = "../../../doors/c/src/words.rs"]
-mod words;
 mod world;
 
 pub use background::*;

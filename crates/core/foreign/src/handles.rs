@@ -1,6 +1,6 @@
 //! Handles of what C has open: numbers that are never reused, so a closed or invalid handle is always detected.
 //!
-//! The library of the brain includes this file, too. The maps are replaced as a whole and never locked: after a fork, the child would inherit the lock, but not the thread that holds it.
+//! The maps are replaced as a whole and never locked: after a fork, the child would inherit the lock, but not the thread that holds it.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
 
-use crate::Failure;
+use crate::BadArgument;
 
 /// Handles are multiples of this, like addresses of structures, and never null.
 const HANDLE_STEP: usize = 16;
@@ -40,12 +40,12 @@ impl<T> Handles<T> {
     }
 
     /// Returns the thing that a handle stands for.
-    pub fn find(&self, handle: *const T) -> Result<Arc<T>, Failure> {
+    pub fn find(&self, handle: *const T) -> Result<Arc<T>, BadArgument> {
         self.open.load().get(&handle.addr()).cloned().ok_or_else(|| self.not_open(handle))
     }
 
     /// Removes a handle and returns its thing. If two threads take the same handle, exactly one gets it.
-    pub fn take(&self, handle: *const T) -> Result<Arc<T>, Failure> {
+    pub fn take(&self, handle: *const T) -> Result<Arc<T>, BadArgument> {
         let before = self.open.rcu(|open| {
             let mut open = HashMap::clone(open);
             open.remove(&handle.addr());
@@ -54,9 +54,9 @@ impl<T> Handles<T> {
         before.get(&handle.addr()).cloned().ok_or_else(|| self.not_open(handle))
     }
 
-    fn not_open(&self, handle: *const T) -> Failure {
+    fn not_open(&self, handle: *const T) -> BadArgument {
         let why =
             if handle.is_null() { "is null" } else { "is not open: it was closed, or is none that the library gave" };
-        Failure::Invalid(format!("the {} {why}", self.noun))
+        BadArgument(format!("the {} {why}", self.noun))
     }
 }
