@@ -131,8 +131,9 @@ pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
         }
         Tiers::Renew { tier } => {
             let Some(store) = Store::renew_tier(dir, tier)? else {
-                let words =
-                    format!("tier {tier} gets empty targets when `terrace rebuild --salvage` makes the store again");
+                let words = format!(
+                    "tier {tier} gets empty targets when `terrace rebuild`, or `terrace rebuild --salvage`, has made the store again"
+                );
                 show.result(&json!({"renewed": tier}), &words)?;
                 return Ok(true);
             };

@@ -22,6 +22,14 @@ pub trait NamedBlobs: Send + Sync {
     /// Reads a blob. `NotFound` if it is not there.
     fn read(&self, name: &str) -> io::Result<Vec<u8>>;
 
+    /// Reads a blob. None if it is not there.
+    fn read_if_there(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        match self.read(name) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
     /// Lists the names of the blobs below `folder`, in order. `folder` ends with `/`.
     fn list(&self, folder: &str) -> io::Result<Vec<String>>;
 

@@ -26,8 +26,7 @@ use crate::place::Planning;
 use crate::read::Reader;
 
 pub(crate) use service_copies::{ServiceCopy, find_parted, remove_fetched};
-pub(crate) use survey::{Survey, describe_parted};
-pub(crate) use sweep::describe_older_directory;
+pub(crate) use survey::{Survey, describe_older_directory, describe_parted};
 
 /// Compares the catalog, the log and the targets with each other, and repairs differences.
 pub(crate) struct Care {

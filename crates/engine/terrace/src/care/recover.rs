@@ -12,7 +12,7 @@ use terrace_tier::Place;
 use super::Care;
 use super::frame_id::{FrameId, frame_in};
 use super::rebuild::replay;
-use super::sweep::describe_older_directory;
+use super::survey::describe_older_directory;
 use crate::devices::Device;
 use crate::home::{TargetNote, boot};
 use crate::origins::is_at_origin;

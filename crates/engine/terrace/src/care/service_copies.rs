@@ -8,12 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use terrace_catalog::log::{Reach, Tail, read_target_reach, write_reach};
+use terrace_catalog::{find_end, newest_snapshot};
 use terrace_system::{read_regular, remove_folder};
 use terrace_tier::{MARKER_FILE, NamedBlobs, OwnerMark, SYNCED_BLOB, SyncedNote, TARGET_OWNER_FILE, read_marker_text};
 
 use crate::config::{Config, TargetConfig, TierConfig};
 use crate::home::TargetNote;
-use crate::journal::{SERVICE_COPIES_FOLDER, fetch_log, find_end, newest_snapshot, read_copied};
+use crate::journal::{SERVICE_COPIES_FOLDER, fetch_log, read_copied};
 use crate::{Error, Result};
 
 /// The file beside a fetched copy with the place of its target, for messages.
@@ -53,16 +54,13 @@ impl ServiceCopy {
         if read_marker_text(&blobs.read(MARKER_FILE)?) != Some((store, number)) {
             return Ok(None);
         }
-        let read = |name| match blobs.read(name) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            read => read.map(Some),
-        };
         // What another directory of the store has done there says nothing about this one's log.
-        let (own, owner) = (OwnerMark::of_home(dir)?, read(TARGET_OWNER_FILE)?.map(|mark| OwnerMark::read(&mark)));
+        let (own, owner) =
+            (OwnerMark::of_home(dir)?, blobs.read_if_there(TARGET_OWNER_FILE)?.map(|mark| OwnerMark::read(&mark)));
         if owner.is_some_and(|owner| own.as_ref() != Some(&owner) && !own.is_some_and(|own| own.may_replace(&owner))) {
             return Ok(None);
         }
-        let synced = read(SYNCED_BLOB)?.and_then(|note| SyncedNote::parse(&note)).unwrap_or(0);
+        let synced = blobs.read_if_there(SYNCED_BLOB)?.and_then(|note| SyncedNote::parse(&note)).unwrap_or(0);
         let folder = dir.join(SERVICE_COPIES_FOLDER).join(number.to_string());
         let is_newer = TargetNote::is_newer(dir, number).holds();
         Ok(Some(ServiceCopy { folder, place: tier.place_name(at), store, blobs, synced, is_newer }))

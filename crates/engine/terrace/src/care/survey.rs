@@ -5,12 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use terrace_catalog::log::{self, Log, Reach, Tail};
-use terrace_catalog::snapshot_tail;
+use terrace_catalog::{FIRST_TAIL, find_end, newest_snapshot, snapshot_tail};
 
 use super::service_copies::{fetched_copies, place_of};
 use crate::config::Config;
 use crate::home::holds_files;
-use crate::journal::{FIRST_TAIL, newest_snapshot};
 use crate::{Error, Result};
 
 /// The state of the log, from its own files and its copies.
@@ -89,7 +88,7 @@ impl Survey {
         for (folder, reach) in notes {
             // As a rule, all were written at the same time, and the log need not be read.
             if Some(reach.record) != own && !log.continues(reach.record)? {
-                return Err(Error::LogDamaged(describe_parted(&place_of(&folder))));
+                return Err(describe_parted(&place_of(&folder)));
             }
         }
         Ok(())
@@ -170,8 +169,7 @@ impl Survey {
     /// Returns a folder whose copy of the log is longer alone than together with the store's own log, which then goes on differently.
     fn find_longer(&self, log: &Log, end: u64) -> Result<Option<PathBuf>> {
         for copy in &self.copies {
-            let (_, from) = newest_snapshot(copy, log.store())?;
-            if log.replay_from(&[copy], from, |_, _, _| Ok::<_, Error>(()))?.sequence > end {
+            if find_end(copy, log.store())?.sequence > end {
                 return Ok(copy.parent().map(Path::to_path_buf));
             }
         }
@@ -197,7 +195,7 @@ impl Survey {
     /// Fails if a target has seen the log go on differently.
     pub fn check_whole(&self) -> Result<()> {
         match &self.diverged {
-            Some(folder) => Err(Error::LogDamaged(describe_parted(&place_of(folder)))),
+            Some(folder) => Err(describe_parted(&place_of(folder))),
             None => Ok(()),
         }
     }
@@ -299,15 +297,24 @@ fn holds_record(log: &Log, copy: &Path, record: (u64, u64)) -> Result<bool> {
     Ok(is_there)
 }
 
-/// Describes a log that has parted from the one that a target has seen.
-pub(crate) fn describe_parted(place: &Path) -> String {
-    format!(
+/// The error that a target was used with a newer copy of the store's directory than this one.
+pub(crate) fn describe_older_directory(place: &Path) -> Error {
+    Error::LogDamaged(format!(
+        "the store's directory is an older copy of itself, such as a restored backup: {} was used with a newer one; `terrace rebuild` takes \
+         what is missing from there, or says what is missing",
+        place.display()
+    ))
+}
+
+/// The error that the log goes on differently than a target has seen it.
+pub(crate) fn describe_parted(place: &Path) -> Error {
+    Error::LogDamaged(format!(
         "it goes on differently than {} has seen it: the store's directory is an older copy, which was used while that target was away. \
          Choose. To keep the newer state, move `log` and `log-reach` of the store's directory, and of its other targets, elsewhere, and run \
          `terrace rebuild`; what was done with the older copy is lost. To keep the older copy, move what is in that target elsewhere, run \
          `terrace rebuild`, then `terrace tiers renew` for its tier",
         place.display()
-    )
+    ))
 }
 
 /// Returns the persistent targets that exist, belong to this directory of the store, and may hold a copy of the log.

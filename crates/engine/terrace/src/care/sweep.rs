@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
-use std::path::Path;
 
 use terrace_tier::Place;
 
 use super::Care;
+use super::survey::describe_older_directory;
 use crate::devices::Device;
 use crate::discard::Discard;
 use crate::home::TargetNote;
@@ -18,15 +18,6 @@ use crate::{Error, Result};
 const MIN_SWEPT_BYTES: u64 = 4 << 20;
 /// This part of the known bytes is added: a sixteenth.
 const MIN_SWEPT_PART: u64 = 16;
-
-/// The error that a target was used with a newer copy of the store's directory than this one.
-pub(crate) fn describe_older_directory(place: &Path) -> Error {
-    Error::LogDamaged(format!(
-        "the store's directory is an older copy of itself, such as a restored backup: {} was used with a newer one; `terrace rebuild` takes \
-         what is missing from there, or says what is missing",
-        place.display()
-    ))
-}
 
 impl Care {
     /// Frees frames and plain files that no commit names, and returns their size in bytes. The caller guarantees that no other process

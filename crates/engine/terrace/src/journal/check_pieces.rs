@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use terrace_catalog::{log, snapshot_tail};
 use terrace_system::{Locked, open_regular, read_regular};
@@ -14,15 +14,6 @@ use super::Journal;
 use super::pieces::Copied;
 use crate::devices::Device;
 use crate::home::TargetNote;
-
-/// A file of the log's folder that a service is known to have.
-struct CopiedFile {
-    is_snapshot: bool,
-    number: u64,
-    path: PathBuf,
-    /// The copy goes at least up to this byte.
-    end: u64,
-}
 
 impl Journal {
     /// Compares the copy of the log on a service with the log, which is whole. With `repair`, writes what is damaged again. Returns the number of
@@ -47,27 +38,26 @@ impl Journal {
             return Ok(files as u64);
         }
         self.discard_pieces(device, blobs, "they are damaged, and are written again", |piece| {
-            damaged.contains(&(piece.is_snapshot, piece.file))
+            damaged.contains(&piece.file_name())
         })?;
         // From now on, the next copy looks for each piece.
         self.forget_copied(device);
         Ok(if self.copy_to_service(device) { 0 } else { files as u64 })
     }
 
-    /// Returns the files with a piece that differs or is missing, each as whether it is a snapshot, and its number.
-    fn find_damaged_pieces(&self, device: &Device, blobs: &dyn NamedBlobs) -> io::Result<BTreeSet<(bool, u64)>> {
+    /// Returns the names of the log's files with a piece that differs or is missing.
+    fn find_damaged_pieces(&self, device: &Device, blobs: &dyn NamedBlobs) -> io::Result<BTreeSet<String>> {
         let note = File::options().create(true).truncate(false).write(true).open(self.copied_note(device))?;
         // Held during requests: another process would otherwise delete what a newer snapshot replaces.
         let _lock = Locked::wait(note)?;
         let Some(copied) = Copied::parse(&read_regular(&self.copied_note(device))?) else { return Ok(BTreeSet::new()) };
         let pieces: Vec<LogPiece> = blobs.list(LOG_PREFIX)?.iter().filter_map(|name| LogPiece::parse(name)).collect();
         let mut damaged = BTreeSet::new();
-        for file in self.copied_files(copied)? {
-            let of_it =
-                pieces.iter().filter(|piece| (piece.is_snapshot, piece.file) == (file.is_snapshot, file.number));
-            match is_whole(blobs, &file, of_it) {
+        for (path, end) in self.copied_files(copied)? {
+            let name = path.file_name().unwrap_or_default().display().to_string();
+            match has_bytes(blobs, pieces.iter().filter(|piece| piece.file_name() == name), &path, end) {
                 Ok(true) => {}
-                Ok(false) => drop(damaged.insert((file.is_snapshot, file.number))),
+                Ok(false) => drop(damaged.insert(name)),
                 // A newer snapshot of another process has replaced it.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
@@ -76,42 +66,41 @@ impl Journal {
         Ok(damaged)
     }
 
-    fn copied_files(&self, copied: Copied) -> io::Result<Vec<CopiedFile>> {
-        let (log, mut files) = (self.catalog.log(), Vec::new());
+    /// Returns the files of the log that a copy has, each with the end of what it has at least.
+    fn copied_files(&self, copied: Copied) -> io::Result<Vec<(PathBuf, u64)>> {
+        let (log, mut files, mut first) = (self.catalog.log(), Vec::new(), 0);
         let snapshot = log::snapshot(log.folder(), copied.snapshot);
-        let mut first = 0;
         if let Ok(metadata) = snapshot.metadata() {
             first = snapshot_tail(&snapshot, log.store()).map_err(io::Error::other)?.map_or(0, |tail| tail.file);
-            files.push(CopiedFile { is_snapshot: true, number: copied.snapshot, path: snapshot, end: metadata.len() });
+            files.push((snapshot, metadata.len()));
         }
-        for number in
-            log.files().map_err(io::Error::other)?.into_iter().filter(|file| (first..=copied.file).contains(file))
-        {
+        let numbers = log.files().map_err(io::Error::other)?.into_iter();
+        for number in numbers.filter(|file| (first..=copied.file).contains(file)) {
             let path = log.path(number);
             // A newer snapshot may just have replaced it.
             let Ok(metadata) = path.metadata() else { continue };
-            let end = if number == copied.file { copied.position } else { metadata.len() };
-            files.push(CopiedFile { is_snapshot: false, number, path, end });
+            files.push((path, if number == copied.file { copied.position } else { metadata.len() }));
         }
         Ok(files)
     }
 }
 
-/// Returns whether pieces, in order, have the bytes of a file.
-fn is_whole<'a>(
+/// Returns whether pieces, in order, have the bytes of a file, at least up to `end`.
+fn has_bytes<'a>(
     blobs: &dyn NamedBlobs,
-    file: &CopiedFile,
     pieces: impl Iterator<Item = &'a LogPiece>,
+    path: &Path,
+    end: u64,
 ) -> io::Result<bool> {
-    let (own, mut end) = (open_regular(&file.path)?, 0);
+    let (own, mut at) = (open_regular(path)?, 0);
     for piece in pieces {
         let there = blobs.read(&piece.name())?;
         let mut bytes = vec![0; there.len()];
-        // The log never changes before its end, so a piece that goes on behind `file.end` has the same bytes, too.
-        if piece.start > end || own.read_exact_at(&mut bytes, piece.start).is_err() || bytes != there {
+        // The log never changes before its end, so a piece that goes on behind `end` has the same bytes, too.
+        if piece.start > at || own.read_exact_at(&mut bytes, piece.start).is_err() || bytes != there {
             return Ok(false);
         }
-        end = end.max(piece.start + there.len() as u64);
+        at = at.max(piece.start + there.len() as u64);
     }
-    Ok(end >= file.end)
+    Ok(at >= end)
 }

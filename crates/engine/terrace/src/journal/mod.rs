@@ -3,7 +3,6 @@
 
 mod check_pieces;
 mod fetch;
-mod log_start;
 mod notes;
 mod pieces;
 mod refused;
@@ -25,7 +24,6 @@ use crate::devices::{Device, Tiers};
 use crate::home::{find_remounted, refuse};
 
 pub use fetch::{FetchedLog, SERVICE_COPIES_FOLDER, fetch_log};
-pub use log_start::{FIRST_TAIL, find_end, newest_snapshot};
 pub use notes::NOTES_LOCK;
 pub use pieces::read_copied;
 pub use replacing::sync_before_replacing;

@@ -10,13 +10,12 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use terrace_catalog::{TargetId, log, snapshot_tail};
+use terrace_catalog::{TargetId, find_end, log, snapshot_tail};
 use terrace_system::{Locked, fail, open_regular, read_regular, remove_folder};
 use terrace_tier::{CONFIG_BLOB, LOG_PREFIX, LogPiece, NamedBlobs};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fetch::{SERVICE_COPIES_FOLDER, fetch_log};
-use super::log_start::find_end;
 use super::{Journal, LOG_COPIES};
 use crate::config::Config;
 use crate::devices::Device;

@@ -306,11 +306,14 @@ fn check_log_end(catalog: &Catalog, reach: Option<u64>, dir: &Path, config: &Con
 
 /// Says what to do if a file of the log cannot be read.
 fn advise_unreadable(dir: &Path, error: Error) -> Error {
+    if !matches!(error, Error::Io { .. }) {
+        return error;
+    }
     match log::check_readable(&dir.join("log")) {
-        Err(unreadable) if matches!(error, Error::Io { .. }) => {
+        Err(unreadable) => {
             advise_rebuild(Error::LogDamaged(format!("it cannot be read ({unreadable}); check its disk")))
         }
-        _ => error,
+        Ok(()) => error,
     }
 }
 

@@ -100,16 +100,13 @@ impl FoundCopy<'_> {
         let reaching = || format!("reaching {}", place.display());
         kind.check(settings).map_err(Error::Config)?;
         let blobs = kind.named_blobs(settings).map_err(Error::io(reaching()))?;
-        let mark = match blobs.read(MARKER_FILE) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound && blobs.read(CONFIG_BLOB).is_err() => {
-                return Err(refuse(&place, "no store has a target there; check the bucket, the path and the options"));
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
-            mark => mark.map_err(Error::io(reaching()))?,
-        };
+        let mark = blobs.read_if_there(MARKER_FILE).map_err(Error::io(reaching()))?;
+        if mark.is_none() && blobs.read(CONFIG_BLOB).is_err() {
+            return Err(refuse(&place, "no store has a target there; check the bucket, the path and the options"));
+        }
         let damaged = "its blob terrace-target is damaged or missing. Write it again with the two lines `store ID` and `target N`: the ID is in the file \
                        terrace-target of any other target of the store, the number of this target in the blob terrace.toml. Nothing was changed";
-        let (store, number) = read_marker_text(&mark).ok_or_else(|| refuse(&place, damaged))?;
+        let (store, number) = mark.and_then(|mark| read_marker_text(&mark)).ok_or_else(|| refuse(&place, damaged))?;
         Ok(FoundCopy { settings, blobs, place, store, number })
     }
 
@@ -158,12 +155,9 @@ impl FoundCopy<'_> {
 
     /// Reads the mark of the directory that uses the target.
     fn owner(&self) -> Result<Option<OwnerMark>> {
-        match self.blobs.read(TARGET_OWNER_FILE) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            mark => Ok(Some(OwnerMark::read(
-                &mark.map_err(Error::io(format!("reading {TARGET_OWNER_FILE} in {}", self.place.display())))?,
-            ))),
-        }
+        let mark = self.blobs.read_if_there(TARGET_OWNER_FILE);
+        let mark = mark.map_err(Error::io(format!("reading {TARGET_OWNER_FILE} in {}", self.place.display())))?;
+        Ok(mark.map(|mark| OwnerMark::read(&mark)))
     }
 
     /// Checks that no other directory of the store has left a sign for a while.
@@ -203,10 +197,9 @@ impl FoundCopy<'_> {
         let fetched = fetched.map_err(Error::io(format!("reading the log in {}", self.place.display())))?;
         // Before all else, and also for a salvage.
         self.marked().check_store(&folder, &config)?;
-        let synced = match self.blobs.read(SYNCED_BLOB) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            note => SyncedNote::parse(&note.map_err(Error::io(format!("reading {}", self.place.display())))?),
-        };
+        let synced = self.blobs.read_if_there(SYNCED_BLOB);
+        let synced = synced.map_err(Error::io(format!("reading {}", self.place.display())))?;
+        let synced = synced.and_then(|note| SyncedNote::parse(&note));
         // With it, the directories of the lost store are found to be this one's. They are taken over when they are opened.
         let own = note_owner(dir, self.owner()?.as_ref())?;
         let targets = self.place_targets(dir, &mut config)?;

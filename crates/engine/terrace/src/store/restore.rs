@@ -68,7 +68,7 @@ impl Evidence {
         if unreadable_log.is_none()
             && let Some(place) = find_parted(dir, &config, id)?
         {
-            diverged = Some(Error::LogDamaged(describe_parted(&place)));
+            diverged = Some(describe_parted(&place));
         }
         let mark = boot::read_mark(dir)?;
         let (mut catalog, salvage, away) = (None, SalvageNote::read(dir)?, find_away(dir, id, &config));
@@ -244,7 +244,10 @@ impl Store {
     pub fn salvage(dir: &Path) -> Result<(Store, Salvaged)> {
         let mut evidence = Evidence::gather(dir)?;
         evidence.check_all_there(dir)?;
-        if let Some(diverged) = evidence.diverged.take() {
+        // One that has begun was allowed, and has begun a log of its own since.
+        if evidence.salvage.is_none()
+            && let Some(diverged) = evidence.diverged.take()
+        {
             return Err(diverged);
         }
         let begun = evidence.salvage;

@@ -2,10 +2,10 @@
 
 use std::io;
 
-use terrace_catalog::log::{Log, Tail, check_readable};
+use terrace_catalog::find_end;
+use terrace_catalog::log::{Log, check_readable};
 
 use crate::care::Care;
-use crate::journal::newest_snapshot;
 use crate::{Error, Result};
 
 /// The number of damaged files of the commit log, and of its copies, which are compared with a whole log only.
@@ -47,8 +47,9 @@ impl Care {
             }
             None => log.find_damaged(tail)?,
         };
-        // Twice, since another process may have begun a new file meanwhile.
-        if damaged.is_empty() && !leads_to(log, tail)? && !leads_to(log, tail)? {
+        // Whether it leads there without its copies. Twice, since another process may have begun a new file meanwhile.
+        let leads_to_end = || Ok::<_, Error>(find_end(log.folder(), log.store())?.sequence >= tail.sequence);
+        if damaged.is_empty() && !leads_to_end()? && !leads_to_end()? {
             damaged.push(log.folder().to_owned());
         }
         if let Some(first) = damaged.first() {
@@ -66,11 +67,4 @@ impl Care {
 /// Returns why a file of the log cannot be read, if that is so twice: another process may have replaced files by a snapshot meanwhile.
 fn find_unreadable(log: &Log) -> Option<io::Error> {
     check_readable(log.folder()).err().and_then(|_| check_readable(log.folder()).err())
-}
-
-/// Returns whether the newest whole snapshot, and the files after it, lead to `tail` without the copies.
-fn leads_to(log: &Log, tail: Tail) -> Result<bool> {
-    let (_, from) = newest_snapshot(log.folder(), log.store())?;
-    let end = log.replay_from(&[log.folder()], from, |_, _, _| Ok::<_, Error>(()))?;
-    Ok(end.sequence >= tail.sequence)
 }

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use terrace_catalog::log::{self, Log, Tail};
-use terrace_catalog::snapshot_tail;
-
+use crate::log::{Log, Tail, snapshot, snapshots};
+use crate::snapshot::snapshot_tail;
 use crate::{Error, Result};
 
 /// The beginning of a log without a snapshot.
@@ -15,9 +14,9 @@ pub const FIRST_TAIL: Tail = Tail { sequence: 0, checksum: 0, file: 1, position:
 /// # Errors
 /// If the folder or a snapshot cannot be read.
 pub fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
-    let found = log::snapshots(folder).map_err(Error::io(format!("listing {}", folder.display())))?;
+    let found = snapshots(folder).map_err(Error::io(format!("listing {}", folder.display())))?;
     for sequence in found.into_iter().rev() {
-        if let Some(tail) = snapshot_tail(&log::snapshot(folder, sequence), store)? {
+        if let Some(tail) = snapshot_tail(&snapshot(folder, sequence), store)? {
             return Ok((Some(sequence), tail));
         }
     }
