@@ -20,7 +20,7 @@ use crate::{Missing, skip};
 /// The kernel asks again each time.
 const ENTRY_LIFETIME: Duration = Duration::ZERO;
 
-/// A folder that takes names for the same that differ only in case. It is unmounted when this is dropped.
+/// A folder in which names that differ only in case are one name. Dropping this unmounts it.
 pub struct CaselessFolder {
     path: PathBuf,
     /// Unmounts it.
@@ -28,7 +28,8 @@ pub struct CaselessFolder {
 }
 
 impl CaselessFolder {
-    /// Mounts one at `at`, with its files in the folder `backing`. Makes both. None, with a counted skip, where this user may not mount.
+    /// Mounts a caseless folder at `at`, which keeps its files in the folder `backing`. Creates both folders. If this fails, counts a skip of
+    /// `test`, and returns none.
     pub fn mount(test: &str, backing: &Path, at: &Path) -> Option<CaselessFolder> {
         let mount = || {
             fs::create_dir_all(backing)?;
@@ -71,7 +72,7 @@ impl Server {
         }
     }
 
-    /// Returns the path of a name in a folder: the one that is there in other case, if any.
+    /// Returns the path of a name in a folder. If an entry differs from the name only in case, returns that entry's path.
     fn child(&self, parent: INodeNo, name: &OsStr) -> io::Result<PathBuf> {
         let folder = self.path(parent)?;
         let folded = |name: &OsStr| name.to_string_lossy().to_lowercase();

@@ -26,15 +26,15 @@ pub enum Expect {
     Owed(Task, Vec<u8>),
     /// No replica of the object with this number is in a plain file, so its frames may be shared.
     NotPlain(Vec<u8>, u64),
-    /// In addition to the replica on the task's target, the frame has one on one of these targets.
+    /// The frame has a replica on one of the targets `among` that is not the task's target.
     HasOther { task: Task, key: Vec<u8>, among: Vec<TargetId> },
-    /// Once the pending replica is made, and the replica that it replaces is dropped, the frame has a replica on one of
-    /// these targets, or it had none there before.
+    /// If the frame has a replica on one of these targets, it still has one after the pending replica is made and the replica that it
+    /// replaces is dropped.
     KeepsOne { task: Task, key: Vec<u8>, among: Vec<TargetId> },
     /// The frame that the task names is gone: neither the object of this key nor a staged object holds it, and it is not shared.
     NoFrame(Task, Vec<u8>),
-    /// In addition to the replica on the task's target, the frame has a synced one on a persistent target that a live node serves. Only
-    /// the index of a shared log knows this; elsewhere it never holds.
+    /// In addition to the replica on the task's target, the frame has a synced replica on a persistent target of a live node. Only the index
+    /// of a shared log knows this; elsewhere the condition never holds.
     KeepsSynced { task: Task, key: Vec<u8> },
     /// No frame of any object is on the target, and none is to be made there.
     Unused(TargetId),
@@ -119,7 +119,7 @@ pub enum Edit {
     Forgive { task: Task },
     /// A replica is damaged or missing: removes it, frees its place, and makes a new one pending on `owed`.
     Lost { task: Task, key: serde_bytes::ByteBuf, place: Place, owed: Option<TargetId> },
-    /// The places on `target` that these commits queued were freed.
+    /// These dead places on `target` were freed. Each is listed with the commit that queued it.
     Freed { target: TargetId, places: Vec<(u64, Place)> },
     /// A segment without live frames was deleted.
     Discarded { target: TargetId, segment: u64 },
@@ -140,7 +140,7 @@ pub enum Edit {
         object: u64,
         want: u8,
     },
-    /// The name at a key of `target` is correct as of commit `sequence`.
+    /// As of commit `sequence`, the name of the plain file for `key` on `target` is correct.
     Followed {
         target: TargetId,
         #[serde(with = "serde_bytes")]
@@ -158,9 +158,8 @@ pub enum Edit {
         end: u64,
         mtime: i64,
     },
-    /// Like `Stage`, records extents of an object that `key` will name later. They name frames of the object or the staged
-    /// object at `from`, or shared frames, each with its source and its replicas at that time. These frames are shared from
-    /// then on.
+    /// Like `Stage`, but the extents name frames that exist: frames of the object at `from`, frames of a staged object, or shared frames.
+    /// Each extent lists its source and the replicas at that time. From then on, these frames are shared.
     Share {
         object: u64,
         #[serde(with = "serde_bytes")]
@@ -173,8 +172,8 @@ pub enum Edit {
     /// Takes a target out of the store for good. What was freed there is forgotten, and from now on nothing is put there. A change must
     /// expect it to be unused.
     Retire { target: TargetId },
-    /// Drops stored bytes of a file of an origin, where they still are: makes a hole of `start..end`. Unlike after a `Clear`, the object's
-    /// generation stays, because readers do not see a change.
+    /// Drops the stored bytes `start..end` of a file of an origin, which still has them. The range becomes a hole. Unlike after a `Clear`,
+    /// the object's generation stays, because readers do not see a change.
     Uncache {
         #[serde(with = "serde_bytes")]
         key: Vec<u8>,
@@ -185,9 +184,9 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// Returns whether a commit of these edits is certain once the log holds it durably, whatever bytes a power cut
-    /// destroys: it names no new bytes, or it removes the bytes that it names. A commit that shares frames needs them, even
-    /// if it removes the object that it shares them with.
+    /// Returns whether no power cut can undo a commit of these edits once the log holds it durably. That is so if they name no new bytes, or
+    /// remove the bytes that they name. It is not so if they share frames: these need their bytes, even if the edits remove the object that
+    /// they share them with.
     pub fn need_no_bytes<'a>(edits: impl IntoIterator<Item = &'a Edit> + Clone) -> bool {
         let gives_back = |edit| matches!(edit, &Edit::Unstage { .. });
         let shares = |edit| matches!(edit, &Edit::Share { .. });
@@ -208,7 +207,7 @@ impl Edit {
     }
 }
 
-/// The void edits by their index in the commit, for each commit's sequence.
+/// For the sequence of each commit with void edits: the indexes of these edits in the commit.
 pub type Voids = std::collections::HashMap<u64, Vec<u32>>;
 
 /// A list of edits, and the expectations under which they are applied.

@@ -1,5 +1,8 @@
 //! Detects that this process was forked from the one that opened a store, because LMDB, locks and threads do not survive a
 //! fork.
+//!
+//! Locks between threads come from `rustix-futex-sync`, not from `parking_lot`. A fork copies `parking_lot`'s table of waiting threads,
+//! but not the threads. The child could then wait for one of them for ever.
 
 use std::cell::RefCell;
 use std::ptr;

@@ -8,17 +8,18 @@ use terrace_predict::{Memory, Predictor, StudiedStream, series};
 /// The number of streams that are remembered; the least recently used one is forgotten first.
 const MAX_STREAMS: usize = 1024;
 
-/// Streams by name.
+/// The remembered streams, by the hash that `name_stream` returns.
 #[derive(Default)]
 pub(crate) struct Streams {
+    /// Used streams, each with the value of `uses` at its last use.
     known: HashMap<u64, (u64, StudiedStream)>,
     /// Saved streams that have not been used yet.
     saved: HashMap<u64, Memory>,
-    /// The number of uses so far. Each stream keeps the number of its last use.
+    /// The number of uses so far.
     uses: u64,
 }
 
-/// Streams by name, with their memory.
+/// The saved parts of streams, by the same hash.
 pub(crate) type Memories = Vec<(u64, Memory)>;
 
 impl Streams {
@@ -54,7 +55,7 @@ impl Streams {
         self.known.len() + self.saved.len()
     }
 
-    /// Returns the parts of the streams to save, the last used ones first.
+    /// Returns the parts of the streams to save: the most recently used stream first, and those that were not used last.
     pub fn remember(&self, predictor: &Predictor) -> Memories {
         let mut known: Vec<_> = self.known.iter().collect();
         known.sort_by_key(|(_, (used, _))| std::cmp::Reverse(*used));
@@ -65,7 +66,7 @@ impl Streams {
     }
 }
 
-/// Names the stream of a key, whose elements have this type.
+/// Returns the hash that identifies the stream of a key with elements of this type.
 fn name_stream(key: &str, element: Option<Element>) -> u64 {
     series(key.as_bytes(), element.map_or(0, |element| element as u64 + 1))
 }

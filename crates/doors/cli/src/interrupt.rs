@@ -1,10 +1,11 @@
 //! Ends the process promptly and cleanly on Ctrl-C or SIGTERM: a command at once, a server after the requests in progress.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -14,15 +15,17 @@ use signal_hook::iterator::Signals;
 
 use crate::output::complain;
 
-/// The temporary file that is being written.
-static UNFINISHED_FILE: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// The temporary files that are being written.
+static UNFINISHED_FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// The number of temporary files that this process has made.
+static MADE_COUNT: AtomicU64 = AtomicU64::new(0);
 
-fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
-    UNFINISHED_FILE.lock().unwrap_or_else(PoisonError::into_inner)
+fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    UNFINISHED_FILES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts to handle signals: each ends the process at once, with the exit code that shells expect. Ending at any moment is safe, because
-/// store contents are committed completely or not at all; the temporary file is removed.
+/// store contents are committed completely or not at all; the temporary files are removed.
 pub fn listen() -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let wait = move || {
@@ -55,7 +58,7 @@ pub fn listen_for_end() -> io::Result<Arc<AtomicBool>> {
 fn end_by(signal: i32) -> ! {
     // Hold the lock until the process ends, so that no other temporary file is created.
     let unfinished = unfinished();
-    if let Some(path) = &*unfinished {
+    for path in &*unfinished {
         let _ = fs::remove_file(path);
     }
     terrace::remove_unfinished_parts();
@@ -93,10 +96,12 @@ impl TemporaryFile {
     /// Creates the temporary file for `path`. Removes one that a killed process with the same id left there.
     pub fn make<T>(path: &Path, make: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<(TemporaryFile, T)> {
         let mut unfinished = unfinished();
-        let beside = path.with_file_name(format!(".terrace-{}", process::id()));
+        // Relaxed: each number is given out once.
+        let number = MADE_COUNT.fetch_add(1, Ordering::Relaxed);
+        let beside = path.with_file_name(format!(".terrace-{}-{number}", process::id()));
         let _ = fs::remove_file(&beside);
         let made = make(&beside)?;
-        *unfinished = Some(beside.clone());
+        unfinished.insert(beside.clone());
         Ok((TemporaryFile(beside), made))
     }
 
@@ -115,6 +120,6 @@ impl Drop for TemporaryFile {
     fn drop(&mut self) {
         // After a rename there is nothing to remove; a failed removal must not hide the original error.
         let _ = fs::remove_file(&self.0);
-        *unfinished() = None;
+        unfinished().remove(&self.0);
     }
 }

@@ -2,6 +2,7 @@
 
 mod advise;
 mod arguments;
+mod at_once;
 mod care;
 mod cluster;
 mod copy;

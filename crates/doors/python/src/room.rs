@@ -32,10 +32,11 @@ impl AsMut<[u8]> for Fresh {
     }
 }
 
-/// A buffer, or the reason for its absence.
+/// The answer to a request for a buffer.
 enum Perhaps<T> {
+    /// The buffer, or the error of making it.
     Room(PyResult<T>),
-    /// The range is so long that the read should be interruptible.
+    /// No buffer: the range is long, so it is read through a pipe, which a signal can interrupt.
     Long,
 }
 
@@ -63,7 +64,7 @@ pub fn bytes<'py>(
     Ok(read(py, store, key, (start, end), make)?.0.into_bound(py))
 }
 
-/// Reads a range of an object into the buffer that `make` creates for that number of bytes.
+/// Reads a range of an object into a buffer. `make` gets the object and the number of bytes, and creates the buffer.
 fn read<R: AsMut<[u8]> + Send>(
     py: Python<'_>,
     store: &engine::Store,
@@ -100,9 +101,9 @@ pub fn fill(py: Python<'_>, store: &engine::Store, key: &[u8], offset: u64, out:
     Ok(pipe::get(py, store, key, (offset, Some(offset.saturating_add(length))), make, None)?.at)
 }
 
-/// Returns `length` bytes of objects that follow each other, each of `whole` bytes except the last one, from byte `offset` of the first
-/// one on. None if an object is gone, cannot be read, or is too short.
-pub fn joined<'py>(
+/// Returns `length` bytes from byte `offset` on of some objects in sequence. Each object has `whole` bytes; only the last one may be shorter.
+/// Returns none if an object is gone, unreadable or too short.
+pub fn read_joined<'py>(
     py: Python<'py>,
     store: &engine::Store,
     keys: &[Key],
@@ -162,8 +163,8 @@ impl<R: AsMut<[u8]>> WriteHoles for Filled<R> {
     }
 }
 
-/// Reads a whole object into the buffer that `make`, a function of an `Object`, returns. Returns the buffer.
-pub fn made<'py>(
+/// Calls the Python function `make` with the object, reads the whole object into the buffer that it returns, and returns that buffer.
+pub fn get_made<'py>(
     py: Python<'py>,
     store: &engine::Store,
     key: &[u8],
@@ -182,7 +183,7 @@ pub fn made<'py>(
             let mut target: Target = made.extract()?;
             match target.as_mut().len() == length {
                 true => Ok(Made(target, made.unbind())),
-                false => Err(pyo3::exceptions::PyValueError::new_err(format!("room of {length} bytes is needed"))),
+                false => Err(pyo3::exceptions::PyValueError::new_err(format!("the buffer must have {length} bytes"))),
             }
         })
     };

@@ -240,11 +240,11 @@ impl Store {
         offset: u64,
         length: usize,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        room::joined(py, &self.engine(py)?, &keys, whole, offset, length)
+        room::read_joined(py, &self.engine(py)?, &keys, whole, offset, length)
     }
 
     fn get_made<'py>(&self, py: Python<'py>, key: Key, make: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        room::made(py, &self.engine(py)?, &key.0, make)
+        room::get_made(py, &self.engine(py)?, &key.0, make)
     }
 
     fn stat(&self, py: Python<'_>, key: Key) -> PyResult<Object> {

@@ -196,6 +196,8 @@ impl Catalog {
             self.prepare(&[&change])?;
             return self.commit_queue.commit(change, |changes| self.commit_to_shared(&**log, changes));
         }
+
+        // One thread at a time calls `commit_group`, with all changes that wait (`group.rs`).
         let commit = |change| self.commit_queue.commit(change, |changes| self.commit_group(changes));
         match change.brings_bytes() {
             true => self.reserve.without(|| commit(change)),

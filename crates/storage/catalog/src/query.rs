@@ -33,6 +33,8 @@ impl Catalog {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let Some(mut object) = self.object_in(&env, &txn, key)? else { return Ok(None) };
+
+        // The extents of a small object are in its own record, the others in records of their own.
         let mut found = match object.extents_in_record.take() {
             Some(extents) => extents.into_vec(),
             None => extents::load(env.records, &txn, &object, start, end)?,

@@ -110,6 +110,13 @@ impl ObjectTarget {
         }
     }
 
+    /// Writes the note of how far the target was synced. The caller holds the ledger's lock.
+    fn write_note(&self, sequence: u64) -> io::Result<()> {
+        // What is known of the target comes last: if it is later than the target's own note, the target is an older copy.
+        self.write(SYNCED_BLOB.into(), SyncedNote::text(sequence).into_bytes())?;
+        self.synced.write(sequence)
+    }
+
     /// Returns why the target and the catalog may not belong together: one of them was restored from an older copy, such as a backup.
     fn mismatch(&self) -> io::Result<Option<&'static str>> {
         let theirs = self.note()?;
@@ -378,9 +385,13 @@ impl Target for ObjectTarget {
 
     fn note_synced(&self, sequence: u64) -> io::Result<()> {
         self.ready()?;
-        // What is known of the target comes last: if it is later than the target's own note, the target is an older copy.
-        self.write(SYNCED_BLOB.into(), SyncedNote::text(sequence).into_bytes())?;
-        self.synced.write(sequence)
+        // Another process may have noted a later commit meanwhile. Without the lock, its note here and this one there could stay: a target
+        // that looks like an older copy.
+        let _lock = self.ledger.lock()?;
+        if self.synced.known().is_some_and(|known| known >= sequence) {
+            return Ok(());
+        }
+        self.write_note(sequence)
     }
 
     fn synced_to(&self) -> io::Result<Option<u64>> {
@@ -400,8 +411,9 @@ impl Target for ObjectTarget {
         // From now on it is as it should be, whatever its note says. Before the other note is removed: otherwise the next look would find
         // the same again.
         let last = self.ids.last_commit();
+        let _lock = self.ledger.lock()?;
         if self.note()?.is_some_and(|theirs| theirs > last) || self.synced.known().is_some() {
-            self.note_synced(self.synced.known().unwrap_or(last).min(last))?;
+            self.write_note(self.synced.known().unwrap_or(last).min(last))?;
         }
         self.emptied.remove()
     }

@@ -12,7 +12,7 @@ const FORGETTING_FACTOR: f64 = 0.998;
 const MAX_VARIANCE: f64 = 0.5;
 /// The number of updates between two repairs of the covariance, which rounding makes increasingly asymmetric.
 const UPDATES_PER_REPAIR: u32 = 256;
-/// The maximum error of an observation; an interrupted operation takes ten times as long and carries no information.
+/// An update takes a larger error for this one: an interrupted operation takes ten times as long, which carries no information.
 const MAX_OBSERVED_ERROR: f64 = 1.0;
 
 /// The weights and their covariance, which both outputs share.
@@ -52,16 +52,17 @@ impl Regression {
         if !inputs.iter().all(|x| x.is_finite()) {
             return;
         }
-        let spread = self.covariance.map(|row| dot(&row, inputs));
-        let scale = 1.0 / (FORGETTING_FACTOR + dot(&spread, inputs));
+        // The gain of each input, before scaling.
+        let gains = self.covariance.map(|row| dot(&row, inputs));
+        let scale = 1.0 / (FORGETTING_FACTOR + dot(&gains, inputs));
         for (weights, observed) in self.weights.iter_mut().zip(observed) {
             let Some(observed) = observed.filter(|o| o.is_finite()) else { continue };
-            let off = (observed - dot(weights, inputs)).clamp(-MAX_OBSERVED_ERROR, MAX_OBSERVED_ERROR) * scale;
-            weights.iter_mut().zip(spread).for_each(|(weight, gain)| *weight += gain * off);
+            let correction = (observed - dot(weights, inputs)).clamp(-MAX_OBSERVED_ERROR, MAX_OBSERVED_ERROR) * scale;
+            weights.iter_mut().zip(gains).for_each(|(weight, gain)| *weight += gain * correction);
         }
-        for (row, i) in self.covariance.iter_mut().zip(spread) {
-            for (cell, j) in row.iter_mut().zip(spread) {
-                *cell = (*cell - i * j * scale) * (1.0 / FORGETTING_FACTOR);
+        for (row, row_gain) in self.covariance.iter_mut().zip(gains) {
+            for (cell, column_gain) in row.iter_mut().zip(gains) {
+                *cell = (*cell - row_gain * column_gain * scale) * (1.0 / FORGETTING_FACTOR);
             }
         }
         self.updates = self.updates.wrapping_add(1);
@@ -121,10 +122,9 @@ mod tests {
         }
         for i in 0..REGRESSION_INPUTS {
             let pivot = system[i];
-            for (j, row) in system.iter_mut().enumerate().filter(|(j, _)| *j != i) {
+            for (_, row) in system.iter_mut().enumerate().filter(|(j, _)| *j != i) {
                 let factor = row[i] / pivot[i];
                 row.iter_mut().zip(pivot).for_each(|(cell, p)| *cell -= factor * p);
-                assert_ne!(j, i);
             }
         }
         std::array::from_fn(|i| system[i][REGRESSION_INPUTS] / system[i][i])

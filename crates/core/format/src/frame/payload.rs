@@ -1,5 +1,6 @@
 //! The payload of a frame: encodes an extent's bytes, and decodes any range of them.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use terrace_codec::{self as codec, Encoding};
@@ -31,6 +32,17 @@ pub struct Scratch {
     pub encoded: Coded,
     /// The decoding work since this was last taken.
     pub decoded: Coded,
+}
+
+/// Lends the thread's buffers and codec contexts.
+pub fn with_scratch<T>(run: impl FnOnce(&mut Scratch) -> T) -> T {
+    thread_local! {
+        static FRAME_SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
+    }
+    FRAME_SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+        Ok(mut scratch) => run(&mut scratch),
+        Err(_) => run(&mut Scratch::default()),
+    })
 }
 
 /// The work of a codec.

@@ -6,6 +6,7 @@ use std::io::{self, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Error, Result, bail};
 use indicatif::ProgressBar;
@@ -21,6 +22,7 @@ use super::restore::{NotRestored, has_mode_and_time};
 use super::special::{write_directory, write_link};
 use super::{replaced_words, tell_repaired};
 use crate::arguments::Get;
+use crate::at_once::map_at_once;
 use crate::errors::{describe, io_kind};
 use crate::inspect::each;
 use crate::interrupt::TemporaryFile;
@@ -98,36 +100,25 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
         return cat(store, &get.source, get.range.as_ref());
     }
     let bar = show.bar(wanted.iter().map(|w| w.object.length).sum());
-    let (mut read, mut unchanged, mut failed, mut bytes) = (0, 0, 0, 0);
-    let mut would_write = Vec::new();
-    let mut getter =
-        Getter { store, get, owner: store.owner()?, folder, bar: &bar, not_restored: NotRestored::default() };
+    let not_restored = NotRestored::default();
+    let getter = Getter { store, get, owner: store.owner()?, folder, bar: &bar, not_restored: &not_restored };
     if !get.dry_run {
         make_private(&wanted, &getter.folder)?;
     }
-    for wanted in &wanted {
-        bar.set_message(name(&wanted.key));
-        match getter.get_one(wanted) {
-            Ok(Got::Unchanged) => {
-                unchanged += 1;
-                bar.inc(wanted.object.length);
-            }
-            Ok(Got::WouldWrite) => would_write.push(wanted.path.as_path()),
-            Ok(Got::Bytes(length)) => {
+    let (mut read, mut unchanged, mut failed, mut bytes) = (0, 0, 0, 0);
+    let mut would_write = Vec::new();
+    for (wanted, got) in wanted.iter().zip(getter.get_all(&wanted)) {
+        match got {
+            Got::Unchanged => unchanged += 1,
+            Got::WouldWrite => would_write.push(wanted.path.as_path()),
+            Got::Bytes(length) => {
                 read += 1;
                 bytes += length;
             }
-            Err(e) => {
-                failed += 1;
-                bar.suspend(|| complain(&describe(&e)));
-                if matches!(io_kind(&e), Some(io::ErrorKind::StorageFull | io::ErrorKind::ReadOnlyFilesystem)) {
-                    complain("the rest is not tried");
-                    break;
-                }
-            }
+            Got::Failed => failed += 1,
+            Got::Left => {}
         }
     }
-    let not_restored = getter.not_restored;
     bar.finish_and_clear();
     failed += complain_of_shared(&wanted, &get.dest);
     let replaced = store.repair_suspects()?;
@@ -142,7 +133,7 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
     }
     let value = json!({
         "read": read, "unchanged": unchanged, "bytes": bytes, "failed": failed, "repaired": replaced.damaged, "changed": replaced.changed,
-        "owners_not_restored": not_restored.owners, "modes_not_restored": not_restored.modes,
+        "owners_not_restored": not_restored.owners(), "modes_not_restored": not_restored.modes(),
     });
     let read = count(read, "object");
     show.result(&value, &format!("{read} read ({}), {unchanged} unchanged, {failed} failed", size(bytes)))?;
@@ -208,12 +199,11 @@ fn wanted(store: &Store, get: &Get) -> Result<Vec<Wanted>> {
     if !any {
         bail!("nothing is stored at or below {:?}; `terrace ls` lists what is", get.source);
     }
-    // Handle directories last, children before parents: later writes into a directory would change its time, and its mode may forbid
-    // them.
-    let is_directory = |wanted: &Wanted| wanted.object.attributes.kind == Kind::Directory;
-    found.sort_by(|a, b| match (is_directory(a), is_directory(b)) {
-        (true, true) => b.key.cmp(&a.key),
-        (a, b) => a.cmp(&b),
+    // Files first, by several threads: none is to follow a link that another object writes. Directories last, children before parents: later
+    // writes into a directory would change its time, and its mode may forbid them.
+    found.sort_by(|a, b| match (a.object.attributes.kind, b.object.attributes.kind) {
+        (Kind::Directory, Kind::Directory) => b.key.cmp(&a.key),
+        (a, b) => place_in_order(a).cmp(&place_in_order(b)),
     });
     if !get.dry_run {
         // Create it here, so that a failure is reported only once.
@@ -222,11 +212,24 @@ fn wanted(store: &Store, get: &Get) -> Result<Vec<Wanted>> {
     Ok(found)
 }
 
+/// Returns when objects of a kind are written.
+fn place_in_order(kind: Kind) -> u8 {
+    match kind {
+        Kind::File => 0,
+        Kind::Symlink => 1,
+        Kind::Directory => 2,
+    }
+}
+
 /// The outcome of one object.
 enum Got {
     Unchanged,
     WouldWrite,
     Bytes(u64),
+    /// It was complained of.
+    Failed,
+    /// It was not tried.
+    Left,
 }
 
 /// Creates the directories with access for this user only, until they are filled and get their own modes.
@@ -252,12 +255,39 @@ struct Getter<'a> {
     owner: Owner,
     folder: OutFolder,
     bar: &'a ProgressBar,
-    not_restored: NotRestored,
+    not_restored: &'a NotRestored,
 }
 
 impl Getter<'_> {
-    fn get_one(&mut self, wanted: &Wanted) -> Result<Got> {
+    /// Gets objects: files by several threads, then links and directories one after the other. Stops once nothing more can be written.
+    fn get_all(&self, wanted: &[Wanted]) -> Vec<Got> {
+        let ends = AtomicBool::new(false);
+        let get = |wanted: &Wanted| {
+            // Relaxed: an object too many does no harm.
+            if ends.load(Ordering::Relaxed) {
+                return Got::Left;
+            }
+            self.bar.set_message(name(&wanted.key));
+            self.get_one(wanted).unwrap_or_else(|error| {
+                self.bar.suspend(|| complain(&describe(&error)));
+                let is_useless =
+                    matches!(io_kind(&error), Some(io::ErrorKind::StorageFull | io::ErrorKind::ReadOnlyFilesystem));
+                if is_useless && !ends.swap(true, Ordering::Relaxed) {
+                    complain("the rest is not tried");
+                }
+                Got::Failed
+            })
+        };
+        let files = wanted.partition_point(|wanted| wanted.object.attributes.kind == Kind::File);
+        let (files, others) = wanted.split_at(files);
+        let mut got = map_at_once(files, get);
+        got.extend(others.iter().map(get));
+        got
+    }
+
+    fn get_one(&self, wanted: &Wanted) -> Result<Got> {
         if !wanted.named && self.unchanged(wanted)? {
+            self.bar.inc(wanted.object.length);
             return Ok(Got::Unchanged);
         }
         if self.get.dry_run {
@@ -290,18 +320,18 @@ impl Getter<'_> {
     }
 
     /// Writes one object to a temporary file and renames it, so that no file is ever partly written. Returns the number of bytes.
-    fn write(&mut self, wanted: &Wanted) -> Result<u64> {
+    fn write(&self, wanted: &Wanted) -> Result<u64> {
         let (store, owner) = (self.store, self.owner);
         let Wanted { key, object: Object { attributes, .. }, path, .. } = wanted;
         if attributes.kind == Kind::Directory {
-            write_directory(path, attributes, owner, &mut self.not_restored)?;
+            write_directory(path, attributes, owner, self.not_restored)?;
             return Ok(0);
         }
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
         if attributes.kind == Kind::Symlink {
-            return write_link(store, key, path, attributes, owner, &mut self.not_restored);
+            return write_link(store, key, path, attributes, owner, self.not_restored);
         }
         let (beside, file) =
             TemporaryFile::make(path, |beside| File::options().write(true).create_new(true).mode(0o600).open(beside))?;

@@ -21,6 +21,8 @@ use crate::arguments::Put;
 use crate::errors::describe;
 use crate::output::{Show, complain, count, name, note, path_name};
 
+/// The number of objects that are put at the same time: one waits for its file or its target while another one is encoded.
+const PUT_THREADS: usize = 4;
 /// The number of objects that are put at the same time into a store that several nodes share. Each waits for the log, and the changes of
 /// all of them go into one record.
 const SHARED_PUT_THREADS: usize = 16;
@@ -142,7 +144,11 @@ fn put_files(store: &Store, put: &Put, way: Way, show: Show, progress: &mut Prog
     for (path, why) in &tree.skipped {
         note(&format!("{}: skipped, since {why}", path_name(path)));
     }
-    let threads = if store.is_shared() && !put.dry_run { SHARED_PUT_THREADS } else { 1 };
+    let threads = match (put.dry_run, store.is_shared()) {
+        (true, _) => 1,
+        (false, true) => SHARED_PUT_THREADS,
+        (false, false) => PUT_THREADS,
+    };
     put_items(store, put, way, &tree.items, threads, &bar, progress);
     bar.finish_and_clear();
     tell_repaired(store)?;

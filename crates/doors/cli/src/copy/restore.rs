@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat};
@@ -19,25 +20,36 @@ const ALL_MODE_BITS: u32 = 0o7777;
 /// The number of files with attributes that could not be restored.
 #[derive(Default)]
 pub struct NotRestored {
-    pub owners: u64,
-    pub modes: u64,
+    // Relaxed everywhere: counts, which are read once all threads have ended.
+    owners: AtomicU64,
+    modes: AtomicU64,
 }
 
 impl NotRestored {
+    /// The number of files without their owner.
+    pub fn owners(&self) -> u64 {
+        self.owners.load(Ordering::Relaxed)
+    }
+
+    /// The number of files without their mode.
+    pub fn modes(&self) -> u64 {
+        self.modes.load(Ordering::Relaxed)
+    }
+
     /// Returns the message for users, if any.
     pub fn words(&self) -> Option<String> {
-        if self.owners == 0 {
+        if self.owners() == 0 {
             return None;
         }
-        let mut words = format!("the owner of {} is not restored, which needs root", count(self.owners, "file"));
-        if self.modes > 0 {
-            words.push_str(&format!("; {} lost setuid or setgid by that", self.modes));
+        let mut words = format!("the owner of {} is not restored, which needs root", count(self.owners(), "file"));
+        if self.modes() > 0 {
+            words.push_str(&format!("; {} lost setuid or setgid by that", self.modes()));
         }
         Some(words)
     }
 
     /// Sets the recorded owner of the file, or of the link itself, at `path`, if permitted.
-    pub fn owner(&mut self, path: &Path, attributes: &Attributes, usual: Owner) -> io::Result<()> {
+    pub fn owner(&self, path: &Path, attributes: &Attributes, usual: Owner) -> io::Result<()> {
         let wanted = Owner::of_object(attributes, usual);
         if Owner::of(&fs::symlink_metadata(path)?) == wanted {
             return Ok(());
@@ -47,19 +59,21 @@ impl NotRestored {
         if give(Some(user), Some(group)).is_err() {
             // A user may set any of the user's own groups.
             let _ = give(None, Some(group));
-            self.owners += 1;
+            self.owners.fetch_add(1, Ordering::Relaxed);
             tracing::info!(path = %path.display(), "the owner is not restored");
         }
         Ok(())
     }
 
     /// Sets a file's mode and time. Call it after setting the owner, because a change of the owner clears setuid and setgid.
-    pub fn mode_and_time(&mut self, file: &File, attributes: &Attributes, usual: Owner) -> io::Result<()> {
+    pub fn mode_and_time(&self, file: &File, attributes: &Attributes, usual: Owner) -> io::Result<()> {
         let wanted = attributes.mode & ALL_MODE_BITS;
         let mode = allowed_mode(attributes, Owner::of(&file.metadata()?), usual);
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         // The system silently drops mode bits that this user may not set.
-        self.modes += u64::from(file.metadata()?.mode() & ALL_MODE_BITS != wanted);
+        if file.metadata()?.mode() & ALL_MODE_BITS != wanted {
+            self.modes.fetch_add(1, Ordering::Relaxed);
+        }
         file.set_modified(modified(attributes))
     }
 }

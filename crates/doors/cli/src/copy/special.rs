@@ -19,7 +19,7 @@ pub fn write_directory(
     path: &Path,
     attributes: &Attributes,
     usual: Owner,
-    not_restored: &mut NotRestored,
+    not_restored: &NotRestored,
 ) -> io::Result<()> {
     fs::create_dir_all(path)?;
     not_restored.owner(path, attributes, usual)?;
@@ -33,7 +33,7 @@ pub fn write_link(
     path: &Path,
     attributes: &Attributes,
     usual: Owner,
-    not_restored: &mut NotRestored,
+    not_restored: &NotRestored,
 ) -> Result<u64> {
     let to = store.get(key)?;
     let length = to.len() as u64;

@@ -3,10 +3,10 @@
 use anyhow::{Result, anyhow};
 use terrace::Store;
 
-use super::at_once::map_at_once;
 use super::clock::Clock;
 use super::report::SavedAs;
 use super::results::{Draft, ResultPlace, Wanted};
+use crate::at_once::map_at_once;
 
 /// The largest number of objects of a batch. Each is an open file until it has its name.
 const MAX_BATCH_OBJECTS: usize = 128;

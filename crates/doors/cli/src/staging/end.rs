@@ -9,7 +9,6 @@ use anyhow::{Context, Error, Result};
 use terrace::files::Special;
 use terrace::{Object, Store};
 
-use super::at_once::map_at_once;
 use super::batch::{BatchLengths, save_batch};
 use super::clock::{Clock, DeadlinePassed};
 use super::ending::Ending;
@@ -23,6 +22,7 @@ use super::supervisor::run_supervised;
 use super::twins::find_twins;
 use super::unfinished::{UNFINISHED_NAME, is_unfinished};
 use crate::FOUND_BAD;
+use crate::at_once::map_at_once;
 use crate::errors::describe;
 use crate::inspect::each;
 use crate::interrupt::listen_for_end;

@@ -3,10 +3,10 @@
 use anyhow::Result;
 use terrace::Store;
 
-use super::at_once::map_at_once;
 use super::clock::{Clock, DeadlinePassed};
 use super::report::{EndReport, SavedAs};
 use super::results::{Look, ResultPlace, Wanted};
+use crate::at_once::map_at_once;
 use crate::copy::{SAME_NAME, find_alike, find_shared};
 use crate::errors::describe;
 use crate::output::name;

@@ -10,7 +10,6 @@
 //! A thread watches the end (`ending`), and tells its outcome when the deadline has passed and a file system does not answer. A thread that
 //! waits there cannot be ended, nor can its process, so the end runs in a second process (`supervisor`).
 
-mod at_once;
 mod batch;
 mod clock;
 mod end;

@@ -9,10 +9,10 @@ use serde_json::json;
 use terrace::catalog::Expect;
 use terrace::{Object, PutOptions, Store};
 
-use super::at_once::map_at_once;
 use super::inputs::{Input, open_inputs};
 use super::list::read_list;
 use super::record::{BegunInput, InputRecord, MadeBy};
+use crate::at_once::map_at_once;
 use crate::copy::same_bytes;
 use crate::errors::describe;
 use crate::job_arguments::JobStart;

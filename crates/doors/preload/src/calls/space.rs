@@ -11,7 +11,7 @@ use crate::paths::{LastLink, by_path};
 use crate::pointers::put;
 use crate::{opened, real};
 
-/// The type by which programs know that changes of others are not reported to this kernel: that of FUSE.
+/// The file system type that programs see: that of FUSE. It tells them that this kernel does not report the changes of others.
 const FILE_SYSTEM_TYPE: i64 = 0x6573_5546;
 
 unsafe fn fill(out: *mut FileSystem) -> CallResult<c_int> {
@@ -82,7 +82,7 @@ pub unsafe extern "C-unwind" fn pathconf(path: *const c_char, name: c_int) -> c_
     }
 }
 
-/// Returns a limit of names and files. A negative one is unknown.
+/// Returns a limit of names and files, or -1 if it is unknown.
 fn limit(name: c_int) -> c_long {
     match name {
         libc::_PC_LINK_MAX | libc::_PC_NO_TRUNC | libc::_PC_CHOWN_RESTRICTED => 1,

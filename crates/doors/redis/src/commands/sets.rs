@@ -18,9 +18,9 @@ pub const COMMAND_TABLE: &[Verb] = &[
     writing("smove", 4, TWO_KEYS, smove),
     writing("spop", -2, ONE_KEY, spop),
     reading("srandmember", -2, ONE_KEY, srandmember),
-    reading("sinter", -2, ALL_KEYS, |call| combined(call, Combination::Intersection)),
-    reading("sunion", -2, ALL_KEYS, |call| combined(call, Combination::Union)),
-    reading("sdiff", -2, ALL_KEYS, |call| combined(call, Combination::Difference)),
+    reading("sinter", -2, ALL_KEYS, |call| reply_combined(call, Combination::Intersection)),
+    reading("sunion", -2, ALL_KEYS, |call| reply_combined(call, Combination::Union)),
+    reading("sdiff", -2, ALL_KEYS, |call| reply_combined(call, Combination::Difference)),
     writing("sinterstore", -3, ALL_KEYS, |call| store_combined(call, Combination::Intersection)),
     writing("sunionstore", -3, ALL_KEYS, |call| store_combined(call, Combination::Union)),
     writing("sdiffstore", -3, ALL_KEYS, |call| store_combined(call, Combination::Difference)),
@@ -90,6 +90,8 @@ fn smove(call: &mut Call<'_, '_>) -> Done {
     let (from, to, member) = (call.word(1), call.word(2), call.word(3));
     let is_there = call.pass.value::<Members>(call.db, from)?.map(|set| set.contains(member));
     let Some(is_there) = is_there else { return Ok(Resp::Number(0)) };
+
+    // Fails before any change if the destination is no set.
     call.pass.value::<Members>(call.db, to)?;
     if !is_there {
         return Ok(Resp::Number(0));
@@ -146,7 +148,7 @@ fn srandmember(call: &mut Call<'_, '_>) -> Done {
 }
 
 /// Combines the sets of some keys.
-fn combine(call: &mut Call<'_, '_>, keys: &[Vec<u8>], combination: Combination) -> Result<Members, Problem> {
+fn combine_sets(call: &mut Call<'_, '_>, keys: &[Vec<u8>], combination: Combination) -> Result<Members, Problem> {
     let mut sets = Vec::new();
     for key in keys {
         sets.push(members(call, key)?);
@@ -163,16 +165,16 @@ fn combine(call: &mut Call<'_, '_>, keys: &[Vec<u8>], combination: Combination) 
     Ok(result)
 }
 
-fn combined(call: &mut Call<'_, '_>, combination: Combination) -> Done {
-    Ok(Resp::Set(replies(combine(call, call.words_from(1), combination)?)))
+fn reply_combined(call: &mut Call<'_, '_>, combination: Combination) -> Done {
+    Ok(Resp::Set(replies(combine_sets(call, call.words_from(1), combination)?)))
 }
 
 fn store_combined(call: &mut Call<'_, '_>, combination: Combination) -> Done {
-    let result = combine(call, call.words_from(2), combination)?;
+    let result = combine_sets(call, call.words_from(2), combination)?;
     store_or_remove(call, call.word(1), result.len(), result.into_datum())
 }
 
-/// Stores a document, or removes the key if it has no elements. Returns their number.
+/// Stores a document of `count` elements. If it has none, removes the key instead. Replies with `count`.
 pub fn store_or_remove(call: &mut Call<'_, '_>, key: &[u8], count: usize, datum: Datum) -> Done {
     match count {
         0 => drop(call.pass.remove(call.db, key)?),
@@ -184,11 +186,11 @@ pub fn store_or_remove(call: &mut Call<'_, '_>, key: &[u8], count: usize, datum:
 fn sintercard(call: &mut Call<'_, '_>) -> Done {
     let (keys, at) = call.counted_keys(1)?;
     let limit = read_limit(call, at)?;
-    let count = combine(call, keys, Combination::Intersection)?.len();
+    let count = combine_sets(call, keys, Combination::Intersection)?.len();
     Ok(Resp::count(limit.map_or(count, |limit| count.min(limit))))
 }
 
-/// Reads `LIMIT` with a number; 0 means none.
+/// Reads the option `LIMIT` and its number. Returns none without it, or if the number is 0: then there is no limit.
 pub fn read_limit(call: &Call<'_, '_>, at: usize) -> Result<Option<usize>, Problem> {
     let mut limit = 0;
     call.options(at, |name, at| {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use terrace_catalog::TargetId;
-use terrace_format::frame::Frame;
+use terrace_catalog::{Replica, TargetId};
+use terrace_codec::Encoding;
+use terrace_format::frame::{self, Frame, Identity, with_scratch};
 use terrace_tier::{Capabilities, Place, Space, Target};
 
 use super::monitor::Speed;
@@ -111,8 +112,18 @@ impl Device {
         }
     }
 
+    /// Writes one replica of an extent: encoded, checksummed, appended.
+    pub fn append_extent(&self, identity: Identity, encoding: Encoding, raw: &[u8]) -> io::Result<Replica> {
+        with_scratch(|scratch| {
+            let frame = frame::encode(identity, encoding, raw, scratch).map_err(|e| io::Error::other(e.to_string()))?;
+            let (stored, encoding) = (frame.header.stored_len, frame.header.encoding);
+            let place = self.append(&frame)?;
+            Ok(Replica { target: self.id, place, stored, encoding })
+        })
+    }
+
     /// Appends a frame, and notes how long it took.
-    pub fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+    fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
         let _busy = Busy::with(self);
         let start = Instant::now();
         let place = self.target.append(frame)?;

@@ -1,6 +1,5 @@
 //! The store's tiers and targets, as this process uses them.
 
-mod append;
 mod device;
 mod growing;
 mod link;
@@ -11,7 +10,6 @@ pub mod targets;
 mod tiers;
 mod trouble;
 
-pub use append::{append_to, with_scratch};
 pub use device::Device;
 pub use growing::Tiers;
 pub use speeds::{AssumedTimes, MAX_QUEUE_SECONDS};

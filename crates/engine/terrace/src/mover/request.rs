@@ -14,8 +14,9 @@ use crate::origins::is_at_origin;
 use crate::report::Moved;
 use crate::{Error, Result};
 
-/// The approximate number of edits in a batch, and the bytes of replicas that a batch makes pending.
+/// The approximate number of edits in a batch.
 const BATCH_EDITS: usize = 1024;
+/// The approximate bytes, before encoding, of the replicas that a batch makes pending.
 const BATCH_BYTES: u64 = 64 << 20;
 
 impl Mover {
@@ -75,7 +76,7 @@ impl Mover {
                 let placer = self.placer_for(object.id, key);
                 let tiers = placer.allowed(others.clone());
                 let place = || placer.choose_target_of_move(tiers, extent, &taken, true);
-                // Without another place, this one leaves when a replica exists that is already pending.
+                // If no target takes a new replica, one that is already pending replaces this one.
                 let pending = || owed.iter().copied().find(|target| self.takes(*target, extent));
                 match if enough { None } else { place().or_else(pending) } {
                     Some(target) => {
@@ -88,7 +89,7 @@ impl Mover {
                 }
                 moved.dropped += 1;
             }
-            // Without room there, it is not known when one will be made.
+            // A pending replica counts only if its target has room. Otherwise nobody knows when it is made.
             let expected = owed.iter().filter(|target| self.takes(**target, extent)).count();
             let after = left.replicas.len() + chosen.len() + expected;
             moved.count_thinned(extent.replicas.len() + expected, after, object.want);
@@ -96,20 +97,20 @@ impl Mover {
         })
     }
 
-    /// Like [`Mover::move_on`], for a request that moves nothing before or after.
+    /// Like [`Mover::move_part`], for a request of one part. Fails if replicas are still pending at its end.
     pub(super) fn move_each(
         &self,
         prefix: &[u8],
         plan: impl FnMut(&[u8], &Object, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
     ) -> Result<Moved> {
         let mut late = None;
-        let moved = self.move_on(prefix, &mut late, plan)?;
+        let moved = self.move_part(prefix, &mut late, plan)?;
         late.map_or(Ok(moved), Err)
     }
 
-    /// Commits the edits that `plan` returns for each extent, and makes the replicas that they make pending. A batch holds
-    /// many objects, because each batch waits for one sync. `late` becomes the reason why some are still pending.
-    pub(super) fn move_on(
+    /// Commits the edits that `plan` adds for each extent, and waits for the replicas that they make pending. One batch holds many objects,
+    /// because each batch waits for one sync. If replicas are still pending afterwards, `late` says why.
+    pub(super) fn move_part(
         &self,
         prefix: &[u8],
         late: &mut Option<Error>,
@@ -159,9 +160,11 @@ impl Mover {
         for object in objects {
             if self.catalog.owed_count(Some(object))? > 0 {
                 let limit = match late {
-                    // What one has waited for in vain, such as room, the others lack, too. They are only tried: smaller ones may fit.
+                    // An earlier object has waited in vain, for example for room. This one does not wait, but it is tried: a smaller
+                    // replica may fit.
                     Some(_) => Duration::ZERO,
-                    // Not all kinds of targets know how much fits. Nodes that share one do not free it for each other in a hurry.
+                    // Other nodes free a full shared target in their own time, so the wait is short. It is not zero, because not every
+                    // kind of target knows how much fits.
                     None if self.catalog.is_shared() && self.is_owed_to_full(Some(object))? => HOPELESS_WAIT,
                     None => MAX_WAIT,
                 };
@@ -183,7 +186,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Returns whether a replica was neither made nor is pending, because the owner of an adopted file has changed it.
+    /// Returns whether a replica is neither made nor pending because the owner of an adopted file has changed it.
     fn is_given_up(&self, task: &Task, owed: &Owed) -> Result<bool> {
         let Some(extent) = self.catalog.frame(task, &owed.key)? else { return Ok(false) };
         let is_made = extent.replicas.iter().any(|replica| replica.target == task.target);

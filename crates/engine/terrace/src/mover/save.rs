@@ -30,7 +30,7 @@ impl Mover {
         let saving = Saving { level: self.tiers.level(tier)?, node, there, until };
         let (mut all, mut late) = (Moved::default(), None);
         for prefix in self.most_read()?.into_iter().chain([Vec::new()]) {
-            all.add(&self.move_on(&prefix, &mut late, |key, object, extent, edits, moved| {
+            all.add(&self.move_part(&prefix, &mut late, |key, object, extent, edits, moved| {
                 self.save_extent(&saving, key, object, extent, edits, moved)
             })?);
         }

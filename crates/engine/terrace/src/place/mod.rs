@@ -24,7 +24,7 @@ use terrace_catalog::{Extent, Replica, TargetId};
 use terrace_codec::{Element, Encoding};
 use terrace_cost::Weights;
 use terrace_cost::{Costs, Expected};
-use terrace_format::frame::{Coded, Identity};
+use terrace_format::frame::{Coded, Identity, with_scratch};
 use terrace_plan::policy::{Ack, Budget, Policy};
 use terrace_plan::snapshot::TierSet;
 use terrace_predict::{Aim, MIN_STUDIED_BYTES, Pace};
@@ -32,7 +32,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use self::lessons::{Known, SHORT_EXTENT_BYTES};
 use crate::arrivals::{Arrival, Arrivals};
-use crate::devices::{Device, Tiers, append_to, with_scratch};
+use crate::devices::{Device, Tiers};
 use crate::home::Rules;
 use crate::hotness::Hotness;
 use crate::{Error, Result};
@@ -351,7 +351,7 @@ impl<'a> Placer<'a> {
         raw: &[u8],
     ) -> io::Result<Replica> {
         let encoding = self.pinned.unwrap_or(encoding);
-        let replica = append_to(device, identity, encoding, raw)?;
+        let replica = device.append_extent(identity, encoding, raw)?;
         self.planning.note_arrival(device, self.key, identity.offset);
         if raw.len() < MIN_STUDIED_BYTES {
             return Ok(replica);

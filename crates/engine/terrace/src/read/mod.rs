@@ -21,11 +21,11 @@ pub(crate) use lost::LostObjects;
 use nearest::nearest;
 pub(crate) use suspects::{Suspect, Suspects};
 
-use crate::devices::{Device, Tiers, with_scratch};
+use crate::devices::{Device, Tiers};
 use crate::origins::Origins;
 use crate::place::Lessons;
 use crate::{Error, Result};
-use terrace_format::frame::{self, Header, header_len};
+use terrace_format::frame::{self, Header, header_len, with_scratch};
 use terrace_format::key;
 use terrace_tier::Place;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use terrace_catalog::Replica;
 use terrace_codec::Encoding;
-use terrace_format::frame;
+use terrace_format::frame::{self, with_scratch};
 use terrace_format::key::show;
 use terrace_system::open_regular;
 use terrace_tier::{Adoption, FileStore, PLAIN_SEGMENT_BIT};
@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::Store;
 use super::put::Put;
-use crate::devices::{Device, with_scratch};
+use crate::devices::Device;
 use crate::place::PutOptions;
 use crate::report::TierState;
 use crate::sparse::{ReadHoles, SparseReader};

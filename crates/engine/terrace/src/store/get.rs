@@ -24,6 +24,30 @@ thread_local! {
 }
 
 impl Store {
+    /// Waits until this machine's catalog has all that any node had acknowledged before this call, if reads are to see it.
+    pub(crate) fn catch_up(&self) -> Result<()> {
+        self.engine.tiers.heed_nodes(&self.engine.catalog)?;
+        // Terrace's own records are changed by conditional commits.
+        if self.engine.reads_newest && !self.internal {
+            self.engine.catalog.catch_up()?;
+        }
+        Ok(())
+    }
+
+    /// Catches up, and asks the origin of a key for it, if it has one.
+    pub(crate) fn refresh(&self, key: &[u8]) -> Result<()> {
+        self.catch_up()?;
+        self.engine.origins.refresh(key)
+    }
+
+    /// Asks again for a key that was not found, if this process has only now heard of an origin. Returns whether it has asked.
+    pub(crate) fn ask_new_origin(&self, key: &[u8]) -> Result<bool> {
+        if self.engine.origins.is_any() || !self.engine.origins.heed() {
+            return Ok(false);
+        }
+        self.engine.origins.refresh(key).map(|()| true)
+    }
+
     /// Reads a whole object.
     pub fn get(&self, key: &[u8]) -> Result<Vec<u8>> {
         self.get_into(key, 0, None, |_, length| vec![0; length])

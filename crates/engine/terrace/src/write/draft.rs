@@ -205,19 +205,19 @@ impl<'a> Draft<'a> {
             if plan.replicas.is_empty() {
                 self.placer.check_possible()?;
                 self.room.make_room(raw.len(), since)?;
-            } else if self.write_extent(&raw[..plan.length], plan.replicas)? {
+            } else {
+                let part = &raw[..plan.length];
+                let extent = self.new_extent(part)?;
+                // Without a first replica, its target is not used for a while, and the bytes are planned again.
+                if !self.complete_extent(part, extent, plan.replicas)? {
+                    continue;
+                }
                 self.is_slow |= plan.is_slow;
                 raw = &raw[plan.length..];
                 since = Instant::now();
             }
         }
         Ok(())
-    }
-
-    /// Writes one extent. Returns false if its first replica could not be written. Its target is then not used for a while.
-    fn write_extent(&mut self, raw: &[u8], plans: ReplicaPlans) -> Result<bool> {
-        let extent = self.new_extent(raw)?;
-        self.complete_extent(raw, extent, plans)
     }
 
     fn new_extent(&self, raw: &[u8]) -> Result<Extent> {
@@ -227,7 +227,8 @@ impl<'a> Draft<'a> {
         Ok(Extent { offset, length, skip: 0, raw_len: length, write, replicas, source: None })
     }
 
-    /// Adds the planned replicas to an extent, and more until it has enough, and the extent to the object.
+    /// Adds the planned replicas to an extent, and more until it has enough, and the extent to the object. Returns false if the first replica
+    /// could not be written.
     fn complete_extent(&mut self, raw: &[u8], mut extent: Extent, mut plans: ReplicaPlans) -> Result<bool> {
         let mut owed: Vec<TargetId> = Vec::new();
         let want = self.placer.count(plans.len());

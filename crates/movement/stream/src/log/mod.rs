@@ -191,7 +191,7 @@ impl Log {
         }
         terrace::fail::point("stream:appended");
         end.next = page.end();
-        end.pages.seen(key);
+        end.pages.note_appended(key);
         // Changed under the lock and then signalled, so that a reader between its look and its wait does not miss it.
         *self.appended.lock() += 1;
         self.more.notify_all();
@@ -272,7 +272,7 @@ impl Log {
             end.next = end.next.max(next.unwrap_or(1));
         }
         // List pages before reading the head, so that a page trimmed in between is seen in one of the two.
-        for page in end.pages.all_new(&self.store, &self.below(LOG_FOLDER))? {
+        for page in end.pages.list_new(&self.store, &self.below(LOG_FOLDER))? {
             end.next = end.next.max(page.end());
             end.origins.unread(page);
         }
@@ -329,7 +329,7 @@ impl Log {
 
     /// Lists the existing pages.
     pub fn pages(&self) -> Result<Vec<Page>> {
-        Pages::default().all_new(&self.store, &self.below(LOG_FOLDER))
+        Pages::default().list_new(&self.store, &self.below(LOG_FOLDER))
     }
 
     /// Returns the pending requests of a page with their positions.

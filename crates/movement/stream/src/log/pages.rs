@@ -41,11 +41,11 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Lists the pages after all that were listed or seen before.
-    pub fn all_new(&mut self, store: &Store, folder: &[u8]) -> Result<Vec<Page>> {
+    /// Lists all pages after the last one that was listed or noted.
+    pub fn list_new(&mut self, store: &Store, folder: &[u8]) -> Result<Vec<Page>> {
         let mut pages = Vec::new();
         loop {
-            let listed = self.some(store, folder, 1024)?;
+            let listed = self.list_some(store, folder, 1024)?;
             if listed.is_empty() {
                 return Ok(pages);
             }
@@ -53,8 +53,8 @@ impl Pages {
         }
     }
 
-    /// Lists at most `limit` of these pages.
-    pub fn some(&mut self, store: &Store, folder: &[u8], limit: usize) -> Result<VecDeque<Page>> {
+    /// Like [`Pages::list_new`], but lists at most `limit` pages.
+    pub fn list_some(&mut self, store: &Store, folder: &[u8], limit: usize) -> Result<VecDeque<Page>> {
         let listed = store.list(folder, self.last.as_deref(), limit)?;
         let parse = |key: &[u8]| {
             let what = || format!("the key {:?}", String::from_utf8_lossy(key));
@@ -65,8 +65,8 @@ impl Pages {
         Ok(pages)
     }
 
-    /// Notes a page that this process wrote after all others.
-    pub fn seen(&mut self, key: Vec<u8>) {
+    /// Notes the key of a page that this process has just appended, so that it is not listed.
+    pub fn note_appended(&mut self, key: Vec<u8>) {
         self.last = Some(key);
     }
 }
@@ -75,7 +75,7 @@ impl Pages {
 mod tests {
     use super::*;
 
-    /// The end of a page behind the highest sequence was computed with an overflow.
+    /// The sum of the first sequence and the count overflowed.
     #[test]
     fn pages_end_at_a_sequence() {
         let page = Page { first: 0x20, count: 3 };

@@ -202,7 +202,7 @@ impl LogSource {
     fn list(&self, coming: &mut Coming, now: bool) -> Result<()> {
         if coming.pages.is_empty() && (now || coming.looked.is_none_or(|at| at.elapsed() >= LISTING_INTERVAL)) {
             coming.looked = Some(Instant::now());
-            coming.pages = coming.listed.some(&self.log.store, &self.log.below(LOG_FOLDER), PAGES_PER_LISTING)?;
+            coming.pages = coming.listed.list_some(&self.log.store, &self.log.below(LOG_FOLDER), PAGES_PER_LISTING)?;
             if !coming.pages.is_empty() {
                 self.log.store.sync_placed()?;
             }

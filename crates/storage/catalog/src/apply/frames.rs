@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
-use terrace_format::NewExtent;
 use terrace_format::Place;
-use terrace_format::{Extent, Object, Owed, Replica, TargetId, Task, frames};
+use terrace_format::{Extent, Object, Replica, TargetId, Task, frames};
 
 use super::{Applier, staged_object};
 use crate::Result;
@@ -85,37 +84,6 @@ impl Applier<'_, '_> {
                 Ok(shared.map(|frame| Edited { raw_len: frame.raw_len, objects: frame.objects() }))
             }
         }
-    }
-
-    /// Adds new extents to an object. They trim the older ones that they cover. A frame that the object has already is left as it is,
-    /// so that a repeated edit does no harm.
-    pub(super) fn lay(&mut self, key: &[u8], object: &mut Object, new: &[NewExtent]) -> Result<()> {
-        for group in extents::near(new.iter().map(|new| &new.extent)) {
-            let all = extents::load(self.records, self.txn, object, group.range.start, group.range.end)?;
-            let known: HashSet<_> = all.iter().map(Extent::frame).collect();
-            let mut added = Vec::with_capacity(group.extents.len());
-            for (index, extent) in group.extents {
-                if known.contains(&extent.frame()) {
-                    continue;
-                }
-                for replica in &extent.replicas {
-                    self.count(replica)?;
-                    // Of an adopted file.
-                    if replica.place.is_plain() {
-                        let task = extent.task(object.id, replica.target);
-                        self.hold_plain(&task, key, replica.place.segment)?;
-                    }
-                }
-                for &target in &new[index].owed {
-                    let task = extent.task(object.id, target);
-                    let (key, raw_len) = (key.to_vec(), extent.raw_len);
-                    self.put_owed(&task, &Owed { key, raw_len, then_drop: None, since: self.sequence })?;
-                }
-                added.push(extent);
-            }
-            self.change_extents(object, all, |all| added.into_iter().for_each(|new| extents::lay(all, new.clone())))?;
-        }
-        Ok(())
     }
 
     /// Changes an object's extents around a range, and queues the frames that have no part left as dead places.

@@ -4,13 +4,15 @@
 mod check;
 mod frames;
 
+use std::collections::HashSet;
+
 use frames::Edited;
 pub use frames::Live;
 
 use heed::RwTxn;
 use serde::Serialize;
 use terrace_format::{Attributes, Object, Owed, Replica, TargetId, Task};
-use terrace_format::{Edit, NewExtent};
+use terrace_format::{Edit, Extent, NewExtent};
 
 use super::count_changes::CountChanges;
 use super::extents;
@@ -255,6 +257,37 @@ impl<'a, 'env> Applier<'a, 'env> {
         }
         self.lay(key, &mut object, extents)?;
         self.put_object(key, &mut object)
+    }
+
+    /// Adds new extents to an object. They trim the older ones that they cover. A frame that the object has already is left as it is,
+    /// so that a repeated edit does no harm.
+    fn lay(&mut self, key: &[u8], object: &mut Object, new: &[NewExtent]) -> Result<()> {
+        for group in extents::near(new.iter().map(|new| &new.extent)) {
+            let all = extents::load(self.records, self.txn, object, group.range.start, group.range.end)?;
+            let known: HashSet<_> = all.iter().map(Extent::frame).collect();
+            let mut added = Vec::with_capacity(group.extents.len());
+            for (index, extent) in group.extents {
+                if known.contains(&extent.frame()) {
+                    continue;
+                }
+                for replica in &extent.replicas {
+                    self.count(replica)?;
+                    // Of an adopted file.
+                    if replica.place.is_plain() {
+                        let task = extent.task(object.id, replica.target);
+                        self.hold_plain(&task, key, replica.place.segment)?;
+                    }
+                }
+                for &target in &new[index].owed {
+                    let task = extent.task(object.id, target);
+                    let (key, raw_len) = (key.to_vec(), extent.raw_len);
+                    self.put_owed(&task, &Owed { key, raw_len, then_drop: None, since: self.sequence })?;
+                }
+                added.push(extent);
+            }
+            self.change_extents(object, all, |all| added.into_iter().for_each(|new| extents::lay(all, new.clone())))?;
+        }
+        Ok(())
     }
 
     fn write(&mut self, key: &[u8], id: u64, want: u8, mtime: i64, extents: &[NewExtent]) -> Result<()> {

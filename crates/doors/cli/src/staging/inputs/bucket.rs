@@ -6,7 +6,7 @@ use terrace::tier::{Blobs, Service};
 use terrace::{Attributes, OwnPlaces, Store};
 
 use super::{Input, InputPlace, check_finished, checked, note_unfinished};
-use crate::staging::at_once::map_at_once;
+use crate::at_once::map_at_once;
 use crate::staging::unfinished::is_unfinished;
 
 pub struct InputBucket {

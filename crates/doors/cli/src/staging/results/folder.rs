@@ -18,11 +18,11 @@ use super::syncing::{Syncing, sync_folders};
 use super::taken::TakenPlaces;
 use super::verified::{FileState, VerifiedFiles};
 use super::{Clock, Draft, Look, ResultPlace, Wanted};
+use crate::at_once::map_at_once;
 use crate::copy::{
     FileNumber, NotRestored, OutFolder, has_mode_and_time, is_listed, same_bytes, write_directory, write_link,
 };
 use crate::output::path_name;
-use crate::staging::at_once::map_at_once;
 
 /// The mode of a file until it is whole.
 const PART_MODE: u32 = 0o600;
@@ -118,15 +118,15 @@ impl ResultFolder {
     /// Writes a directory or a symbolic link.
     fn write_special(&self, store: &Store, key: &[u8], object: &Object) -> Result<()> {
         let (path, attributes, owner) = (self.path(key), &object.attributes, self.owner);
-        let mut not_restored = NotRestored::default();
+        let not_restored = NotRestored::default();
         if attributes.kind == Kind::Directory {
             self.destination.make_folder(&path)?;
-            return Ok(write_directory(&path, attributes, owner, &mut not_restored)?);
+            return Ok(write_directory(&path, attributes, owner, &not_restored)?);
         }
         if let Some(folder) = path.parent() {
             self.destination.make_folder(folder)?;
         }
-        write_link(store, key, &path, attributes, owner, &mut not_restored).map(drop)
+        write_link(store, key, &path, attributes, owner, &not_restored).map(drop)
     }
 
     /// Syncs what is at the place of an object.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{fstatfs, syncfs};
 
-use crate::staging::at_once::map_at_once;
+use crate::at_once::map_at_once;
 
 /// File systems that write all to the device in one call: ext4, XFS, Btrfs, F2FS, tmpfs. FUSE ignores the call, and network file systems may have
 /// many other files to send.

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use terrace_catalog::{Catalog, Change, Edit, Expect, Extent, Kind, Object, Replica, Task};
 use terrace_codec::Encoding;
-use terrace_format::frame::{self, Identity};
+use terrace_format::frame::{self, Identity, with_scratch};
 use terrace_system::clock::unix_nanos;
 use terrace_tier::PLAIN_SEGMENT_BIT;
 
 use super::Mover;
 use super::claimed::Claimed;
-use crate::devices::{Device, with_scratch};
+use crate::devices::Device;
 use crate::report::TierState;
 use crate::{Error, Result};
 

@@ -1,4 +1,4 @@
-//! The global heap: what attributes refer to, as texts of different lengths.
+//! The global heap of an HDF5 file: byte strings, such as texts of different lengths, to which attributes refer.
 
 use crate::model::Misfit;
 
@@ -21,7 +21,7 @@ impl Heap {
         Heap { address, ..Heap::default() }
     }
 
-    /// Adds an object of this number of elements and returns a reference to it.
+    /// Adds the bytes of `length` elements, and returns a reference to them. No elements take no space.
     pub fn add(&mut self, length: u32, bytes: &[u8]) -> Result<[u8; 16], Misfit> {
         let mut reference = [0; 16];
         let (count, rest) = reference.split_at_mut(4);
@@ -34,13 +34,14 @@ impl Heap {
         let (address, index) = rest.split_at_mut(8);
         address.copy_from_slice(&self.address.to_le_bytes());
         index.copy_from_slice(&u32::from(self.count).to_le_bytes());
-        self.object(self.count, 1, bytes.len());
+        self.write_header(self.count, 1, bytes.len());
         self.objects.extend(bytes);
         self.objects.resize(self.objects.len().next_multiple_of(8), 0);
         Ok(reference)
     }
 
-    fn object(&mut self, index: u16, references: u16, size: usize) {
+    /// Writes the header of an object; its bytes follow.
+    fn write_header(&mut self, index: u16, references: u16, size: usize) {
         self.objects.extend(index.to_le_bytes());
         self.objects.extend(references.to_le_bytes());
         self.objects.extend([0; 4]);
@@ -55,7 +56,7 @@ impl Heap {
         let used = HEADER_BYTES + self.objects.len();
         // The rest is an object of free space, whose size includes its own header.
         let size = (used + HEADER_BYTES).max(MIN_COLLECTION_BYTES);
-        self.object(0, 0, size - used);
+        self.write_header(0, 0, size - used);
         let mut out = b"GCOL\x01\0\0\0".to_vec();
         out.extend((size as u64).to_le_bytes());
         out.extend(self.objects);

@@ -137,6 +137,26 @@ fn a_target_without_its_marker_is_away_until_it_is_renewed() {
     assert_eq!(renewed.space().expect("space").used, 0);
 }
 
+/// Two processes note at the same time how far the target is synced. The note of the first could stay on the target, and that of the second in
+/// the store's directory: the target was then taken for an older copy.
+#[test]
+fn notes_of_two_processes_are_no_older_copy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (service, state) = (fs(&folder), folder.path().join("state"));
+    let open = || open(&service, STORE_ID, &state).expect("a target");
+    open().forget_new().expect("begins");
+    for round in 0..20_u64 {
+        let (first, second) = (open(), open());
+        std::thread::scope(|scope| {
+            scope.spawn(|| (1..20).for_each(|step| first.note_synced(round * 100 + 2 * step).expect("notes")));
+            scope.spawn(|| (1..20).for_each(|step| second.note_synced(round * 100 + 2 * step + 1).expect("notes")));
+        });
+        let third = open();
+        assert_eq!(third.synced_to().expect("reads"), Some(round * 100 + 39), "the last one");
+        assert!(!third.is_new());
+    }
+}
+
 /// A target that may be lost at any time is made again without an error.
 #[test]
 fn a_volatile_target_that_was_emptied_is_taken() {
