@@ -1,6 +1,6 @@
 //! Texts: keys, configurations, names and marks in buckets, and declarations of datasets.
 
-use terrace::tier::{LogPiece, OwnerMark, SyncedNote, marker_text, read_marker_text};
+use terrace::tier::{LogPiece, OwnerMark, Reach, SyncedNote, marker_text, read_marker_text};
 use terrace::{Config, key};
 use terrace_datasets::Declared;
 
@@ -52,7 +52,7 @@ pub fn bucket_samples() -> Vec<Vec<u8>> {
     vec![
         piece.name().into_bytes(),
         marker_text(5, 3).into_bytes(),
-        SyncedNote::text(1234).into_bytes(),
+        SyncedNote::text(Reach { sequence: 1234, record: (1235, 9) }).into_bytes(),
         first.bytes(),
         second.bytes(),
     ]

@@ -160,7 +160,13 @@ fn stable_lines(text: &str) -> Vec<String> {
         if varies { "#".to_owned() } else { word.to_owned() }
     };
     let lines = text.lines().filter(|line| !line.starts_with(' ') && !line.is_empty() && !line.contains("UTC"));
-    lines.map(|line| line.split_whitespace().map(stable_word).collect::<Vec<_>>().join(" ")).collect()
+    let stable_line = |line: &str| {
+        let (line, rest) = line.split_once("generation ").unwrap_or((line, ""));
+        // It is the number of a commit, and objects that are put at the same time are committed in any order.
+        let rest = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        line.split_whitespace().chain(rest.split_whitespace()).map(stable_word).collect::<Vec<_>>().join(" ")
+    };
+    lines.map(stable_line).collect()
 }
 
 /// Returns why the machine lacks the need of a session; `None` if it has it.

@@ -23,6 +23,12 @@ pub trait Ids: Send + Sync {
         u64::MAX
     }
 
+    /// Returns whether the log has a record, or may once have had it: the one with this last commit and this checksum. A target that names
+    /// another record was used with another copy of the store's directory.
+    fn continues(&self, _record: (u64, u64)) -> bool {
+        true
+    }
+
     /// Returns the end of the last place in a segment that any commit has named, freed or not. A segment that is shorter is
     /// not appended to: a new frame there would get a place that the catalog still names, and would be freed with it.
     ///

@@ -10,6 +10,7 @@ pub mod key;
 mod known_attributes;
 mod place;
 mod proposal;
+mod reach;
 mod record;
 
 pub use change::{Change, Edit, Expect, NewExtent, Voids};
@@ -18,7 +19,5 @@ pub use key::KeyError;
 pub use known_attributes::{DIGEST_PREFIX, ETAG_DIGEST, EXPIRY_ATTRIBUTE, ORIGIN_ATTRIBUTE};
 pub use place::{FRAME_ALIGNMENT, PLAIN_SEGMENT_BIT, Place};
 pub use proposal::{Proposal, ProposalError, Step};
+pub use reach::{REACH_FILE, Reach};
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, Source, TargetId, Task, frames};
-
-/// The file, in the store's directory and on each persistent target, that says up to which commit the log was durable.
-pub const REACH_FILE: &str = "log-reach";

@@ -325,6 +325,37 @@ fn an_older_copy_of_a_bucket_is_noticed_where_another_target_is_left() {
     check(&store, 0..2);
 }
 
+/// An empty target took the place of a disk that was there, with the only replicas of objects, if a digit of its marker was damaged. The
+/// configuration then named the empty one, and nothing found the disk again.
+#[test]
+fn a_disk_with_a_damaged_marker_is_not_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let store = new_store(dir);
+    put(&store, 0, &on_disk_only());
+    store.sync().unwrap();
+    store.close().unwrap();
+    fs::remove_dir_all(dir.join("store")).unwrap();
+    let marker = dir.join("disk/terrace-target");
+    let whole = fs::read_to_string(&marker).unwrap();
+    let (id, rest) = (&whole["store ".len()..][..16], &whole["store ".len() + 16..]);
+    let other = format!("store {:016x}{rest}", u64::from_str_radix(id, 16).unwrap() ^ 1);
+    for damaged in [Some(other), Some(whole.replace("target 0", "target 7")), None] {
+        match &damaged {
+            Some(text) => fs::write(&marker, text).unwrap(),
+            None => fs::remove_file(&marker).unwrap(),
+        }
+        for asked in [BY_FORCE, WITH_SALVAGE] {
+            let error = refused(dir, asked);
+            assert!(error.contains(&format!("the two lines `store {id}` and `target 0`")), "{error}");
+        }
+    }
+    fs::write(&marker, whole).unwrap();
+    let (store, remade) = rebuilt(dir, "new", BY_FORCE).unwrap();
+    assert_eq!((remade.lost.len(), remade.targets.len()), (0, 0));
+    check(&store, 0..1);
+}
+
 #[test]
 fn a_bucket_without_a_store_is_no_store() {
     let dir = tempfile::tempdir().unwrap();

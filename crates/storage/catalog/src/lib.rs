@@ -368,10 +368,20 @@ impl Catalog {
 
     /// Ensures that no number up to `highest` is given out, and that no segment with such a number is appended to.
     pub fn pass_ids(&self, highest: u64) -> Result<()> {
+        self.give_out_from(|next_id| next_id.max(highest + 1024 * ID_BLOCK))
+    }
+
+    /// Leaves out the next `count` numbers, and appends to no segment that exists. Call it before numbers are given out.
+    pub fn skip_ids(&self, count: u64) -> Result<()> {
+        self.give_out_from(|next_id| next_id + count)
+    }
+
+    /// Changes the next number. Segments with lower numbers are not appended to.
+    fn give_out_from(&self, change: impl FnOnce(u64) -> u64) -> Result<()> {
         let env = self.env()?;
         let mut ids = self.ids.lock();
         let mut txn = env.write_txn()?;
-        let next_id = self.claimed(&env, &txn)?.max(highest + 1024 * ID_BLOCK);
+        let next_id = change(self.claimed(&env, &txn)?);
         env.records.put(&mut txn, keys::NEXT_ID, &encode(&next_id)?)?;
         env.records.put(&mut txn, keys::OLDEST_SEGMENT_KEY, &encode(&next_id)?)?;
         self.environment.commit(txn)?;
@@ -394,6 +404,11 @@ impl terrace_format::Ids for Catalog {
         // A new catalog is about to be filled from the log, and a shared one may be behind its log.
         let tail = if self.is_shared() { None } else { self.tail().ok().filter(|tail| tail.sequence > 0) };
         tail.map_or(u64::MAX, |tail| tail.sequence)
+    }
+
+    fn continues(&self, record: (u64, u64)) -> bool {
+        // A log that cannot be read tells nothing.
+        self.is_shared() || self.log().continues(record).unwrap_or(true)
     }
 
     fn named_end(&self, target: TargetId, segment: u64) -> std::io::Result<u64> {

@@ -225,7 +225,9 @@ impl Ledger {
 
     /// Gets a segment to add blobs to: one of a dead writer, or a new one.
     fn claim(&self) -> io::Result<Writing> {
-        for segment in self.segments()?.into_iter().rev().take(MAX_CLAIM_TRIES) {
+        let oldest = self.ids.oldest();
+        let segments = self.segments()?.into_iter().rev().take_while(|segment| *segment >= oldest);
+        for segment in segments.take(MAX_CLAIM_TRIES) {
             let path = self.path(segment);
             if fs::metadata(&path).is_ok_and(|m| m.len() < SLOTS_PER_SEGMENT * ENTRY_BYTES)
                 && let Ok(Some(file)) = segment::hold(&path)

@@ -77,7 +77,7 @@ use std::io;
 
 use terrace_format::frame::{Frame, Header};
 
-pub use terrace_format::{FRAME_ALIGNMENT, Ids, PLAIN_SEGMENT_BIT, Place};
+pub use terrace_format::{FRAME_ALIGNMENT, Ids, PLAIN_SEGMENT_BIT, Place, Reach};
 
 /// The use and the capacity of a target, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -172,16 +172,16 @@ pub trait Target: Send + Sync {
         self.ready()
     }
 
-    /// Notes on the target that it holds the frames of all commits up to `sequence`, after some were added. A target that lacks the last such
-    /// note is an older copy of itself, and [`Target::is_new`] once [`Target::ready`] has checked it. Targets whose copies the store recognizes
-    /// by other notes do nothing.
-    fn note_synced(&self, _sequence: u64) -> io::Result<()> {
+    /// Notes on the target that it holds the frames of all commits up to `reach.sequence`, after some were added, and the log a record. A target
+    /// that lacks the last such note is an older copy of itself, and one whose note names a record that the log lacks was used with another copy
+    /// of the store's directory: it is [`Target::is_new`] once [`Target::ready`] has checked it. Targets whose copies the store recognizes by
+    /// other notes do nothing.
+    fn note_synced(&self, _reach: Reach) -> io::Result<()> {
         Ok(())
     }
 
-    /// Returns the commit of the last note that [`Target::note_synced`] has left on the target. `None` if there is none, or the target needs
-    /// no such notes.
-    fn synced_to(&self) -> io::Result<Option<u64>> {
+    /// Returns the last note that [`Target::note_synced`] has left on the target. `None` if there is none, or the target needs no such notes.
+    fn synced_to(&self) -> io::Result<Option<Reach>> {
         Ok(None)
     }
 

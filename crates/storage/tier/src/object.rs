@@ -12,6 +12,7 @@ use std::time::{Instant, SystemTime};
 use futures::{StreamExt as _, TryStreamExt as _};
 use opendal::ErrorKind;
 use rustix_futex_sync::Mutex;
+use terrace_format::Reach;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
 
 use super::frame_blobs::{SEGMENTS_PREFIX, SLOT_BYTES, parse};
@@ -102,7 +103,7 @@ impl ObjectTarget {
     }
 
     /// Reads the note of how far the target was synced.
-    fn note(&self) -> io::Result<Option<u64>> {
+    fn note(&self) -> io::Result<Option<Reach>> {
         match fetch(&self.operator, SYNCED_BLOB.into()) {
             Ok(text) => Ok(SyncedNote::parse(&text)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -111,21 +112,26 @@ impl ObjectTarget {
     }
 
     /// Writes the note of how far the target was synced. The caller holds the ledger's lock.
-    fn write_note(&self, sequence: u64) -> io::Result<()> {
+    fn write_note(&self, reach: Reach) -> io::Result<()> {
         // What is known of the target comes last: if it is later than the target's own note, the target is an older copy.
-        self.write(SYNCED_BLOB.into(), SyncedNote::text(sequence).into_bytes())?;
-        self.synced.write(sequence)
+        self.write(SYNCED_BLOB.into(), SyncedNote::text(reach).into_bytes())?;
+        self.synced.write(reach)
     }
 
     /// Returns why the target and the catalog may not belong together: one of them was restored from an older copy, such as a backup.
     fn mismatch(&self) -> io::Result<Option<&'static str>> {
-        let theirs = self.note()?;
-        Ok(if self.synced.is_newer_than(theirs) {
-            Some("this target is an older copy of itself, such as a restored backup")
-        } else if theirs.is_some_and(|theirs| theirs > self.ids.last_commit()) {
-            Some("the store's directory is an older copy of itself, and this target was used with a newer one")
-        } else {
-            None
+        let (known, theirs) = (self.synced.known(), self.note()?);
+        let is_older = known.is_some_and(|known| theirs.is_none_or(|theirs| theirs.sequence < known.sequence));
+        Ok(match theirs {
+            _ if is_older => Some("this target is an older copy of itself, such as a restored backup"),
+            Some(theirs) if theirs.sequence > self.ids.last_commit() => {
+                Some("the store's directory is an older copy of itself, and this target was used with a newer one")
+            }
+            // The log need not be read for what this directory has noted itself.
+            Some(theirs) if Some(theirs) != known && !self.ids.continues(theirs.record) => {
+                Some("this target was used with another copy of the store's directory")
+            }
+            _ => None,
         })
     }
 
@@ -383,18 +389,18 @@ impl Target for ObjectTarget {
         self.ready()
     }
 
-    fn note_synced(&self, sequence: u64) -> io::Result<()> {
+    fn note_synced(&self, reach: Reach) -> io::Result<()> {
         self.ready()?;
         // Another process may have noted a later commit meanwhile. Without the lock, its note here and this one there could stay: a target
         // that looks like an older copy.
         let _lock = self.ledger.lock()?;
-        if self.synced.known().is_some_and(|known| known >= sequence) {
+        if self.synced.known().is_some_and(|known| known.sequence >= reach.sequence) {
             return Ok(());
         }
-        self.write_note(sequence)
+        self.write_note(reach)
     }
 
-    fn synced_to(&self) -> io::Result<Option<u64>> {
+    fn synced_to(&self) -> io::Result<Option<Reach>> {
         self.ready()?;
         self.note()
     }
@@ -411,9 +417,12 @@ impl Target for ObjectTarget {
         // From now on it is as it should be, whatever its note says. Before the other note is removed: otherwise the next look would find
         // the same again.
         let last = self.ids.last_commit();
-        let _lock = self.ledger.lock()?;
-        if self.note()?.is_some_and(|theirs| theirs > last) || self.synced.known().is_some() {
-            self.write_note(self.synced.known().unwrap_or(last).min(last))?;
+        let (known, _lock) = (self.synced.known(), self.ledger.lock()?);
+        if known.is_some() || self.note()?.is_some_and(|theirs| theirs.sequence > last) {
+            // Of a record that the log has not, nothing is said.
+            let record = known.map(|known| known.record).filter(|record| self.ids.continues(*record));
+            let sequence = known.map_or(last, |known| known.sequence.min(last));
+            self.write_note(Reach { sequence, record: record.unwrap_or_default() })?;
         }
         self.emptied.remove()
     }

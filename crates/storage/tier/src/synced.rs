@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use terrace_format::Reach;
+
 /// The last note on a target, as the store's directory knows it. An older one there, or none, is that of an older copy of the target.
 pub struct SyncedNote(PathBuf);
 
@@ -13,32 +15,34 @@ impl SyncedNote {
         SyncedNote(path)
     }
 
-    /// Returns the text of a note for all commits up to `sequence`.
-    pub fn text(sequence: u64) -> String {
-        format!("synced {sequence:016x}\n")
+    /// Returns the text of a note for all commits up to `reach.sequence`, of the log that has `reach.record`.
+    pub fn text(reach: Reach) -> String {
+        let Reach { sequence, record: (commit, checksum) } = reach;
+        format!("synced {sequence:016x}\nrecord {commit:016x} {checksum:016x}\n")
     }
 
-    /// Returns the commit that a note names. `None` if it is damaged.
-    pub fn parse(text: &[u8]) -> Option<u64> {
-        let digits = std::str::from_utf8(text).ok()?.strip_prefix("synced ")?.strip_suffix('\n')?;
-        // A sign would be read, too.
-        let is_whole = digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        if is_whole { u64::from_str_radix(digits, 16).ok() } else { None }
+    /// Reads a note. `None` if it is damaged. Notes of older versions name no record.
+    pub fn parse(text: &[u8]) -> Option<Reach> {
+        let text = std::str::from_utf8(text).ok()?;
+        let mut words = text.split_ascii_whitespace();
+        let sequence = words.next().filter(|word| *word == "synced").and_then(|_| parse_number(words.next()?))?;
+        let record = match words.next() {
+            None => (0, 0),
+            Some(_) => (parse_number(words.next()?)?, parse_number(words.next()?)?),
+        };
+        let reach = Reach { sequence, record };
+        let is_short = record == (0, 0) && text == format!("synced {sequence:016x}\n");
+        (is_short || text == SyncedNote::text(reach)).then_some(reach)
     }
 
-    /// The commit up to which the target was complete. `None` if none is known.
-    pub fn known(&self) -> Option<u64> {
+    /// What was noted last. `None` if nothing is known.
+    pub fn known(&self) -> Option<Reach> {
         fs::read(&self.0).ok().and_then(|text| SyncedNote::parse(&text))
     }
 
-    /// Returns whether a target whose note names this commit is an older copy of itself.
-    pub fn is_newer_than(&self, theirs: Option<u64>) -> bool {
-        self.known().is_some_and(|known| theirs.is_none_or(|theirs| theirs < known))
-    }
-
     /// Notes what was noted on the target. It is not synced: an older text, or half of one, asks for less.
-    pub fn write(&self, sequence: u64) -> io::Result<()> {
-        fs::write(&self.0, SyncedNote::text(sequence))
+    pub fn write(&self, reach: Reach) -> io::Result<()> {
+        fs::write(&self.0, SyncedNote::text(reach))
     }
 
     /// Forgets what was noted: the target begins as an empty one.
@@ -50,24 +54,39 @@ impl SyncedNote {
     }
 }
 
+fn parse_number(word: &str) -> Option<u64> {
+    u64::from_str_radix(word, 16).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_older_missing_or_damaged_note_is_that_of_an_older_copy() {
+    fn only_a_whole_note_is_read() {
+        let reach = Reach { sequence: 17, record: (18, 0xabc) };
+        let text = SyncedNote::text(reach);
+        assert_eq!(SyncedNote::parse(text.as_bytes()), Some(reach));
+        let short = Reach { sequence: 17, record: (0, 0) };
+        assert_eq!(SyncedNote::parse(b"synced 0000000000000011\n"), Some(short), "of an older version");
+        for length in 0..text.len() {
+            let cut = SyncedNote::parse(&text.as_bytes()[..length]);
+            assert!(cut.is_none() || cut == Some(short), "{length}: {cut:?}");
+        }
+        for bad in ["synced 0000000000000012", "synced +000000000000012\n", "synced 12\n", ""] {
+            assert_eq!(SyncedNote::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_was_noted_is_known_until_it_is_forgotten() {
         let dir = tempfile::tempdir().expect("a folder");
         let note = SyncedNote::new(dir.path().join("synced"));
-        assert!(!note.is_newer_than(None), "nothing is known");
-        note.write(17).expect("writes");
-        for theirs in ["synced 0000000000000011\n", "synced 0000000000000012\n"] {
-            assert!(!note.is_newer_than(SyncedNote::parse(theirs.as_bytes())), "{theirs}");
-        }
-        for theirs in ["synced 0000000000000010\n", "synced 0000000000000012", "synced +000000000000012\n", ""] {
-            assert!(note.is_newer_than(SyncedNote::parse(theirs.as_bytes())), "{theirs}");
-        }
-        assert!(note.is_newer_than(None));
+        assert_eq!(note.known(), None);
+        let reach = Reach { sequence: 17, record: (18, 9) };
+        note.write(reach).expect("writes");
+        assert_eq!(note.known(), Some(reach));
         note.remove().and_then(|()| note.remove()).expect("forgets");
-        assert!(!note.is_newer_than(None));
+        assert_eq!(note.known(), None);
     }
 }

@@ -12,9 +12,9 @@ use terrace_tier::Place;
 use super::Care;
 use super::frame_id::{FrameId, frame_in};
 use super::rebuild::replay;
-use super::survey::describe_older_directory;
+use super::survey::{describe_older_directory, describe_parted};
 use crate::devices::Device;
-use crate::home::{TargetNote, boot};
+use crate::home::{TargetNote, boot, skip_numbers};
 use crate::origins::is_at_origin;
 use crate::read::{bad, is_changed_by_owner, task_of};
 use crate::{Error, Result};
@@ -72,8 +72,12 @@ impl Care {
         let is_pending = boot::read_mark(&self.journal.dir)?.is_pending();
         let is_new = self.catalog.is_new()?;
         let doubts = if is_new { replay(self)? } else { HashSet::new() };
-        if is_new && self.catalog.tail()?.sequence == 0 {
-            self.begin_after_what_is_there()?;
+        if is_new {
+            match self.catalog.tail()?.sequence {
+                0 => self.begin_after_what_is_there()?,
+                // The log may be that of an older copy of the directory, and others may have gone on from it.
+                _ => skip_numbers(&self.catalog)?,
+            }
         }
         self.check_is_newest(is_new)?;
         if is_new && !self.catalog.is_shared() {
@@ -126,12 +130,28 @@ impl Care {
             self.tiers.tier(device).persistent && !device.capabilities.log_copies && (is_new || device.target.is_new())
         });
         for device in services {
-            // One that does not answer is compared when it is back.
-            if device.target.synced_to().ok().flatten().is_some_and(|theirs| theirs > last) {
-                // From now on, no process opens the store before it is rebuilt.
-                TargetNote::is_newer(&self.journal.dir, device.id).set(true)?;
-                return Err(describe_older_directory(&device.path));
-            }
+            let theirs = match device.target.synced_to() {
+                Ok(Some(theirs)) => theirs,
+                Ok(None) => continue,
+                Err(_) => {
+                    if is_new {
+                        // It is compared when it is back: this log may be another one than it knows.
+                        device
+                            .target
+                            .note_new()
+                            .map_err(Error::io(format!("noting that {} is older", device.path.display())))?;
+                    }
+                    continue;
+                }
+            };
+            let error = match theirs.sequence > last {
+                true => describe_older_directory(&device.path),
+                false if self.catalog.log().continues(theirs.record)? => continue,
+                false => describe_parted(&device.path),
+            };
+            // From now on, no process opens the store before it is rebuilt.
+            TargetNote::is_newer(&self.journal.dir, device.id).set(true)?;
+            return Err(error);
         }
         Ok(())
     }

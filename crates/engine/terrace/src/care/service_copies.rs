@@ -26,8 +26,8 @@ pub(crate) struct ServiceCopy {
     place: PathBuf,
     store: u64,
     blobs: Box<dyn NamedBlobs>,
-    /// The commit up to which the target has the log, or at least the frames. 0: none is known.
-    pub synced: u64,
+    /// The commit up to which the target has the log, or at least the frames, and a record of the log. Zeros: none is known.
+    pub synced: Reach,
     /// Whether the target was found to be used with a newer copy of the directory.
     pub is_newer: bool,
 }
@@ -60,7 +60,7 @@ impl ServiceCopy {
         if owner.is_some_and(|owner| own.as_ref() != Some(&owner) && !own.is_some_and(|own| own.may_replace(&owner))) {
             return Ok(None);
         }
-        let synced = blobs.read_if_there(SYNCED_BLOB)?.and_then(|note| SyncedNote::parse(&note)).unwrap_or(0);
+        let synced = blobs.read_if_there(SYNCED_BLOB)?.and_then(|note| SyncedNote::parse(&note)).unwrap_or_default();
         let folder = dir.join(SERVICE_COPIES_FOLDER).join(number.to_string());
         let is_newer = TargetNote::is_newer(dir, number).holds();
         Ok(Some(ServiceCopy { folder, place: tier.place_name(at), store, blobs, synced, is_newer }))
@@ -74,7 +74,7 @@ impl ServiceCopy {
         let context = || format!("reading the copy of the log in {}", self.place.display());
         // Also of a target that cannot list pieces: it knows how far the log must reach.
         fs::create_dir_all(&self.folder).map_err(Error::io(format!("making {}", self.folder.display())))?;
-        self.note((0, 0))?;
+        self.note(self.synced.record)?;
         let log = self.folder.join("log");
         let fetched = fetch_log(&*self.blobs, &log).map_err(Error::io(context()))?;
         tracing::info!(place = %self.place.display(), pieces = fetched.pieces, "read the copy of the log on a service");
@@ -83,11 +83,11 @@ impl ServiceCopy {
         }
         // The last record tells whether the store's own log has gone on differently.
         let end = find_end(&log, self.store)?;
-        if end.sequence >= self.synced { self.note((end.sequence, end.checksum)) } else { Ok(()) }
+        if end.sequence >= self.synced.sequence { self.note((end.sequence, end.checksum)) } else { Ok(()) }
     }
 
     fn note(&self, record: (u64, u64)) -> Result<()> {
-        let noted = write_reach(&self.folder, self.store, Reach { sequence: self.synced, record });
+        let noted = write_reach(&self.folder, self.store, Reach { record, ..self.synced });
         let noted = noted.and_then(|()| fs::write(self.folder.join(PLACE_FILE), self.place.as_os_str().as_bytes()));
         noted.map_err(Error::io(format!("writing into {}", self.folder.display())))
     }

@@ -62,7 +62,7 @@ impl Care {
         }
         let dir = &self.journal.dir;
         match device.target.synced_to() {
-            Ok(theirs) if theirs.is_none_or(|theirs| theirs <= last) => {
+            Ok(theirs) if theirs.is_none_or(|theirs| theirs.sequence <= last) => {
                 TargetNote::sweep_due(dir, device.id).set(true)?;
                 if device.capabilities.plain_files { TargetNote::names_due(dir, device.id).set(true) } else { Ok(()) }
             }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::{fs, io};
 
-use terrace_catalog::log::Tail;
+use terrace_catalog::log::{Reach, Tail};
 use terrace_catalog::{Catalog, Edit};
 
 use crate::Result;
@@ -120,7 +120,10 @@ impl Journal {
         // The mark is a commit itself. If it is the last one, no new mark is needed.
         let synced = self.catalog.synced()?;
         if sequence > synced + 1 || synced == 0 && sequence > 0 {
-            self.note_synced(synced, sequence)?;
+            // It is durable: all files are synced.
+            let tail = self.catalog.tail()?;
+            self.catalog.log().sync(tail)?;
+            self.note_synced(synced, Reach { sequence, record: (tail.sequence, tail.checksum) })?;
             self.catalog.commit(Edit::Synced { sequence }.into())?;
             // The mark itself, so that a recovery finds it. If it is lost, recovery only verifies more commits.
             let tail = self.catalog.tail()?;

@@ -75,14 +75,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes on the targets of services that they hold the frames of all commits up to `sequence`, where commits after `synced` have added
+    /// Notes on the targets of services that they hold the frames of all commits up to `reach.sequence`, where commits after `synced` have added
     /// some. Those that hold a copy of the log get their note with its next piece.
-    pub(super) fn note_synced(&self, synced: u64, sequence: u64) -> Result<()> {
+    pub(super) fn note_synced(&self, synced: u64, reach: Reach) -> Result<()> {
         for device in self.tiers.devices.iter().filter(|device| !device.capabilities.log_copies) {
             if self.has_pieces(device) || self.dirty_segments(device, synced)?.is_empty() {
                 continue;
             }
-            if let Err(error) = device.target.note_synced(sequence) {
+            if let Err(error) = device.target.note_synced(reach) {
                 // An older note asks for less, and stays true.
                 tracing::debug!(target = %device.path.display(), %error, "could not note on this target how far it is synced");
             }
@@ -104,8 +104,8 @@ impl Journal {
         for device in self.tiers.devices.iter().filter(|device| self.tiers.tier(device).persistent) {
             let theirs = match device.capabilities.log_copies {
                 true => log::read_reach(&device.path, store).map(|reach| reach.sequence),
-                // One that is away is compared when it is back.
-                false => device.target.synced_to().ok().flatten(),
+                // One that is away is compared when it is back. One without a note lacks what was noted there with its frames.
+                false => device.target.synced_to().ok().map(|reach| reach.map_or(0, |reach| reach.sequence)),
             };
             let is_behind = |theirs: u64| -> Result<bool> {
                 let segments = self.catalog.segments(device.id)?;

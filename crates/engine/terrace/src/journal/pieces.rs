@@ -10,7 +10,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use terrace_catalog::{TargetId, find_end, log, snapshot_tail};
+use terrace_catalog::log::{self, Reach};
+use terrace_catalog::{TargetId, find_end, snapshot_tail};
 use terrace_system::{Locked, fail, open_regular, read_regular, remove_folder};
 use terrace_tier::{CONFIG_BLOB, LOG_PREFIX, LogPiece, NamedBlobs};
 use xxhash_rust::xxh3::xxh3_64;
@@ -194,7 +195,7 @@ impl Journal {
         lock.write_all_at(copied.text().as_bytes(), 0)?;
         fail::point("pieces:copied");
         // After the pieces: a note of a later commit than they have tells that some are lost.
-        device.target.note_synced(marked)?;
+        device.target.note_synced(Reach { sequence: marked, record: (tail.sequence, tail.checksum) })?;
         match newest {
             Some(newest) => self.trim_pieces(device, blobs, newest),
             None => Ok(()),

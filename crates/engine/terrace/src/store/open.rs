@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::devices::targets::KnownNodes;
 use crate::home::{
     Cluster, Consistency, Duty, Rules, SalvageNote, TargetNote, Trust, boot, check_identity, lock_store, note_mounts,
-    note_owner, note_place, refuse, take_sole,
+    note_opened, note_owner, note_place, part_from_copies, refuse, take_sole,
 };
 use crate::journal::sync_before_replacing;
 use crate::{Error, Result};
@@ -167,6 +167,8 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     // Read before the catalog's end: a sync by another process moves both on.
     let reach = Survey::read_reach(dir, &config, id);
     let catalog = Arc::new(Catalog::open(&dir.join("catalog"), log)?);
+    // Before any number is given out.
+    part_from_copies(dir, &catalog)?;
     let had_records = !catalog.is_new()?;
     if opening == Opening::Usual && had_records {
         check_log_end(&catalog, reach, dir, &config).map_err(|error| advise_unreadable(dir, error))?;
@@ -205,6 +207,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
             tracing::warn!("{error}");
         }
         engine.leases.clear();
+        note_opened(dir);
         engine.catalog.reserve().fill();
     }
     boot::shared(dir, &engine.lock)?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use terrace_catalog::log::{Log, Reach, write_reach};
+use terrace_catalog::log::{Log, write_reach};
 use terrace_format::key;
 use terrace_system::remove_folder;
 use terrace_tier::{
@@ -20,7 +20,7 @@ use super::restore::advise_salvage;
 use super::{Store, begin_directory, change};
 use crate::care::Survey;
 use crate::config::{Config, TargetConfig, TierConfig};
-use crate::home::{FORMAT_VERSION, SalvageNote, note_owner, refuse, write_file};
+use crate::home::{FORMAT_VERSION, SalvageNote, holds_files, note_owner, refuse, write_file};
 use crate::journal::{FetchedLog, fetch_log};
 use crate::report::{MovedTarget, Remade};
 use crate::{Error, Result};
@@ -205,8 +205,7 @@ impl FoundCopy<'_> {
         let targets = self.place_targets(dir, &mut config)?;
         change::check_apart(dir, &config)?;
         write_file(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
-        let reach = Reach { sequence: synced.unwrap_or(0), record: (0, 0) };
-        write_reach(dir, self.store, reach).map_err(Error::io(writing()))?;
+        write_reach(dir, self.store, synced.unwrap_or_default()).map_err(Error::io(writing()))?;
         if !asked.salvage {
             self.check_log(dir, &folder, &config, &fetched)?;
         }
@@ -282,9 +281,30 @@ fn find_target(tier: &TierConfig, at: &TargetConfig, owner: &TargetOwner) -> Res
     match tier.kind.find(&tier.settings(at), owner) {
         Ok(TargetFound::Own { .. }) => Ok(NewPlace::Kept { is_made: true }),
         Ok(TargetFound::Nothing) if !tier.persistent => Ok(NewPlace::Kept { is_made: false }),
+        // An empty target in its place would hide it for good from the store.
+        Ok(found) if is_local && holds_data(&at.path) => Err(refuse_unmarked(&at.path, &found, owner)),
         Ok(_) if is_local => Ok(NewPlace::Lost),
         // It may only be unreadable, or in use.
         Err(error) if is_local => Err(Error::io(format!("looking at {}", at.path.display()))(error)),
         _ => Ok(NewPlace::Kept { is_made: tier.persistent }),
     }
+}
+
+/// Returns whether a directory has what a target has, whatever its marker says.
+fn holds_data(target: &Path) -> bool {
+    ["segments", "plain", "log"].iter().any(|folder| holds_files(&target.join(folder)))
+}
+
+/// The error for a directory that may be the target, but is not marked as such.
+fn refuse_unmarked(path: &Path, found: &TargetFound, owner: &TargetOwner) -> Error {
+    let found = match found {
+        TargetFound::Another(mark) => format!("names another target ({})", mark.trim_end().replace('\n', ", ")),
+        _ => "is missing".to_owned(),
+    };
+    let reason = format!(
+        "a target is there, but its file {MARKER_FILE} {found}. If it is this store's, write the file again with the two lines `store {:016x}` \
+         and `target {}`; if not, move or unmount the directory. Then repeat this. Nothing was changed",
+        owner.store, owner.number
+    );
+    refuse(path, &reason)
 }

@@ -321,11 +321,16 @@ fn survey_all(dir: &Path, config: &Config, log: &Log) -> Result<Survey> {
     remove_fetched(dir)?;
     let survey = Survey::new(dir, config, log)?;
     let is_whole = survey.check_whole().and_then(|()| survey.check(false)).is_ok();
-    let may_help = |copy: &ServiceCopy| {
-        copy.is_newer || copy.synced > survey.end || !is_whole || survey.is_damaged_before_snapshot
+    let may_help = |copy: &ServiceCopy| -> Result<bool> {
+        let is_needed = copy.is_newer || copy.synced.sequence > survey.end || !is_whole;
+        Ok(is_needed || survey.is_damaged_before_snapshot || !log.continues(copy.synced.record)?)
     };
-    let mut copies = ServiceCopy::find_all(dir, config, log.store());
-    copies.retain(may_help);
+    let mut copies = Vec::new();
+    for copy in ServiceCopy::find_all(dir, config, log.store()) {
+        if may_help(&copy)? {
+            copies.push(copy);
+        }
+    }
     if copies.is_empty() {
         return Ok(survey);
     }

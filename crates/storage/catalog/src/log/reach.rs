@@ -9,19 +9,11 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+pub use terrace_format::Reach;
+
 use terrace_format::REACH_FILE;
 use terrace_system::read_regular;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
-
-/// How far a log must reach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
-    /// The log was durable up to this commit.
-    pub sequence: u64,
-    /// The last commit and the checksum of a record that is in the log, durably. Each record is bound to the one before it, so a log
-    /// without this record is another one. Zeros: none is known.
-    pub record: (u64, u64),
-}
 
 /// Notes in `folder`, durably, how far the log of `store` must reach.
 pub fn write_reach(folder: &Path, store: u64, reach: Reach) -> io::Result<()> {

@@ -79,12 +79,12 @@ macro_rules! delegate {
         }
     };
     (@one note_synced) => {
-        fn note_synced(&self, sequence: u64) -> std::io::Result<()> {
-            self.inner.note_synced(sequence)
+        fn note_synced(&self, reach: terrace_format::Reach) -> std::io::Result<()> {
+            self.inner.note_synced(reach)
         }
     };
     (@one synced_to) => {
-        fn synced_to(&self) -> std::io::Result<Option<u64>> {
+        fn synced_to(&self) -> std::io::Result<Option<terrace_format::Reach>> {
             self.inner.synced_to()
         }
     };

@@ -7,7 +7,7 @@ use terrace_testkit::Redis;
 use super::super::frames::scan;
 use super::*;
 use crate::frame_blobs::SLOT_BYTES;
-use crate::{ObjectKind, ObjectTarget, Service};
+use crate::{ObjectKind, ObjectTarget, Reach, Service};
 
 fn service(name: &str, options: &[(&str, String)], root: &str) -> Service {
     let options = options.iter().map(|(option, value)| ((*option).to_owned(), value.clone())).collect();
@@ -147,12 +147,13 @@ fn notes_of_two_processes_are_no_older_copy() {
     open().forget_new().expect("begins");
     for round in 0..20_u64 {
         let (first, second) = (open(), open());
+        let reach = |step| Reach { sequence: round * 100 + step, record: (round * 100 + step + 1, step) };
         std::thread::scope(|scope| {
-            scope.spawn(|| (1..20).for_each(|step| first.note_synced(round * 100 + 2 * step).expect("notes")));
-            scope.spawn(|| (1..20).for_each(|step| second.note_synced(round * 100 + 2 * step + 1).expect("notes")));
+            scope.spawn(|| (1..20).for_each(|step| first.note_synced(reach(2 * step)).expect("notes")));
+            scope.spawn(|| (1..20).for_each(|step| second.note_synced(reach(2 * step + 1)).expect("notes")));
         });
         let third = open();
-        assert_eq!(third.synced_to().expect("reads"), Some(round * 100 + 39), "the last one");
+        assert_eq!(third.synced_to().expect("reads"), Some(reach(39)), "the last one");
         assert!(!third.is_new());
     }
 }
