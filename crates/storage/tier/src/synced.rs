@@ -35,7 +35,7 @@ impl SyncedNote {
         (is_short || text == SyncedNote::text(reach)).then_some(reach)
     }
 
-    /// What was noted last. `None` if nothing is known.
+    /// Returns the last note. `None` if nothing is known.
     pub fn known(&self) -> Option<Reach> {
         fs::read(&self.0).ok().and_then(|text| SyncedNote::parse(&text))
     }
