@@ -51,8 +51,10 @@ impl Deliver {
         if let Some(mark) = known.as_ref().filter(|_| self.begun.lock().contains(name)) {
             return Ok(mark.clone());
         }
-        let length = self.destination.length(name)?;
         let mut mark = known.unwrap_or_default();
+        // Before the length is asked: a directory that takes the destination's place after this is noticed by the first write.
+        self.destination.resume(name, mark.newest())?;
+        let length = self.destination.length(name)?;
         let watermark = match mark.watermark {
             Some(watermark) => watermark,
             None => {
@@ -71,7 +73,14 @@ impl Deliver {
                 "it holds {length} bytes, though {least} were delivered; put it back as it was"
             )));
         }
-        self.destination.resume(name, mark.newest())?;
+        // Bytes behind the watermark may be those of a crash, and are written over. In another directory they are somebody else's.
+        let has_moved = self.destination.take_moved(name);
+        if let Some(length) = length.filter(|length| has_moved && *length > watermark) {
+            return Err(Failure::Never(format!(
+                "it holds {length} bytes, though {watermark} were delivered, because the destination's path leads to another directory \
+                 now; put the earlier directory back, move this file away, or have the next run append to it: `terrace flush --forget`"
+            )));
+        }
         self.begun.lock().insert(name.clone());
         Ok(mark)
     }
@@ -94,6 +103,9 @@ impl Deliver {
             if entry.request.ends {
                 let end = End { length, attributes: file.attributes.clone() };
                 self.destination.write_part(name, &runs(std::mem::take(&mut writes)), Some(&end))?;
+                if let Some(folder) = self.destination.folder(name)? {
+                    file.delivered_to.get_or_init(|| folder);
+                }
             }
         }
         if writes.is_empty() { Ok(()) } else { self.destination.write_part(name, &runs(writes), None) }

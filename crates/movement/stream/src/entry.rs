@@ -1,7 +1,10 @@
 //! The unit that the pipeline moves: a request with its position in its source.
 
 use std::fmt;
-use std::sync::Arc;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, OnceLock};
+use std::time::UNIX_EPOCH;
 
 use terrace::Attributes;
 use terrace_pipeline::Move;
@@ -38,6 +41,28 @@ pub struct SourceFile {
     pub device: u64,
     /// Its inode number.
     pub inode: u64,
+    /// The folder that holds it at the destination, once its last part is written there.
+    pub delivered_to: OnceLock<FolderId>,
+}
+
+/// The identity of a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FolderId {
+    /// Its device.
+    pub device: u64,
+    /// Its inode number.
+    pub inode: u64,
+    /// When it was made, in nanoseconds since 1970: a later folder may get the inode of one that is gone. 0 where the file system does not
+    /// say.
+    pub born: u64,
+}
+
+impl FolderId {
+    /// Returns the identity of the folder with this metadata.
+    pub fn of(metadata: &Metadata) -> FolderId {
+        let born = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        FolderId { device: metadata.dev(), inode: metadata.ino(), born: born.map_or(0, |born| born.as_nanos() as u64) }
+    }
 }
 
 /// A request that was pulled from a source.

@@ -28,10 +28,11 @@ struct InFileSystem {
     path: PathBuf,
 }
 
-/// A line of `/proc/self/mountinfo`.
-struct Mount {
+/// A mounted file system, or a mounted part of one: a line of `/proc/self/mountinfo`.
+pub struct Mount {
     id: u64,
-    at: PathBuf,
+    /// Where it is mounted.
+    pub at: PathBuf,
     holds: InFileSystem,
     kind: String,
     source: String,
@@ -80,6 +81,18 @@ impl Location {
 }
 
 impl Mount {
+    /// Returns the mount that holds a directory; `None` without `/proc`.
+    pub fn of(path: &Path) -> Option<Mount> {
+        let id = mount_id(path)?;
+        mounts().into_iter().find(|mount| mount.id == id)
+    }
+
+    /// Whether it is still mounted where it was.
+    pub fn is_mounted(&self) -> bool {
+        // The system gives an id again once its mount is gone.
+        mounts().iter().any(|mount| (mount.id, &mount.at, &mount.holds) == (self.id, &self.at, &self.holds))
+    }
+
     /// Whether the mount is a store. A mount that root makes without the helper `fusermount3` has no subtype; only its source identifies
     /// it.
     fn is_store(&self) -> bool {

@@ -81,18 +81,24 @@ impl Owners {
 
 /// The ownership of one directory's files.
 pub struct Claims {
+    path: PathBuf,
     root: PathBuf,
     owners: Arc<Owners>,
     ledger: Arc<Ledger>,
 }
 
 impl Claims {
-    /// Creates the claims of the files below `root`.
-    pub fn new(root: &Path, owners: &Arc<Owners>, ledger: &Arc<Ledger>) -> Claims {
-        Claims { root: root.to_owned(), owners: owners.clone(), ledger: ledger.clone() }
+    /// Creates the claims of the files below `root`, to which `path` leads.
+    pub fn new(path: PathBuf, root: PathBuf, owners: &Arc<Owners>, ledger: &Arc<Ledger>) -> Claims {
+        Claims { path, root, owners: owners.clone(), ledger: ledger.clone() }
     }
 
-    /// The directory.
+    /// The path of the directory as it was given. It may lead to another directory some day.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory, without symbolic links. It is recorded as the owner.
     pub fn root(&self) -> &Path {
         &self.root
     }

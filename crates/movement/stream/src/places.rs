@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use terrace::{Store, replace};
 
 use crate::location::Location;
 use crate::{Error, Result};
+
+/// A check of a running stream's directories, for when a path leads to another directory than before.
+pub type PlacesCheck = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// The directories of a running stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -31,16 +35,22 @@ fn refuse(source: &Path, reason: String) -> Error {
 /// # Errors
 /// [`Error::BadSource`] and [`Error::BadDirectory`].
 pub fn check_directories(store: &Store, sources: &[&Path], to: Option<&Path>) -> Result<()> {
-    let mut places = Places { from: Vec::new(), to: to.map(Path::to_owned) };
-    places.check_destination(store)?;
-    for source in sources {
-        places.check(source, store)?;
-        places.from.push(source.to_path_buf());
-    }
-    Ok(())
+    let from = sources.iter().map(|source| source.to_path_buf()).collect();
+    Places { from, to: to.map(Path::to_owned) }.check_all(store)
 }
 
 impl Places {
+    /// Checks all of them, as they are now.
+    pub fn check_all(&self, store: &Store) -> Result<()> {
+        self.check_destination(store)?;
+        let mut checked = Places { from: Vec::new(), to: self.to.clone() };
+        for source in &self.from {
+            checked.check(source, store)?;
+            checked.from.push(source.clone());
+        }
+        Ok(())
+    }
+
     /// Checks that no file delivered from `source` can return to it, and that no file in it belongs to a store.
     pub fn check(&self, source: &Path, store: &Store) -> Result<()> {
         let at = locate(source)?;

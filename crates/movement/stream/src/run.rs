@@ -16,7 +16,7 @@ use crate::entry::Entry;
 use crate::ledger::Ledger;
 use crate::log::{LOG_SOURCE_NAME, LogSource};
 use crate::owners::{Claims, Owners};
-use crate::places::Places;
+use crate::places::{Places, PlacesCheck};
 use crate::request::Name;
 use crate::right::{Exclusive, Right};
 use crate::seen::Seen;
@@ -132,23 +132,27 @@ impl Running {
     pub fn with_directory(mut self, root: &Path, watch: &Watch) -> Result<Running> {
         self.check_alone()?;
         let (store, number) = (self.stream.store(), self.sources.len());
-        let root = &std::fs::canonicalize(root).map_err(Error::io(format!("opening {}", root.display())))?;
-        self.places.check(root, store)?;
-        self.places.from.push(root.clone());
+        let context = || format!("opening {}", root.display());
+        let path = std::path::absolute(root).map_err(Error::io(context()))?;
+        let root = std::fs::canonicalize(root).map_err(Error::io(context()))?;
+        self.places.check(&path, store)?;
+        // With its symbolic links: if one of them is changed, the files are taken from where it leads then.
+        self.places.from.push(path.clone());
         self.declare()?;
         self.owners.add_directory();
-        let claims = Claims::new(root, &self.owners, &self.ledger);
-        let destination = &self.destination;
         self.names.push(format!("directory {}", root.display()));
+        let claims = Claims::new(path, root, &self.owners, &self.ledger);
+        let destination = &self.destination;
         if watch.tail {
             if destination.appends_only() {
                 return Err(Error::NoTail);
             }
-            let tail = Tail::new(root, number, self.ledger.clone(), claims, &self.control)?;
+            let tail = Tail::new(number, self.ledger.clone(), claims, &self.control)?;
             self.sources.push(AnyRunningSource::Other(Box::new(tail)));
             return Ok(self);
         }
-        let directory = Directory::new(store, self.stream.name(), claims, watch, number, destination, &self.control)?;
+        let stream = self.stream.name();
+        let directory = Directory::new(store, stream, claims, watch, number, destination, &self.control)?;
         self.sources.push(AnyRunningSource::Directory(Box::new(directory)));
         Ok(self)
     }
@@ -159,6 +163,15 @@ impl Running {
         self.sources.push(AnyRunningSource::Other(make(self.sources.len(), self.ledger.clone())?));
         self.names.push(name.into());
         Ok(self)
+    }
+
+    /// Returns the check of all directories, for when a path leads to another directory than when they were added.
+    fn places_check(&self) -> PlacesCheck {
+        let (places, stream) = (self.places.clone(), self.stream.clone());
+        Arc::new(move || {
+            places.check_all(stream.store())?;
+            places.check_others(&stream.others()?)
+        })
     }
 
     fn check_alone(&self) -> Result<()> {
@@ -173,8 +186,11 @@ impl Running {
         if self.destination.appends_only() && self.sources.len() > 1 {
             return Err(Error::OneSource);
         }
+        let check = self.places_check();
+        self.destination.set_check(Some(check.clone()));
+        self.sources.iter().for_each(|source| source.set_check(&check));
         let deliver = Deliver {
-            destination: self.destination,
+            destination: self.destination.clone(),
             ledger: self.ledger,
             sources: self.names,
             control: self.control.clone(),
@@ -207,6 +223,8 @@ impl Running {
             drop(ended);
             (done, finished)
         });
+        // It holds the store, and the destination may outlive this run.
+        self.destination.set_check(None);
         let done = done.map_err(|ended| match ended {
             Ended::Failed(error) => error,
             Ended::NoThread(cause) => Error::io("starting a thread")(cause),
@@ -264,6 +282,12 @@ impl Delivery for Dealt<'_> {
 }
 
 impl AnyRunningSource {
+    fn set_check(&self, check: &PlacesCheck) {
+        if let AnyRunningSource::Directory(directory) = self {
+            directory.set_check(check.clone());
+        }
+    }
+
     /// Completes the remaining work of the sources once pulling has ended.
     fn finish_all(&self) -> Result<()> {
         match self {

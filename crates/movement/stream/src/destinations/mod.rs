@@ -15,7 +15,8 @@ use std::path::Path;
 
 use terrace::Attributes;
 
-use crate::entry::Position;
+use crate::entry::{FolderId, Position};
+use crate::places::PlacesCheck;
 use crate::runs::Run;
 use crate::{Error, Failure};
 
@@ -45,6 +46,20 @@ pub trait Destination: Send + Sync {
     fn describe(&self) -> String {
         self.root().map_or_else(|| "the destination".into(), |root| root.display().to_string())
     }
+
+    /// Identifies the folder that holds the name, at the place where the destination's path leads now. `None` if there is no such folder, and
+    /// for a destination without folders.
+    fn folder(&self, _name: &[u8]) -> Outcome<Option<FolderId>> {
+        Ok(None)
+    }
+
+    /// Whether the delivery of the name began in another directory than the one that the destination's path leads to now. Answers yes once.
+    fn take_moved(&self, _name: &[u8]) -> bool {
+        false
+    }
+
+    /// Sets or removes a check that must pass before the destination follows its path to another directory.
+    fn set_check(&self, _check: Option<PlacesCheck>) {}
 
     /// Whether the name refers to the file with this device and inode.
     fn is_file(&self, _name: &[u8], _device: u64, _inode: u64) -> bool {

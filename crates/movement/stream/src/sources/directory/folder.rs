@@ -10,6 +10,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::open_folder::{leads_to, open_folder};
+
 /// The longest file name that file systems accept.
 const MAX_NAME_BYTES: usize = 255;
 /// The suffix of a file's hidden name while it is being removed.
@@ -20,8 +22,12 @@ pub struct Folder(OwnedFd);
 
 impl Folder {
     pub fn open(root: &Path) -> io::Result<Folder> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Folder(rustix::fs::open(root, flags, Mode::empty())?))
+        open_folder(root).map(Folder)
+    }
+
+    /// Whether the path leads to it. Fails if the path leads to nothing.
+    pub fn is_at(&self, root: &Path) -> io::Result<bool> {
+        leads_to(root, &self.0)
     }
 
     fn at(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {

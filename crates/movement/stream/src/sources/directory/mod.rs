@@ -18,7 +18,7 @@ mod writers;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustix_futex_sync::Mutex;
@@ -26,8 +26,9 @@ use terrace::Store;
 
 use crate::control::{Control, Left};
 use crate::destinations::Destination;
-use crate::entry::{Entry, Position};
+use crate::entry::{Entry, FolderId, Position};
 use crate::owners::Claims;
+use crate::places::PlacesCheck;
 use crate::request::Name;
 use crate::{Error, Pulled, Result, Source};
 use added::Added;
@@ -37,7 +38,7 @@ use opening::{Opening, Unready};
 use reading::{Reading, parts};
 use record::Records;
 pub use record::{Tally, all_tallies};
-use removal::{Ended, Removal};
+use removal::{Delivered, Ended, Removal};
 use scan::{DirectoryScanner, SettleRule};
 pub use watch::Watch;
 
@@ -54,12 +55,16 @@ pub struct Directory {
     number: usize,
     control: Arc<Control>,
     scanner: DirectoryScanner,
+    /// It must pass before the path is followed to another directory.
+    check: OnceLock<PlacesCheck>,
     /// The files that are read, and those whose removal has begun. Held during whole steps of `pull` and `finish`, with I/O, so
     /// that no file is read or removed by two threads. Taken before the scanner's locks.
     state: Mutex<State>,
 }
 
 struct State {
+    /// The directory that the path has last led to.
+    folder: Arc<Folder>,
     /// Files that wait to be pulled.
     queue: VecDeque<Name>,
     /// The file that is being pulled.
@@ -74,8 +79,8 @@ struct State {
 
 #[derive(Default)]
 struct Open {
-    /// `None` if the file is only queued.
-    identity: Option<Identity>,
+    /// The state of the file when it was opened, and the directory that held it; `None` if the file is only queued.
+    taken: Option<(Identity, Arc<Folder>)>,
     /// The number of its pending parts.
     left: u64,
     /// The number of its first part. Parts with lower numbers belong to an earlier delivery attempt and are ignored.
@@ -93,16 +98,17 @@ impl Directory {
         destination: &Arc<dyn Destination>,
         control: &Arc<Control>,
     ) -> Result<Directory> {
-        let (root, claims) = (claims.root().to_owned(), Arc::new(claims));
+        let (root, claims) = (claims.path().to_owned(), Arc::new(claims));
         let folder = Folder::open(&root).map_err(Error::io(format!("opening {}", root.display())))?;
         let folder = Arc::new(folder);
         let settle = SettleRule { time: watch.settle.unwrap_or(USUAL_SETTLE_TIME), always: watch.settle.is_some() };
         let records = Records::new(store, stream, &claims);
-        let mut removal = Removal::new(&root, folder.clone(), records, destination.clone(), settle.time);
-        let stays = removal.resume()?;
-        let scanner = DirectoryScanner::new(&root, settle, watch.patience)?;
+        let mut removal = Removal::new(&root, records, destination.clone(), settle.time);
+        let stays = removal.resume(&folder)?;
+        let scanner = DirectoryScanner::new(&root, settle, watch.patience);
         stays.iter().for_each(|(name, reason)| scanner.stays(name, reason));
         let state = State {
+            folder,
             queue: VecDeque::new(),
             reading: None,
             open: BTreeMap::new(),
@@ -110,9 +116,35 @@ impl Directory {
             removal,
             next: 0,
         };
-        let opening = Opening::new(&root, folder, watch.settle);
+        let opening = Opening::new(&root, watch.settle);
         let (control, state) = (control.clone(), Mutex::new(state));
-        Ok(Directory { root, claims, opening, number, control, scanner, state })
+        Ok(Directory { root, claims, opening, number, control, scanner, check: OnceLock::new(), state })
+    }
+
+    /// Sets a check that must pass before the path is followed to another directory.
+    pub fn set_check(&self, check: PlacesCheck) {
+        self.check.get_or_init(|| check);
+    }
+
+    /// Pulls the directory that the path leads to now, if it is another one. Files that were opened in the earlier one are delivered and
+    /// removed there; its other files stay.
+    fn follow_path(&self, state: &mut State) -> Result<()> {
+        // Where the path leads to nothing, the walk waits and gives the error.
+        if !matches!(state.folder.is_at(&self.root), Ok(false)) {
+            return Ok(());
+        }
+        let Ok(folder) = Folder::open(&self.root) else { return Ok(()) };
+        self.check.get().map_or(Ok(()), |check| check())?;
+        tracing::warn!(
+            "{} leads to another directory now: files are taken from there, and those left in the earlier one stay",
+            self.root.display()
+        );
+        state.folder = Arc::new(folder);
+        for name in state.queue.drain(..) {
+            state.open.remove(&name);
+        }
+        self.scanner.watch_again();
+        Ok(())
     }
 
     fn path(&self, name: &[u8]) -> PathBuf {
@@ -123,7 +155,7 @@ impl Directory {
     fn start_file(&self, state: &mut State, name: &Name) -> Result<()> {
         let opened = match state.added.get(name) {
             Some(file) => Ok(self.opening.open_again(name, file)?),
-            None => self.opening.open(name)?,
+            None => self.opening.open(&state.folder, name)?,
         };
         // Claim the name only after the file is open: a file that cannot be taken must not keep the name from others.
         let claimed = match opened {
@@ -148,7 +180,8 @@ impl Directory {
         self.scanner.taken(name);
         let identity = Identity::of(&metadata);
         let first = state.next + 1;
-        state.open.insert(name.clone(), Open { identity: Some(identity), left: parts(identity.size), first });
+        let taken = Some((identity, state.folder.clone()));
+        state.open.insert(name.clone(), Open { taken, left: parts(identity.size), first });
         state.reading = Some(Reading::new(name, file, &metadata));
         Ok(())
     }
@@ -168,7 +201,7 @@ impl Directory {
     /// Publishes the remaining files.
     fn publish_remaining(&self, state: &State) {
         let mut left = Left { files: state.open.len() as u64, ..Left::default() };
-        left.bytes = state.open.values().filter_map(|open| Some(open.identity?.size)).sum();
+        left.bytes = state.open.values().filter_map(|open| Some(open.taken.as_ref()?.0.size)).sum();
         // A queued file may also be among the scanned ones; count it once.
         for untaken in self.scanner.untaken().into_iter().filter(|untaken| !state.open.contains_key(&untaken.name)) {
             left.files += 1;
@@ -217,19 +250,23 @@ impl Directory {
     }
 
     /// Starts the removal of a file that is completely durable at its destination.
-    fn start_removal(&self, state: &mut State, name: &Name) -> Result<()> {
-        let Some(identity) = state.open.remove(name).and_then(|open| open.identity) else { return Ok(()) };
+    fn start_removal(&self, state: &mut State, name: &Name, to: Option<FolderId>) -> Result<()> {
+        let Some((identity, from)) = state.open.remove(name).and_then(|open| open.taken) else { return Ok(()) };
         if state.added.contains(name) {
-            return self.complete_added(state, name, identity);
+            return self.complete_added(state, name, identity, to);
         }
-        match state.removal.begin(name, identity)? {
+        match state.removal.begin(name, Delivered { from, identity, to })? {
             Some(ended) => self.handle_removal_end(state, name, ended),
             None => Ok(()),
         }
     }
 
     /// Handles an unlinked file that is completely durable at its destination.
-    fn complete_added(&self, state: &mut State, name: &Name, identity: Identity) -> Result<()> {
+    fn complete_added(&self, state: &mut State, name: &Name, identity: Identity, to: Option<FolderId>) -> Result<()> {
+        if state.removal.check_delivered(name, to)?.is_err() {
+            // Only the descriptor leads to it: it is kept, and the file is delivered again.
+            return Ok(());
+        }
         let ended = state.added.end(name, &identity);
         if ended.map_err(Error::io(format!("looking at {}", self.path(name).display())))? {
             self.claims.release(name);
@@ -298,6 +335,7 @@ impl Source for Directory {
         let drains = self.control.drains();
         let mut state = self.state.lock(); // see the field
         self.proceed(&mut state, false)?;
+        self.follow_path(&mut state)?;
         self.queue_added(&mut state);
         if state.queue.is_empty() && state.reading.is_none() {
             self.queue_complete(&mut state)?;
@@ -334,11 +372,12 @@ impl Source for Directory {
         let mut state = self.state.lock(); // see the field
         for entry in moves {
             let name = entry.request.destination;
-            let counts = |open: &&mut Open| open.identity.is_some() && open.first <= entry.position.0;
+            let counts = |open: &&mut Open| open.taken.is_some() && open.first <= entry.position.0;
             let Some(open) = state.open.get_mut(&name).filter(counts) else { continue };
             open.left = open.left.saturating_sub(1);
             if open.left == 0 {
-                self.start_removal(&mut state, &name)?;
+                let to = entry.file.and_then(|file| file.delivered_to.get().copied());
+                self.start_removal(&mut state, &name, to)?;
             }
         }
         self.proceed(&mut state, false)

@@ -6,7 +6,6 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -26,7 +25,6 @@ const SCAN_LIFETIME: Duration = Duration::from_secs(1);
 /// Opens files that are ready.
 pub struct Opening {
     root: PathBuf,
-    folder: Arc<Folder>,
     /// The configured settle time, if any.
     settle: Option<Duration>,
     /// The last scan of all processes. Held during a scan, so that threads which need one at the same time share it. A leaf.
@@ -49,8 +47,8 @@ pub enum Unready {
 
 impl Opening {
     /// Creates an opener. `settle` is the configured settle time, if any.
-    pub fn new(root: &Path, folder: Arc<Folder>, settle: Option<Duration>) -> Opening {
-        Opening { root: root.to_owned(), folder, settle, scan: Mutex::default() }
+    pub fn new(root: &Path, settle: Option<Duration>) -> Opening {
+        Opening { root: root.to_owned(), settle, scan: Mutex::default() }
     }
 
     fn path(&self, name: &[u8]) -> PathBuf {
@@ -68,8 +66,8 @@ impl Opening {
         metadata.map_or(Duration::ZERO, |metadata| CLOCK_TICK.saturating_sub(Identity::of(&metadata).age()))
     }
 
-    /// Opens a file if no process has it open for writing. Waits until its last change is a clock tick ago.
-    pub fn open(&self, name: &Name) -> Result<std::result::Result<(File, Metadata), Unready>> {
+    /// Opens a file of the folder if no process has it open for writing. Waits until its last change is a clock tick ago.
+    pub fn open(&self, folder: &Folder, name: &Name) -> Result<std::result::Result<(File, Metadata), Unready>> {
         let cannot = |e: io::Error| match Errno::from_io_error(&e) {
             Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
                 Err(Error::io(format!("opening {}", self.path(name).display()))(e))
@@ -80,7 +78,7 @@ impl Opening {
             }
             _ => Ok(Err(Unready::Stays(format!("it cannot be read: {e}")))),
         };
-        let file = match self.folder.file(name) {
+        let file = match folder.file(name) {
             Ok(file) => file,
             Err(e) => return cannot(e),
         };

@@ -3,7 +3,7 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use terrace::Attributes;
@@ -32,7 +32,8 @@ impl Reading {
     /// Starts at the first byte.
     pub fn new(name: &Name, file: File, metadata: &Metadata) -> Reading {
         let (device, inode) = (metadata.dev(), metadata.ino());
-        let facts = Arc::new(SourceFile { attributes: Attributes::of(metadata), device, inode });
+        let facts =
+            Arc::new(SourceFile { attributes: Attributes::of(metadata), device, inode, delivered_to: OnceLock::new() });
         Reading { name: name.clone(), facts, file, size: metadata.size(), offset: 0 }
     }
 

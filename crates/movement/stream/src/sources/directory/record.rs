@@ -7,11 +7,22 @@ use std::sync::Arc;
 use terrace::{Attributes, Store};
 
 use super::Identity;
+use crate::entry::FolderId;
 use crate::owners::Claims;
 use crate::request::{Name, escape, unescape};
 use crate::{Error, Result};
 
 const IDENTITY_FIELDS: [&str; 5] = ["device", "inode", "size", "modified", "changed"];
+/// The folder that received the file. Version 0.1 did not record it.
+const FOLDER_FIELDS: [&str; 3] = ["to device", "to inode", "to born"];
+
+/// A file whose removal has begun.
+pub struct Recorded {
+    pub name: Name,
+    pub identity: Identity,
+    /// The folder that received it, for a destination that has folders.
+    pub delivered_to: Option<FolderId>,
+}
 
 /// Records in the store: one for each delivered file that may still exist, and a counter of removed files.
 pub struct Records {
@@ -35,11 +46,16 @@ impl Records {
         [&self.folder, b"/".as_slice(), &escape(name)].concat()
     }
 
-    pub fn add(&self, name: &Name, identity: Identity) -> Result<()> {
+    pub fn add(&self, name: &Name, identity: Identity, delivered_to: Option<FolderId>) -> Result<()> {
         let Identity { device, inode, size, modified, changed } = identity;
         let values =
             [device.to_string(), inode.to_string(), size.to_string(), modified.to_string(), changed.to_string()];
-        let user = IDENTITY_FIELDS.iter().map(|field| (*field).to_owned()).zip(values).collect();
+        let mut user: BTreeMap<String, String> =
+            IDENTITY_FIELDS.iter().map(|field| (*field).to_owned()).zip(values).collect();
+        if let Some(FolderId { device, inode, born }) = delivered_to {
+            let values = [device, inode, born].map(|number| number.to_string());
+            user.extend(FOLDER_FIELDS.iter().map(|field| (*field).to_owned()).zip(values));
+        }
         let mut batch = self.store.batch();
         batch.replace(&self.key(name), 0, Attributes { user, ..Attributes::now() })?;
         // Record the owner before the file is removed: otherwise a file of another directory could later overwrite the delivered one.
@@ -68,14 +84,15 @@ impl Records {
         Ok(())
     }
 
-    pub fn all(&self) -> Result<Vec<(Name, Identity)>> {
+    pub fn all(&self) -> Result<Vec<Recorded>> {
         let mut all = Vec::new();
         for (key, object) in self.store.list(&self.folder, None, usize::MAX)? {
             let name = unescape(key.get(self.folder.len() + 1..).unwrap_or_default());
             let what = || format!("the record of the file {:?}", String::from_utf8_lossy(&name));
             let identity = read_identity(&object.attributes.user)
                 .ok_or_else(|| Error::damaged(what(), "a number is missing or malformed"))?;
-            all.push((name.into(), identity));
+            let delivered_to = read_folder(&object.attributes.user);
+            all.push(Recorded { name: name.into(), identity, delivered_to });
         }
         Ok(all)
     }
@@ -91,6 +108,11 @@ fn read_identity(user: &BTreeMap<String, String>) -> Option<Identity> {
         // Version 0.1 did not record this field.
         changed: changed.map_or(Some(0), |text| text.parse().ok())?,
     })
+}
+
+fn read_folder(user: &BTreeMap<String, String>) -> Option<FolderId> {
+    let [device, inode, born] = FOLDER_FIELDS.map(|field| user.get(field)?.parse().ok());
+    Some(FolderId { device: device?, inode: inode?, born: born? })
 }
 
 /// The folder of the counters, below the stream's folder.

@@ -5,7 +5,9 @@
 //! 2. The removal is recorded in the store, and the file is renamed to a hidden name, so that no process can find it by its own name.
 //! 3. After a short time, in which every process that found the old name has opened the file, the lease must be unbroken and the file
 //!    unchanged. Otherwise the file gets its name back and is delivered again.
-//! 4. The file is unlinked, and checked once more through the open descriptor. Bytes added even now are delivered from there.
+//! 4. The destination's path must still lead to the folder that received the file. Otherwise that folder was moved or mounted over, and the
+//!    file is delivered again to the place where the path leads now.
+//! 5. The file is unlinked, and checked once more through the open descriptor. Bytes added even now are delivered from there.
 //!
 //! A crash between any two steps leaves the file, the record, or neither. The next run finds the file under one of its two names.
 
@@ -23,11 +25,12 @@ use walkdir::{DirEntryExt, WalkDir};
 
 use super::Identity;
 use super::folder::{Folder, Hidden, hidden_name, older_hidden_name, read_hidden};
-use super::record::Records;
+use super::record::{Recorded, Records};
 use super::writers::{Leased, give_lease, is_lease_whole, open_for_writing, take_lease};
 use crate::destinations::Destination;
+use crate::entry::FolderId;
 use crate::request::Name;
-use crate::{Error, Result};
+use crate::{Error, Failure, Result};
 
 /// The time for a process that has found a file by its name to open it.
 const OPENING_TIME: Duration = Duration::from_millis(10);
@@ -37,7 +40,6 @@ const MAX_LEAVING_FILES: usize = 128;
 /// The removals of one directory's files.
 pub struct Removal {
     root: PathBuf,
-    folder: Arc<Folder>,
     records: Records,
     destination: Arc<dyn Destination>,
     /// How long a file that cannot be leased is watched under its hidden name.
@@ -45,9 +47,21 @@ pub struct Removal {
     leaving: VecDeque<Leaving>,
 }
 
+/// A file that is completely durable at the destination.
+pub struct Delivered {
+    /// The directory that it was read from.
+    pub from: Arc<Folder>,
+    /// Its state when it was read.
+    pub identity: Identity,
+    /// The folder that received it, for a destination that has folders.
+    pub to: Option<FolderId>,
+}
+
 /// A file under its hidden name.
 struct Leaving {
     name: Name,
+    from: Arc<Folder>,
+    to: Option<FolderId>,
     hidden: Vec<u8>,
     file: File,
     identity: Identity,
@@ -68,15 +82,9 @@ pub enum Ended {
 }
 
 impl Removal {
-    pub fn new(
-        root: &Path,
-        folder: Arc<Folder>,
-        records: Records,
-        destination: Arc<dyn Destination>,
-        settled: Duration,
-    ) -> Removal {
+    pub fn new(root: &Path, records: Records, destination: Arc<dyn Destination>, settled: Duration) -> Removal {
         let (root, watched) = (root.to_owned(), settled.max(OPENING_TIME));
-        Removal { root, folder, records, destination, watched, leaving: VecDeque::new() }
+        Removal { root, records, destination, watched, leaving: VecDeque::new() }
     }
 
     pub fn is_idle(&self) -> bool {
@@ -92,10 +100,11 @@ impl Removal {
         Ended::Stays(format!("it is delivered, but {doing} {}: {cause}", path.display()))
     }
 
-    /// Starts the removal of a file that was delivered as `identity`. Returns `None` while the removal is in progress.
-    pub fn begin(&mut self, name: &Name, identity: Identity) -> Result<Option<Ended>> {
+    /// Starts the removal of a delivered file. Returns `None` while the removal is in progress.
+    pub fn begin(&mut self, name: &Name, delivered: Delivered) -> Result<Option<Ended>> {
+        let Delivered { from, identity, to } = delivered;
         let changed = |reason: &str| Ok(Some(Ended::Changed(reason.into())));
-        let file = match self.folder.file(name) {
+        let file = match from.file(name) {
             Ok(file) => file,
             Err(e) => return changed(&format!("it was delivered, and then could not be opened: {e}")),
         };
@@ -110,10 +119,10 @@ impl Removal {
             return changed("it changed while it was delivered");
         }
         let held = self.is_at_destination(name, identity.size);
-        self.records.add(name, identity)?;
+        self.records.add(name, identity, to)?;
         terrace::fail::point("stream:recorded");
         let hidden = hidden_name(name, identity.inode);
-        if let Err(e) = self.folder.rename(name, &hidden) {
+        if let Err(e) = from.rename(name, &hidden) {
             self.records.remove(name)?;
             return match e.kind() {
                 io::ErrorKind::NotFound => changed("it was renamed or removed by somebody else"),
@@ -129,7 +138,7 @@ impl Removal {
             };
         }
         terrace::fail::point("stream:set-aside");
-        let leaving = Leaving { name: name.clone(), hidden, file, identity, leased, since: Instant::now() };
+        let leaving = Leaving { name: name.clone(), from, to, hidden, file, identity, leased, since: Instant::now() };
         if !self.is_hidden(&leaving) {
             // Another process put a different file in its place at the last moment.
             return self.give_back(leaving, "another file took its name").map(Some);
@@ -154,16 +163,16 @@ impl Removal {
     }
 
     fn is_hidden(&self, leaving: &Leaving) -> bool {
-        let hidden = self.folder.file(&leaving.hidden).and_then(|file| file.metadata());
+        let hidden = leaving.from.file(&leaving.hidden).and_then(|file| file.metadata());
         hidden.is_ok_and(|metadata| Identity::of(&metadata).is_same_file(&leaving.identity))
     }
 
     /// Restores a file's own name.
     fn give_back(&self, leaving: Leaving, reason: &str) -> Result<Ended> {
-        let Leaving { name, hidden, .. } = leaving;
+        let Leaving { name, from, hidden, .. } = leaving;
         // Remove the record first: the next run also restores a hidden file without a record, and does not count it as removed.
         self.records.remove(&name)?;
-        if let Err(e) = self.folder.rename(&hidden, &name) {
+        if let Err(e) = from.rename(&hidden, &name) {
             let hidden = OsStr::from_bytes(&hidden).display().to_string();
             return Ok(self.stays(
                 &name,
@@ -206,7 +215,11 @@ impl Removal {
         if !is_quiet || !as_it_was(&leaving.file) {
             return self.give_back(leaving, "it is open for writing");
         }
-        match self.folder.unlink(&leaving.hidden) {
+        // As late as possible: the file is safe only where the path leads now.
+        if let Err(reason) = self.check_delivered(&leaving.name, leaving.to)? {
+            return self.give_back(leaving, &reason);
+        }
+        match leaving.from.unlink(&leaving.hidden) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 let ended = self.stays(&leaving.name, "cannot be removed: unlinking", &e);
                 self.give_back(leaving, "it cannot be removed")?;
@@ -225,25 +238,36 @@ impl Removal {
         Ok(Ended::Removed)
     }
 
+    /// Whether the destination's path leads to the folder that received a file; otherwise the reason why it does not count as delivered.
+    /// Others may have taken the file from there since.
+    pub fn check_delivered(&self, name: &Name, to: Option<FolderId>) -> Result<std::result::Result<(), String>> {
+        match self.destination.folder(name) {
+            Ok(found) if found == to => Ok(Ok(())),
+            Ok(_) => Ok(Err("it was delivered, and then the destination's path led to another directory".into())),
+            Err(Failure::Later(reason) | Failure::Never(reason)) => Ok(Err(reason)),
+            Err(Failure::Fatal(error)) => Err(error),
+        }
+    }
+
     /// Completes a removal after all bytes added to the unlinked file are delivered, too.
     pub fn finish(&self, name: &Name, bytes: u64) -> Result<()> {
         self.records.finish(name, bytes)
     }
 
-    /// Continues the removals of an earlier run. Returns the files whose names cannot be restored, with the reasons.
-    pub fn resume(&mut self) -> Result<Vec<(Name, String)>> {
-        for (name, identity) in self.records.all()? {
+    /// Continues the removals of an earlier run in this folder. Returns the files whose names cannot be restored, with the reasons.
+    pub fn resume(&mut self, folder: &Arc<Folder>) -> Result<Vec<(Name, String)>> {
+        for Recorded { name, identity, delivered_to: to } in self.records.all()? {
             let hidden = hidden_name(&name, identity.inode);
             let older = older_hidden_name(&name, identity.inode);
             let is_it = |found: io::Result<std::fs::Metadata>| {
                 found.is_ok_and(|found| Identity::of(&found).is_same_file(&identity))
             };
-            if is_it(self.folder.file(&older).and_then(|file| file.metadata())) {
+            if is_it(folder.file(&older).and_then(|file| file.metadata())) {
                 // If this fails, the file is reported below.
-                let _ = self.folder.rename(&older, &hidden);
+                let _ = folder.rename(&older, &hidden);
             }
-            let Ok(file) = self.folder.file(&hidden) else {
-                let named = self.folder.file(&name).and_then(|file| file.metadata());
+            let Ok(file) = folder.file(&hidden) else {
+                let named = folder.file(&name).and_then(|file| file.metadata());
                 match named.is_ok_and(|metadata| identity.is_earlier_state_of(&metadata)) {
                     // The file was not renamed yet, and may have grown. It is delivered again, which is idempotent.
                     true => self.records.remove(&name)?,
@@ -255,18 +279,27 @@ impl Removal {
             let now = file.metadata().map_err(Error::io("looking at a file that is to be removed"))?;
             if leased != Leased::Writers && Identity::of(&now).has_same_bytes(&identity) {
                 let (leased, since) = (leased == Leased::Held, Instant::now());
-                self.leaving.push_back(Leaving { name, hidden, file, identity, leased, since });
+                self.leaving.push_back(Leaving {
+                    name,
+                    from: folder.clone(),
+                    to,
+                    hidden,
+                    file,
+                    identity,
+                    leased,
+                    since,
+                });
                 continue;
             }
             self.records.remove(&name)?;
             // A failure here is retried and reported below.
-            let _ = self.folder.rename(&hidden, &name);
+            let _ = folder.rename(&hidden, &name);
         }
-        Ok(self.give_back_strays())
+        Ok(self.give_back_strays(folder))
     }
 
     /// Restores the names of hidden files that must not be removed: they have changed, or have no record.
-    fn give_back_strays(&self) -> Vec<(Name, String)> {
+    fn give_back_strays(&self, folder: &Folder) -> Vec<(Name, String)> {
         let mut stays = Vec::new();
         for entry in WalkDir::new(&self.root).into_iter().flatten().filter(|entry| entry.file_type().is_file()) {
             let Some(found) = read_hidden(entry.file_name(), entry.ino()) else { continue };
@@ -283,7 +316,7 @@ impl Removal {
             };
             let name = hidden.with_file_name(last);
             let hidden = bytes;
-            if let Err(e) = self.folder.rename(hidden, name.as_os_str().as_bytes()) {
+            if let Err(e) = folder.rename(hidden, name.as_os_str().as_bytes()) {
                 let reason = match e.kind() {
                     io::ErrorKind::AlreadyExists => format!(
                         "an earlier run was removing it, and another file is called {} now; run the stream that took it \

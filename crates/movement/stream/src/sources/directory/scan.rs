@@ -33,8 +33,8 @@ pub struct DirectoryScanner {
     told: Arc<ChangeEvents>,
     /// Taken before `ChangeEvents::closed`.
     state: Mutex<State>,
-    /// The receiver of change events; `None` if the system does not support them.
-    _watcher: Option<RecommendedWatcher>,
+    /// The receiver of change events; `None` if the system does not support them. A leaf.
+    watcher: Mutex<Option<RecommendedWatcher>>,
 }
 
 /// The settle time of files: how long a file must stay unchanged.
@@ -103,35 +103,18 @@ pub struct Untaken {
 
 impl DirectoryScanner {
     /// Watches the directory, which may be unreadable for at most `patience`.
-    pub fn new(root: &Path, settle: SettleRule, patience: Duration) -> Result<DirectoryScanner> {
+    pub fn new(root: &Path, settle: SettleRule, patience: Duration) -> DirectoryScanner {
         let told = Arc::new(ChangeEvents::default());
-        let tell = told.clone();
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            let Ok(event) = event else { return };
-            let complete = EventKind::Access(AccessKind::Close(AccessMode::Write));
-            let renamed = [RenameMode::To, RenameMode::Both].map(|mode| EventKind::Modify(ModifyKind::Name(mode)));
-            if event.kind == complete || renamed.contains(&event.kind) {
-                // Never held for long by others, so that the watcher does not lose events.
-                tell.closed.lock().extend(event.paths);
-                tell.some.notify_all();
-            }
-        });
-        let watch = watcher.and_then(|mut watcher| {
-            watcher.watch(root, RecursiveMode::Recursive)?;
-            Ok(watcher)
-        });
-        if let Err(error) = &watch {
-            tracing::warn!(%error, root = %root.display(), "files are looked for every two seconds only");
-        }
+        let watcher = Mutex::new(watch(root, &told));
         let settle = SettleRule { time: settle.time.max(MIN_WALK_INTERVAL), ..settle };
-        Ok(DirectoryScanner {
-            root: root.to_owned(),
-            settle,
-            patience,
-            told,
-            state: Mutex::default(),
-            _watcher: watch.ok(),
-        })
+        DirectoryScanner { root: root.to_owned(), settle, patience, told, state: Mutex::default(), watcher }
+    }
+
+    /// Watches the directory that the path leads to now, and looks for all its files again.
+    pub fn watch_again(&self) {
+        // Watched before the walk, so that no file is missed in between.
+        *self.watcher.lock() = watch(&self.root, &self.told);
+        self.state.lock().walked = None;
     }
 
     /// Returns the files that may have become complete, except those that are `known`.
@@ -297,4 +280,27 @@ impl DirectoryScanner {
             drop(self.told.some.wait_timeout(closed, limit));
         }
     }
+}
+
+/// Receives the change events of a directory. `None`, with a warning, if the system does not support them.
+fn watch(root: &Path, told: &Arc<ChangeEvents>) -> Option<RecommendedWatcher> {
+    let tell = told.clone();
+    let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let Ok(event) = event else { return };
+        let complete = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        let renamed = [RenameMode::To, RenameMode::Both].map(|mode| EventKind::Modify(ModifyKind::Name(mode)));
+        if event.kind == complete || renamed.contains(&event.kind) {
+            // Never held for long by others, so that the watcher does not lose events.
+            tell.closed.lock().extend(event.paths);
+            tell.some.notify_all();
+        }
+    });
+    let watch = watcher.and_then(|mut watcher| {
+        watcher.watch(root, RecursiveMode::Recursive)?;
+        Ok(watcher)
+    });
+    if let Err(error) = &watch {
+        tracing::warn!(%error, root = %root.display(), "files are looked for every two seconds only");
+    }
+    watch.ok()
 }

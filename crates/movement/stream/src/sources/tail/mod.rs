@@ -61,15 +61,9 @@ struct State {
 }
 
 impl Tail {
-    /// Follows the directory `root` as source number `number`.
-    pub fn new(
-        root: &Path,
-        number: usize,
-        ledger: Arc<Ledger>,
-        claims: Claims,
-        control: &Arc<Control>,
-    ) -> Result<Tail> {
-        let (root, control) = (root.to_owned(), control.clone());
+    /// Follows the directory of `claims` as source number `number`.
+    pub fn new(number: usize, ledger: Arc<Ledger>, claims: Claims, control: &Arc<Control>) -> Result<Tail> {
+        let (root, control) = (claims.path().to_owned(), control.clone());
         let tail = Tail { root, number, ledger, claims, control, state: Mutex::default() };
         // Not shared yet: the lock is free.
         let mut state = tail.state.lock();

@@ -1,4 +1,4 @@
-//! Files below a directory.
+//! An open directory that receives files.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -16,20 +16,25 @@ use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 use terrace::Attributes;
 
-use super::part::part_name;
-use super::{Destination, End, Outcome};
-use crate::entry::Position;
+use crate::Failure;
+use crate::destinations::part::part_name;
+use crate::destinations::{End, FolderId, Outcome};
+use crate::location::Mount;
+use crate::open_folder::{leads_to, open_folder};
 use crate::request::Name;
 use crate::runs::Run;
-use crate::{Error, Failure, Result};
 
 /// The number of files that are kept open.
-const MAX_OPEN_FILES: usize = 512;
+pub const MAX_OPEN_FILES: usize = 512;
 
-/// Files below a directory. Neither a name nor a symbolic link can lead out of it.
-pub struct Files {
+/// An open directory. Neither a name nor a symbolic link can lead out of it.
+pub struct Tree {
     root: PathBuf,
     folder: OwnedFd,
+    /// The number of this directory among those that the path has led to.
+    pub number: u64,
+    /// The mount that holds it; `None` where the system does not say.
+    pub mount: Option<Mount>,
     /// Open files by name, as a cache. Like the next two locks it is a leaf, held for a lookup or an update, never during I/O.
     open: Mutex<HashMap<Name, Arc<File>>>,
     /// The hidden files in which parts gather, by final name. Each has a file lock, so that no other stream writes to it.
@@ -38,21 +43,23 @@ pub struct Files {
     lasting: Mutex<HashSet<PathBuf>>,
 }
 
-impl Files {
-    /// Opens the directory `root`, creating it if it is missing.
-    pub fn new(root: &Path) -> Result<Files> {
-        let context = || format!("opening {}", root.display());
-        make(root).map_err(Error::io(context()))?;
-        let root = &std::fs::canonicalize(root).map_err(Error::io(context()))?;
-        let folder = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-        let folder = folder.map_err(|e| Error::io(context())(e.into()))?;
-        Ok(Files {
+impl Tree {
+    /// Opens the directory `root`.
+    pub fn open(root: &Path, number: u64) -> io::Result<Tree> {
+        Ok(Tree {
             root: root.to_owned(),
-            folder,
+            folder: open_folder(root)?,
+            number,
+            mount: Mount::of(root),
             open: Mutex::default(),
             begun: Mutex::default(),
             lasting: Mutex::default(),
         })
+    }
+
+    /// Whether its path still leads to it.
+    pub fn is_at_its_path(&self) -> io::Result<bool> {
+        leads_to(&self.root, &self.folder)
     }
 
     fn at(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
@@ -109,10 +116,14 @@ impl Files {
         open.insert(name.into(), file.clone());
     }
 
-    /// Opens and locks the hidden file in which the parts of `name` gather.
-    fn begin_parts(&self, name: &[u8]) -> io::Result<Arc<File>> {
+    /// Opens and locks the hidden file in which the parts of `name` gather, for a part at `offset`.
+    fn begin_parts(&self, name: &[u8], offset: u64) -> io::Result<Arc<File>> {
         if let Some(begun) = self.begun.lock().get(name) {
             return Ok(begun.clone());
+        }
+        if offset > 0 {
+            // The parts before are in another directory. After this error the file is delivered from its first byte.
+            return Err(io::Error::other("its first part is not there"));
         }
         let path = Path::new(OsStr::from_bytes(name));
         self.folder(path.parent().unwrap_or(Path::new("")))?;
@@ -201,18 +212,81 @@ impl Files {
         let written = file.metadata()?;
         Ok((named.st_dev, named.st_ino) == (written.dev(), written.ino()))
     }
-}
 
-/// Creates a folder and its missing parents, and makes their names durable.
-fn make(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
+    pub fn is_file(&self, name: &[u8], device: u64, inode: u64) -> bool {
+        let found =
+            self.at(Path::new(OsStr::from_bytes(name)), OFlags::PATH).and_then(|found| File::from(found).metadata());
+        found.is_ok_and(|found| (found.dev(), found.ino()) == (device, inode))
     }
-    let above = folder.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    make(above)?;
-    std::fs::create_dir_all(folder)?;
-    // Before a file is written in it: a power cut that takes the folder takes its files.
-    File::open(above)?.sync_all()
+
+    pub fn length(&self, name: &[u8]) -> Outcome<Option<u64>> {
+        let length = match self.at(Path::new(OsStr::from_bytes(name)), OFlags::PATH) {
+            Ok(file) => regular(&File::from(file)).map(|metadata| metadata.len()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(e) => Err(e),
+        };
+        self.outcome(name, "looking at", length.map(Some))
+    }
+
+    /// Identifies the folder that holds the name; `None` if there is no such folder.
+    pub fn folder_of(&self, name: &[u8]) -> Outcome<Option<FolderId>> {
+        let above = Path::new(OsStr::from_bytes(name)).parent().filter(|above| !above.as_os_str().is_empty());
+        let found = match self.at(above.unwrap_or(Path::new(".")), OFlags::PATH | OFlags::DIRECTORY) {
+            Ok(folder) => File::from(folder).metadata().map(|metadata| Some(FolderId::of(&metadata))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        };
+        self.outcome(name, "looking at the folder of", found)
+    }
+
+    pub fn write(&self, name: &[u8], runs: &[Run]) -> Outcome<()> {
+        let write = || {
+            let file = self.file(name)?;
+            runs.iter().try_for_each(|run| file.write_all_at(&run.bytes, run.offset))
+        };
+        self.outcome(name, "writing", write())
+    }
+
+    pub fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
+        let offset = runs.first().map(|run| run.offset).or(end.map(|end| end.length)).unwrap_or(0);
+        let write = || {
+            let file = self.begin_parts(name, offset)?;
+            runs.iter().try_for_each(|run| file.write_all_at(&run.bytes, run.offset))?;
+            let Some(end) = end else { return Ok(()) };
+            file.set_len(end.length)?;
+            set_attributes(&file, &end.attributes)?;
+            // Includes the attributes, which a data-only sync would not.
+            file.sync_all()?;
+            self.name_parts(name, &file)
+        };
+        let written = self.outcome(name, "writing", write());
+        if end.is_some() || written.is_err() {
+            self.end_parts(name);
+        }
+        written
+    }
+
+    pub fn set_length(&self, name: &[u8], length: u64) -> Outcome<()> {
+        self.outcome(name, "cutting", self.file(name).and_then(|file| file.set_len(length)))
+    }
+
+    /// Whether parts of the file are there, and not all.
+    pub fn has_begun(&self, name: &[u8]) -> bool {
+        self.begun.lock().contains_key(name)
+    }
+
+    pub fn sync(&self, name: &[u8]) -> Outcome<()> {
+        let sync = || {
+            let file = self.file(name)?;
+            // The pipeline commits the destination's progress after this. `file` has synced the name.
+            file.sync_data()?;
+            match self.is_there(name, &file)? {
+                true => Ok(()),
+                false => Err(io::Error::other("it was moved or deleted while it was written")),
+            }
+        };
+        self.outcome(name, "syncing", sync())
+    }
 }
 
 /// Returns the metadata of a regular file; fails for special files.
@@ -236,98 +310,4 @@ fn set_attributes(file: &File, attributes: &Attributes) -> io::Result<()> {
 
 fn mode(flags: OFlags) -> Mode {
     if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() }
-}
-
-impl Destination for Files {
-    fn root(&self) -> Option<&Path> {
-        Some(&self.root)
-    }
-
-    fn is_file(&self, name: &[u8], device: u64, inode: u64) -> bool {
-        let found =
-            self.at(Path::new(OsStr::from_bytes(name)), OFlags::PATH).and_then(|found| File::from(found).metadata());
-        found.is_ok_and(|found| (found.dev(), found.ino()) == (device, inode))
-    }
-
-    fn length(&self, name: &[u8]) -> Outcome<Option<u64>> {
-        let length = match self.at(Path::new(OsStr::from_bytes(name)), OFlags::PATH) {
-            Ok(file) => regular(&File::from(file)).map(|metadata| metadata.len()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
-            Err(e) => Err(e),
-        };
-        self.outcome(name, "looking at", length.map(Some))
-    }
-
-    fn write(&self, name: &[u8], _: Position, runs: &[Run]) -> Outcome<()> {
-        let write = || {
-            let file = self.file(name)?;
-            runs.iter().try_for_each(|run| file.write_all_at(&run.bytes, run.offset))
-        };
-        self.outcome(name, "writing", write())
-    }
-
-    fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
-        let write = || {
-            let file = self.begin_parts(name)?;
-            runs.iter().try_for_each(|run| file.write_all_at(&run.bytes, run.offset))?;
-            let Some(end) = end else { return Ok(()) };
-            file.set_len(end.length)?;
-            set_attributes(&file, &end.attributes)?;
-            // Includes the attributes, which a data-only sync would not.
-            file.sync_all()?;
-            self.name_parts(name, &file)
-        };
-        let written = self.outcome(name, "writing", write());
-        if end.is_some() || written.is_err() {
-            self.end_parts(name);
-        }
-        written
-    }
-
-    fn set_length(&self, name: &[u8], length: u64) -> Outcome<()> {
-        self.outcome(name, "cutting", self.file(name).and_then(|file| file.set_len(length)))
-    }
-
-    fn sync(&self, name: &[u8]) -> Outcome<()> {
-        // Incomplete files need no sync: after a crash they are written again from the first byte.
-        if self.begun.lock().contains_key(name) {
-            return Ok(());
-        }
-        let sync = || {
-            let file = self.file(name)?;
-            // The pipeline commits the destination's progress after this. `file` has synced the name.
-            file.sync_data()?;
-            match self.is_there(name, &file)? {
-                true => Ok(()),
-                false => Err(io::Error::other("it was moved or deleted while it was written")),
-            }
-        };
-        self.outcome(name, "syncing", sync())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use bytes::Bytes;
-
-    use super::*;
-
-    /// Completed files stayed open, without a bound, until the process had no descriptors left.
-    #[test]
-    fn few_files_stay_open_however_many_are_written() {
-        let dir = tempfile::tempdir().unwrap();
-        let files = Files::new(dir.path()).unwrap();
-        for number in 0..MAX_OPEN_FILES * 2 + 10 {
-            let name = number.to_string().into_bytes();
-            let run = Run { offset: 0, bytes: Bytes::copy_from_slice(&name) };
-            let end = End { length: name.len() as u64, attributes: Attributes::default() };
-            assert!(files.write_part(&name, &[run], Some(&end)).is_ok());
-            assert!(files.sync(&name).is_ok());
-        }
-        let is_here = |link: PathBuf| std::fs::read_link(link).is_ok_and(|file| file.starts_with(&files.root));
-        let open = std::fs::read_dir("/proc/self/fd").unwrap().filter(|entry| is_here(entry.as_ref().unwrap().path()));
-        assert!(open.count() <= MAX_OPEN_FILES + 1);
-    }
 }
