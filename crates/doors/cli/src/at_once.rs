@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// The number of objects in progress at the same time. Each needs the buffers of a copy, some MiB.
-const MAX_OBJECTS_AT_ONCE: usize = 8;
+/// The number of objects that a job's start or end has in progress. Each needs the buffers of a copy, some MiB.
+pub const STAGING_THREADS: usize = 8;
 
-/// Calls `work` with each item, in their order, for several at the same time. Returns the results in the order of the items.
-pub fn map_at_once<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let threads = MAX_OBJECTS_AT_ONCE.min(items.len());
+/// Calls `work` with each item, in their order, by at most `threads` threads. Returns the results in the order of the items.
+pub fn map_at_once<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = threads.min(items.len());
     if threads <= 1 {
         return items.iter().map(work).collect();
     }
@@ -41,14 +41,14 @@ mod tests {
 
     #[test]
     fn results_are_in_the_order_of_the_items_and_several_are_in_progress() {
-        let all = Barrier::new(MAX_OBJECTS_AT_ONCE);
-        let items: Vec<usize> = (0..MAX_OBJECTS_AT_ONCE * 3).collect();
-        let doubled = map_at_once(&items, |item| {
+        let all = Barrier::new(8);
+        let items: Vec<usize> = (0..24).collect();
+        let doubled = map_at_once(8, &items, |item| {
             // Nobody passes before that many are in progress.
             all.wait();
             item * 2
         });
         assert_eq!(doubled, items.iter().map(|item| item * 2).collect::<Vec<_>>());
-        assert_eq!(map_at_once(&[] as &[u8], |byte| *byte), [0u8; 0]);
+        assert_eq!(map_at_once(8, &[] as &[u8], |byte| *byte), [0u8; 0]);
     }
 }

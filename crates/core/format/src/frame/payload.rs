@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::thread::LocalKey;
 
 use terrace_codec::{self as codec, Encoding};
 use terrace_system::clock::thread_seconds;
@@ -34,14 +35,26 @@ pub struct Scratch {
     pub decoded: Coded,
 }
 
+thread_local! {
+    static FRAME_SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
+    static RAW_BLOCK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Lends the thread's buffers and codec contexts.
 pub fn with_scratch<T>(run: impl FnOnce(&mut Scratch) -> T) -> T {
-    thread_local! {
-        static FRAME_SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
-    }
-    FRAME_SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
-        Ok(mut scratch) => run(&mut scratch),
-        Err(_) => run(&mut Scratch::default()),
+    lend(&FRAME_SCRATCH, run)
+}
+
+/// Lends the thread's buffer for raw bytes, an extent at a time. It has any length and content. Memory that is used again costs less than new
+/// memory, whose pages the system clears.
+pub fn with_block<T>(run: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    lend(&RAW_BLOCK, run)
+}
+
+fn lend<B: Default, T>(own: &'static LocalKey<RefCell<B>>, run: impl FnOnce(&mut B) -> T) -> T {
+    own.with(|buffer| match buffer.try_borrow_mut() {
+        Ok(mut buffer) => run(&mut buffer),
+        Err(_) => run(&mut B::default()),
     })
 }
 

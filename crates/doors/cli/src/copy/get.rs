@@ -29,6 +29,9 @@ use crate::interrupt::TemporaryFile;
 use crate::output::{Show, complain, count, name, path_name, size};
 use crate::range::Range;
 
+/// The number of files that are written at the same time. With more, the buffers of each cost more than is won.
+const GET_THREADS: usize = 4;
+
 pub fn cat(store: &Store, key: &OsStr, range: Option<&Range>) -> Result<bool> {
     if is_directory(store, key.as_bytes())? {
         bail!("{} is a directory; `terrace ls` lists what is in it", name(key.as_bytes()));
@@ -280,7 +283,7 @@ impl Getter<'_> {
         };
         let files = wanted.partition_point(|wanted| wanted.object.attributes.kind == Kind::File);
         let (files, others) = wanted.split_at(files);
-        let mut got = map_at_once(files, get);
+        let mut got = map_at_once(GET_THREADS, files, get);
         got.extend(others.iter().map(get));
         got
     }

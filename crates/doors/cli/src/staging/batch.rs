@@ -6,7 +6,7 @@ use terrace::Store;
 use super::clock::Clock;
 use super::report::SavedAs;
 use super::results::{Draft, ResultPlace, Wanted};
-use crate::at_once::map_at_once;
+use crate::at_once::{STAGING_THREADS, map_at_once};
 
 /// The largest number of objects of a batch. Each is an open file until it has its name.
 const MAX_BATCH_OBJECTS: usize = 128;
@@ -39,7 +39,7 @@ impl BatchLengths {
 
 /// Copies the objects of a batch unless they are there, and compares them.
 pub fn save_batch(store: &Store, place: &dyn ResultPlace, batch: &[Wanted], clock: &Clock<'_>) -> Vec<Result<SavedAs>> {
-    let seems_there = map_at_once(batch, |(key, object)| {
+    let seems_there = map_at_once(STAGING_THREADS, batch, |(key, object)| {
         let _step = clock.step(format!("looking at {}", place.name_of(key)));
         place.look(key, object).is_there()
     });
@@ -83,7 +83,7 @@ fn write(
     absent: &[usize],
     clock: &Clock<'_>,
 ) -> Vec<Result<()>> {
-    let mut drafts: Vec<Result<Draft>> = map_at_once(absent, |number| {
+    let mut drafts: Vec<Result<Draft>> = map_at_once(STAGING_THREADS, absent, |number| {
         let (key, object) = &batch[*number];
         clock.check()?;
         let _step = clock.step(format!("writing {}", place.name_of(key)));
@@ -123,7 +123,7 @@ fn compare(
     let synced = place.sync(&numbers.iter().map(|number| &batch[*number]).collect::<Vec<_>>());
     drop(syncing);
     let synced: Vec<_> = numbers.into_iter().zip(synced).collect();
-    let compared = map_at_once(&synced, |(number, synced)| {
+    let compared = map_at_once(STAGING_THREADS, &synced, |(number, synced)| {
         let (key, object) = &batch[*number];
         let _step = clock.step(format!("reading {}", place.name_of(key)));
         synced

@@ -22,7 +22,7 @@ use super::supervisor::run_supervised;
 use super::twins::find_twins;
 use super::unfinished::{UNFINISHED_NAME, is_unfinished};
 use crate::FOUND_BAD;
-use crate::at_once::map_at_once;
+use crate::at_once::{STAGING_THREADS, map_at_once};
 use crate::errors::describe;
 use crate::inspect::each;
 use crate::interrupt::listen_for_end;
@@ -260,7 +260,7 @@ fn put_missing_first<T: Sync>(
 ) -> Vec<T> {
     let clock = clock.part(LOOKS_PART);
     let comes_late = |object: &T| is_twin(object) || clock.why_over().is_none() && seems_there(object);
-    let come_late = map_at_once(&objects, comes_late);
+    let come_late = map_at_once(STAGING_THREADS, &objects, comes_late);
     let mut objects: Vec<(bool, T)> = come_late.into_iter().zip(objects).collect();
     objects.sort_by_key(|(comes_late, _)| *comes_late);
     objects.into_iter().map(|(_, object)| object).collect()

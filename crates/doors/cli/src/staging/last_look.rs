@@ -6,7 +6,7 @@ use terrace::Store;
 use super::clock::{Clock, DeadlinePassed};
 use super::report::{EndReport, SavedAs};
 use super::results::{Look, ResultPlace, Wanted};
-use crate::at_once::map_at_once;
+use crate::at_once::{STAGING_THREADS, map_at_once};
 use crate::copy::{SAME_NAME, find_alike, find_shared};
 use crate::errors::describe;
 use crate::output::name;
@@ -24,7 +24,7 @@ pub fn look_again(
     report: &mut EndReport,
 ) {
     let saved = report.saved();
-    let looks = map_at_once(&saved, |number| -> Result<Look> {
+    let looks = map_at_once(STAGING_THREADS, &saved, |number| -> Result<Look> {
         clock.check()?;
         let Some(wanted) = wanted.get(*number) else { return Ok(Look::Nothing) };
         match place.look(&wanted.0, &wanted.1) {

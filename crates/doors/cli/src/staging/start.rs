@@ -12,7 +12,7 @@ use terrace::{Object, PutOptions, Store};
 use super::inputs::{Input, open_inputs};
 use super::list::read_list;
 use super::record::{BegunInput, InputRecord, MadeBy};
-use crate::at_once::map_at_once;
+use crate::at_once::{STAGING_THREADS, map_at_once};
 use crate::copy::same_bytes;
 use crate::errors::describe;
 use crate::job_arguments::JobStart;
@@ -51,7 +51,7 @@ pub fn start(store: &Store, asked: &JobStart, show: Show) -> Result<bool> {
         ends: AtomicBool::new(false),
         progress: Mutex::new(Progress { record, staged: 0, unchanged: 0, bytes: 0 }),
     };
-    let outcomes = map_at_once(&inputs, |input| {
+    let outcomes = map_at_once(STAGING_THREADS, &inputs, |input| {
         bar.set_message(name(&input.key));
         let outcome = staging.stage(input);
         match &outcome {

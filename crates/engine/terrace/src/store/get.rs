@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 
 use terrace_catalog::{Extent, Object, Replica};
-use terrace_format::frame::MAX_EXTENT_BYTES;
+use terrace_format::frame::{MAX_EXTENT_BYTES, with_block};
 use terrace_format::key;
 
 use super::Store;
 use super::object_snapshot::{ObjectSnapshot, same_frames};
+use crate::origins::is_at_origin;
 use crate::read::{HeldChunk, Lent};
 use crate::sparse::{Dense, WriteHoles};
 use crate::{Error, Result};
@@ -15,7 +16,9 @@ use crate::{Error, Result};
 /// The number of attempts of one call, if the object changes during the read.
 const MAX_READ_ATTEMPTS: u32 = 8;
 /// The number of bytes that `get` hands out at a time.
-const STEP_BYTES: u64 = 4 * MAX_EXTENT_BYTES as u64;
+const STEP_BYTES: u64 = MAX_EXTENT_BYTES as u64;
+/// The same for a file of an origin, from which each step fetches what is missing.
+const ORIGIN_STEP_BYTES: u64 = 4 * MAX_EXTENT_BYTES as u64;
 
 #[cfg(test)]
 thread_local! {
@@ -213,22 +216,29 @@ impl Store {
         let mut sink = make_sink(&snapshot.object);
         let length = snapshot.object.length;
         let end = end.map_or(length, |e| e.min(length));
-        let mut buffer = vec![0; STEP_BYTES.min(end.saturating_sub(start)) as usize];
-        let mut at = start;
+        let step = if is_at_origin(&snapshot.object) { ORIGIN_STEP_BYTES } else { STEP_BYTES };
         let failed = || Error::io(format!("writing the bytes of {:?}", key::show(key)));
-        while at < end {
-            let hole = snapshot.end_of_hole(at).min(end) - at;
-            if hole > 0 {
-                sink.skip_hole(hole).map_err(failed())?;
-                at += hole;
-                continue;
+        with_block(|buffer| -> Result<()> {
+            let mut at = start;
+            while at < end {
+                let hole = snapshot.end_of_hole(at).min(end) - at;
+                if hole > 0 {
+                    sink.skip_hole(hole).map_err(failed())?;
+                    at += hole;
+                    continue;
+                }
+                let wanted = step.min(end - at) as usize;
+                if buffer.len() < wanted {
+                    buffer.resize(wanted, 0);
+                }
+                let want = &mut buffer[..wanted];
+                snapshot.hold_if_long()?;
+                let read = snapshot.read_at(at, want)?;
+                sink.write_all(&want[..read]).map_err(failed())?;
+                at += read as u64;
             }
-            let want = &mut buffer[..STEP_BYTES.min(end - at) as usize];
-            snapshot.hold_if_long()?;
-            let read = snapshot.read_at(at, want)?;
-            sink.write_all(&want[..read]).map_err(failed())?;
-            at += read as u64;
-        }
+            Ok(())
+        })?;
         if start == 0 && end == length {
             self.engine.reader.has_read_all(key, &snapshot.object);
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use terrace_catalog::{Change, Commit, Edit, Expect, Extent, NewExtent, Replica, TargetId, Task};
 use terrace_codec::Element;
-use terrace_format::frame::Identity;
+use terrace_format::frame::{Identity, with_block};
 use terrace_format::key;
 
 use super::plain::WholeOn;
@@ -116,20 +116,22 @@ impl<'a> Draft<'a> {
         mut add: impl FnMut(&mut Self, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let length = self.writer.block;
-        let mut block = Vec::with_capacity(length);
-        loop {
-            block.clear();
-            let read = source.pass_hole().and_then(|hole| {
-                let past = self.offset.checked_add(hole).ok_or(io::ErrorKind::FileTooLarge)?;
-                self.offset = past;
-                source.take(length as u64).read_to_end(&mut block)
-            });
-            read.map_err(|e| Error::io(format!("reading the bytes of {:?}", key::show(self.key)))(e))?;
-            if block.is_empty() {
-                return Ok(());
+        with_block(|block| {
+            loop {
+                block.clear();
+                block.reserve(length);
+                let read = source.pass_hole().and_then(|hole| {
+                    let past = self.offset.checked_add(hole).ok_or(io::ErrorKind::FileTooLarge)?;
+                    self.offset = past;
+                    source.take(length as u64).read_to_end(block)
+                });
+                read.map_err(|e| Error::io(format!("reading the bytes of {:?}", key::show(self.key)))(e))?;
+                if block.is_empty() {
+                    return Ok(());
+                }
+                add(self, block)?;
             }
-            add(self, &block)?;
-        }
+        })
     }
 
     /// Writes one extent. If many extents are not recorded yet, records them.

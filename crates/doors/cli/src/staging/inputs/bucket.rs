@@ -6,7 +6,7 @@ use terrace::tier::{Blobs, Service};
 use terrace::{Attributes, OwnPlaces, Store};
 
 use super::{Input, InputPlace, check_finished, checked, note_unfinished};
-use crate::at_once::map_at_once;
+use crate::at_once::{STAGING_THREADS, map_at_once};
 use crate::staging::unfinished::is_unfinished;
 
 pub struct InputBucket {
@@ -53,7 +53,7 @@ impl InputBucket {
         let (unfinished, names): (Vec<String>, Vec<String>) =
             self.list(name)?.into_iter().partition(|name| is_unfinished(name.as_bytes()));
         unfinished.iter().for_each(|name| note_unfinished(name.as_bytes()));
-        let lengths = map_at_once(&names, |name| self.length(name));
+        let lengths = map_at_once(STAGING_THREADS, &names, |name| self.length(name));
         let input = |(name, length): (String, Result<Option<u64>>)| match length {
             Ok(length) => length.map(|length| checked(self.input(name, length))),
             Err(error) => Some(Err(error)),

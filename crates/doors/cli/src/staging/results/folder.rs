@@ -18,7 +18,7 @@ use super::syncing::{Syncing, sync_folders};
 use super::taken::TakenPlaces;
 use super::verified::{FileState, VerifiedFiles};
 use super::{Clock, Draft, Look, ResultPlace, Wanted};
-use crate::at_once::map_at_once;
+use crate::at_once::{STAGING_THREADS, map_at_once};
 use crate::copy::{
     FileNumber, NotRestored, OutFolder, has_mode_and_time, is_listed, same_bytes, write_directory, write_link,
 };
@@ -202,7 +202,7 @@ impl ResultPlace for ResultFolder {
             Ok(Draft::File(file)) => file.file().sync_all(),
             _ => Ok(()),
         };
-        let synced = map_at_once(&*drafts, sync);
+        let synced = map_at_once(STAGING_THREADS, &*drafts, sync);
         for (draft, synced) in drafts.iter_mut().zip(synced) {
             if let Err(error) = synced {
                 *draft = Err(error).context("syncing it");
@@ -230,7 +230,7 @@ impl ResultPlace for ResultFolder {
         if self.syncing.sync_paths(&paths) {
             return objects.iter().map(|_| Ok(())).collect();
         }
-        let synced = map_at_once(objects, |(key, object)| self.sync_one(key, object));
+        let synced = map_at_once(STAGING_THREADS, objects, |(key, object)| self.sync_one(key, object));
         let folders = sync_folders(&paths, &self.destination.path);
         let context = |(path, synced): (&PathBuf, io::Result<()>)| {
             let synced = synced.and_then(|()| folders.check(path));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{fstatfs, syncfs};
 
-use crate::at_once::map_at_once;
+use crate::at_once::{STAGING_THREADS, map_at_once};
 
 /// File systems that write all to the device in one call: ext4, XFS, Btrfs, F2FS, tmpfs. FUSE ignores the call, and network file systems may have
 /// many other files to send.
@@ -71,7 +71,7 @@ pub fn sync_folders(paths: &[PathBuf], top: &Path) -> SyncedFolders {
     let mut folders: Vec<PathBuf> = paths.iter().flat_map(above).collect();
     folders.sort();
     folders.dedup();
-    let synced = map_at_once(&folders, |folder| File::open(folder)?.sync_all());
+    let synced = map_at_once(STAGING_THREADS, &folders, |folder| File::open(folder)?.sync_all());
     SyncedFolders(folders.into_iter().zip(synced).collect())
 }
 
