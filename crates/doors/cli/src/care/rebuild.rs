@@ -5,10 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
 use terrace::report::Salvaged;
 use terrace::tier::ServiceAddress;
-use terrace::{RebuildFrom, Store};
+use terrace::{RebuildFrom, Store, key};
 
 use crate::output::{Show, complain, count, name, note, path_name, size, time};
 
@@ -35,15 +36,48 @@ pub fn rebuild(dir: &Path, asked: &Rebuild, show: Show) -> Result<bool> {
         return rebuild_from(dir, from, asked, show);
     }
     if asked.salvage {
-        let (_, found) = Store::salvage(dir)?;
-        show.result(&found, &describe_salvaged(&found))?;
-        return Ok(!found.log_was_damaged);
+        let (store, salvaged) = Store::salvage(dir)?;
+        let lost = find_lost(&store)?;
+        let words = describe_salvaged(&salvaged);
+        let is_whole = lost.is_empty() && !salvaged.log_was_damaged;
+        show.result(&SalvagedAndLost { salvaged, lost: &lost }, &words)?;
+        name_lost(&lost, show)?;
+        return Ok(is_whole);
     }
     let store = Store::rebuild(dir)?;
     let objects = store.status()?.objects;
-    let words = format!("the catalog was rebuilt: {}", count(objects, "object"));
-    show.result(&json!({ "objects": objects }), &words)?;
-    Ok(true)
+    let lost = find_lost(&store)?;
+    let words = format!("the catalog was rebuilt: {}{}", count(objects, "object"), describe_lost(&lost));
+    show.result(&json!({ "objects": objects, "lost": lost }), &words)?;
+    name_lost(&lost, show)?;
+    Ok(lost.is_empty())
+}
+
+/// The result of a salvage, for scripts.
+#[derive(Serialize)]
+struct SalvagedAndLost<'a> {
+    #[serde(flatten)]
+    salvaged: Salvaged,
+    /// The keys of the objects that the log names, and that have lost bytes.
+    lost: &'a [String],
+}
+
+/// Returns the keys of the objects that have lost bytes, as they are shown.
+fn find_lost(store: &Store) -> Result<Vec<String>> {
+    Ok(store.find_lost()?.iter().map(|lost| key::show(lost)).collect())
+}
+
+fn describe_lost(lost: &[String]) -> String {
+    if lost.is_empty() { String::new() } else { format!(", {} of them with lost bytes", lost.len()) }
+}
+
+/// Names the objects that have lost bytes, and says what to do.
+fn name_lost(lost: &[String], show: Show) -> Result<()> {
+    show.objects(
+        lost.iter().map(|key| {
+            format!("no good replica is left of bytes of {}; put it again, or remove it", name(key.as_bytes()))
+        }),
+    )
 }
 
 fn rebuild_from(dir: &Path, from: &OsStr, asked: &Rebuild, show: Show) -> Result<bool> {
@@ -68,9 +102,7 @@ fn rebuild_from(dir: &Path, from: &OsStr, asked: &Rebuild, show: Show) -> Result
         made.lost.len()
     );
     show.result(&made, &words)?;
-    show.objects(made.lost.iter().map(|key| {
-        format!("no good replica is left of bytes of {}; put it again, or remove it", name(key.as_bytes()))
-    }))?;
+    name_lost(&made.lost, show)?;
     Ok(made.lost.is_empty() && !made.salvaged.is_some_and(|found| found.log_was_damaged))
 }
 

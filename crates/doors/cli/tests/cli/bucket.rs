@@ -1,6 +1,7 @@
 //! A bucket of a server of S3 (moto) outlives its node.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::json;
 use terrace_testkit::{Moto, skip};
@@ -65,4 +66,59 @@ fn a_store_is_made_again_from_a_bucket() {
     }
     assert!(place.read("again/new") == noise(200_000, 8));
     assert_eq!(place.json(["scrub"]).0["lost"], json!(0));
+}
+
+/// A store with a tier `disk` and a tier `bucket`, which is a folder of the service `fs`.
+fn place_with_folder_as_bucket() -> Place {
+    let place = Place::empty();
+    let at = place.path("").display().to_string();
+    fs::create_dir(place.path("bucket")).unwrap();
+    place.write(
+        "terrace.toml",
+        format!(
+            "[store]\nreplicas = {{ default = 2 }}\n\
+             [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{at}disk']\n\
+             [[tier]]\nname = 'bucket'\nkind = 'object'\nservice = 'fs'\ntargets = ['{at}bucket']\n"
+        ),
+    );
+    place.good(["init", "--config", "terrace.toml"]);
+    place
+}
+
+/// It warned that bytes of objects are lost, said "nothing is missing", and exited with 0.
+#[test]
+fn a_rebuild_names_what_a_restored_disk_has_lost() {
+    let place = place_with_folder_as_bucket();
+    place.write("a", noise(300_000, 1));
+    place.good(["put", "a", "a", "-q"]);
+    place.good(["sync", "-q"]);
+    let copy = |from: &str, to: &str| {
+        let (from, to) = (place.path(from), place.path(to));
+        assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+    };
+    copy("store", "older-store");
+    copy("disk", "older-disk");
+    let only_on_disk = ["--replicas", "1", "--constraint", "tiers=disk"];
+    place.good([&["put", "a", "only", "-q"][..], &only_on_disk].concat());
+    place.good(["put", "a", "both", "-q"]);
+    place.good(["sync", "-q"]);
+    for folder in ["store", "disk"] {
+        fs::remove_dir_all(place.path(folder)).unwrap();
+        copy(&format!("older-{folder}"), folder);
+    }
+    let rebuilt = place.run(["rebuild"]);
+    assert_eq!(rebuilt.code, 1, "{}{}", rebuilt.out, rebuilt.err);
+    assert!(rebuilt.out.contains("3 objects, 1 of them with lost bytes"), "{}", rebuilt.out);
+    assert!(rebuilt.out.contains("no good replica is left of bytes of only"), "{}", rebuilt.out);
+    assert!(
+        rebuilt.err.contains("no commit is missing") && !rebuilt.err.contains("nothing is missing"),
+        "{}",
+        rebuilt.err
+    );
+    assert_eq!(place.json(["rebuild"]), (json!({ "objects": 3, "lost": ["only"] }), 1));
+    let (salvaged, code) = place.json(["rebuild", "--salvage"]);
+    assert_eq!((&salvaged["lost"], &salvaged["log_was_damaged"], code), (&json!(["only"]), &json!(false), 1));
+    place.good(["rm", "only", "-q"]);
+    assert_eq!(place.json(["rebuild"]), (json!({ "objects": 2, "lost": [] }), 0));
+    place.good(["check", "a", "both"]);
 }

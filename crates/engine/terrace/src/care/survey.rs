@@ -260,14 +260,14 @@ impl Survey {
         if is_older && !mended.is_empty() {
             tracing::warn!(
                 directory = %log.folder().parent().unwrap_or(log.folder()).display(),
-                "the store's directory was older than a target, as a restored backup is, or after a loss of power; the later commits were taken from the target's copy of the log, and nothing is missing"
+                "the store's directory was older than a target, as a restored backup is, or after a loss of power; the later commits were taken from the target's copy of the log, and no commit is missing"
             );
         }
         for path in &mended {
             if !is_older {
                 tracing::warn!(
                     file = %path.display(),
-                    "the commit log was damaged, and was mended from a copy; nothing is missing, but check the disk of this file"
+                    "the commit log was damaged, and was mended from a copy; no commit is missing, but check the disk of this file"
                 );
             }
             sync(path)?;

@@ -178,7 +178,7 @@ impl Evidence {
             let sequence = self.needed() + SKIPPED_SEQUENCES;
             let store = self.open_from_catalog(dir)?;
             store.alone(|engine| engine.care.restart_log(sequence))?;
-            tracing::warn!("the log was damaged or lost, and was restarted from the catalog; nothing is missing");
+            tracing::warn!("the log was damaged or lost, and was restarted from the catalog; no commit is missing");
             return store.open_again();
         }
         self.check_log().map_err(advise_salvage)?;
@@ -195,7 +195,7 @@ impl Evidence {
             engine.care.restart_log(sequence + SKIPPED_SEQUENCES)
         })?;
         tracing::warn!(
-            "the log was damaged before its newest snapshot, and was restarted from that; nothing is missing"
+            "the log was damaged before its newest snapshot, and was restarted from that; no commit is missing"
         );
         store.open_again()
     }
