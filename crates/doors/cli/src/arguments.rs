@@ -541,9 +541,14 @@ pub enum Tiers {
         tier: String,
     },
     /// Accept a tier's empty directories or empty bucket in place of lost ones, and make its replicas again.
+    ///
+    /// Refuses if the lost ones had the only copies of objects: the tier may merely not be mounted.
     Renew {
         /// The tier whose content was lost.
         tier: String,
+        /// Give up the objects that have their only copy there. Exits with 1, and tells of them.
+        #[arg(long)]
+        force: bool,
     },
 }
 

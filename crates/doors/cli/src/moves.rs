@@ -120,7 +120,7 @@ pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
             show.result(&json!({"removed": tier, "kept": kept, "left": remains.left}), &words)?;
             return Ok(remains.left.is_empty());
         }
-        Tiers::Renew { tier } if Cluster::read(dir)?.is_some() => {
+        Tiers::Renew { tier, .. } if Cluster::read(dir)?.is_some() => {
             let targets = SharedNode::renew_targets(dir, tier)?;
             let words = format!(
                 "when this machine's node starts, it makes an empty target in place of each of the {} of tier {tier} that it does not find, and \
@@ -129,8 +129,8 @@ pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
             );
             show.result(&json!({"renewed": tier, "targets": targets}), &words)?;
         }
-        Tiers::Renew { tier } => {
-            let Some(store) = Store::renew_tier(dir, tier)? else {
+        Tiers::Renew { tier, force } => {
+            let Some(store) = Store::renew_tier(dir, tier, *force)? else {
                 let words = format!(
                     "tier {tier} gets empty targets when `terrace rebuild`, or `terrace rebuild --salvage`, has made the store again"
                 );
@@ -141,7 +141,7 @@ pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
             let pending = count(owed, "pending replica");
             let words = format!("tier {tier} renewed; {pending}, which `terrace sync` makes");
             show.result(&json!({"renewed": tier, "owed": owed}), &words)?;
-            tell_lost(&store)?;
+            return Ok(!tell_lost(&store)?);
         }
     }
     Ok(true)

@@ -104,7 +104,7 @@ fn a_copy_of_an_idle_store_is_refused_until_the_original_is_gone() {
         refusal(&copy),
         Store::rebuild(&copy).map(drop).unwrap_err().to_string(),
         Store::salvage(&copy).map(drop).unwrap_err().to_string(),
-        Store::renew_tier(&copy, "a").map(drop).unwrap_err().to_string(),
+        Store::renew_tier(&copy, "a", false).map(drop).unwrap_err().to_string(),
         Store::remove_tier(&copy, "a").map(drop).unwrap_err().to_string(),
     ];
     let advice = [home.join("store"), copy.join("place")].map(|file| file.display().to_string());

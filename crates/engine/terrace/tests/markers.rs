@@ -45,7 +45,7 @@ fn a_damaged_marker_sets_its_target_aside_only() {
         assert!(failed.contains("is damaged") || failed.contains("another store"), "{failed}");
         drop(store);
         // An empty target cannot be made there. The note that it was made must stay, or the store would not open again.
-        let refused = Store::renew_tier(&home, "a").map(drop).unwrap_err().to_string();
+        let refused = Store::renew_tier(&home, "a", true).map(drop).unwrap_err().to_string();
         assert!(refused.contains("is damaged") || refused.contains("another store"), "{refused}");
         assert!(Store::open(&home).unwrap().get(b"k").unwrap() == bytes);
     }
@@ -155,7 +155,9 @@ fn a_target_without_its_folder_for_segments_is_renewed() {
     store.close().unwrap();
 
     fs::remove_dir_all(&folder).unwrap();
-    let store = Store::renew_tier(&home, "a").unwrap().unwrap();
+    let refused = Store::renew_tier(&home, "a", false).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("only copy of bytes of an object: one.") && refused.contains("--force"), "{refused}");
+    let store = Store::renew_tier(&home, "a", true).unwrap().unwrap();
     store.sync().unwrap();
     assert!(store.get(b"both").unwrap() == both);
     assert_eq!(store.locate(b"both").unwrap().extents[0].replicas.len(), 2);

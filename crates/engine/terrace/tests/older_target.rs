@@ -281,7 +281,7 @@ fn a_directory_that_parted_from_a_bucket_is_refused_until_somebody_chooses() {
         } else {
             fs::rename(&bucket, elsewhere.join("bucket")).unwrap();
             Store::rebuild(&home).unwrap().close().unwrap();
-            let store = Store::renew_tier(&home, "bucket").unwrap().unwrap();
+            let store = Store::renew_tier(&home, "bucket", false).unwrap().unwrap();
             store.sync().unwrap();
             assert!(store.get(b"later13").is_err());
             assert!(store.get(b"parted0").unwrap() == noise(9_000, 0));

@@ -263,7 +263,7 @@ fn a_salvage_waits_for_a_target_that_is_away() {
     assert!(refused.contains("Nothing was changed") && refused.contains("terrace tiers renew disk"), "{refused}");
     assert!(!home.join("salvage").exists());
     // It is gone for good.
-    assert!(Store::renew_tier(&home, "disk").unwrap().is_none());
+    assert!(Store::renew_tier(&home, "disk", false).unwrap().is_none());
     let (store, _) = Store::salvage(&home).unwrap();
     assert!(contents(&store) == wanted, "{:?}", contents(&store).keys());
     store.sync().unwrap();
@@ -329,7 +329,7 @@ fn salvaged_objects_get_the_replicas_that_they_are_to_have() {
     }
     fs::remove_dir_all(home.join("catalog")).unwrap();
     fs::remove_dir_all(dir.path().join("a")).unwrap();
-    assert!(Store::renew_tier(&home, "a").unwrap().is_none());
+    assert!(Store::renew_tier(&home, "a", false).unwrap().is_none());
     let (store, salvaged) = Store::salvage(&home).unwrap();
     assert_eq!(salvaged.objects, 1);
     store.sync().unwrap();

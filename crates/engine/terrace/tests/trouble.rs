@@ -229,7 +229,7 @@ fn a_tier_that_is_lost_for_good_is_renewed() {
     let home = dir.path().join("store");
     drop(Store::open(&home).unwrap());
     assert!(!dir.path().join("a").exists());
-    let store = Store::renew_tier(&home, "disk").unwrap().unwrap();
+    let store = Store::renew_tier(&home, "disk", false).unwrap().unwrap();
     assert_eq!(store.status().unwrap().owed, 3);
     store.sync().unwrap();
     assert!(replicas(&store, b"k").iter().all(|tiers| *tiers == ["ram", "disk"]));

@@ -224,7 +224,8 @@ fn what_renewed_tiers_have_lost_is_told() {
     place.good(["put", "a", "a"]);
     fs::remove_dir_all(place.path("tiers")).unwrap();
     assert_eq!(place.run(["tiers", "renew", "ram"]).code, 0);
-    let renewed = place.run(["tiers", "renew", "disk"]);
+    let renewed = place.run(["tiers", "renew", "disk", "--force"]);
+    assert_eq!(renewed.code, 1, "{}", renewed.err);
     assert!(renewed.err.contains("no good replica is left of bytes of a; put them again"), "{}", renewed.err);
     place.bad(["sync"], &["no good replica is left of bytes of a"]);
     assert_eq!(place.json(["health"]).0["findings"][0]["code"], "LOST");
@@ -232,6 +233,33 @@ fn what_renewed_tiers_have_lost_is_told() {
     place.good(["sync"]);
     place.good(["check", "a", "a"]);
     assert_eq!(place.json(["health"]).0["health"], "safe");
+}
+
+/// The tier was merely not mounted. Its objects were declared lost, and the exit code was 0.
+#[test]
+fn a_tier_with_the_only_copies_is_not_renewed_unasked() {
+    let place = Place::new();
+    for key in ["a", "b"] {
+        place.write(key, noise(300_000, 2));
+        place.good(["put", key, key, "--replicas", "1", "--constraint", "tiers=disk", "-q"]);
+    }
+    let (disk, away) = (place.path("tiers/disk"), place.path("tiers/unmounted"));
+    fs::rename(&disk, &away).unwrap();
+    fs::create_dir(&disk).unwrap();
+    for _ in 0..2 {
+        let renewed = place.run(["tiers", "renew", "disk"]);
+        assert_eq!(renewed.code, 1, "{}", renewed.out);
+        for words in ["only copy of bytes of 2 objects: a, ...", "renew disk --force", "Nothing was changed"] {
+            assert!(renewed.err.contains(words), "{}", renewed.err);
+        }
+        assert_eq!(fs::read_dir(&disk).unwrap().count(), 0);
+    }
+    fs::remove_dir(&disk).unwrap();
+    fs::rename(&away, &disk).unwrap();
+    place.good(["check", "a", "a"]);
+    // There is nothing to renew.
+    place.good(["tiers", "renew", "disk"]);
+    place.good(["check", "b", "b"]);
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Checker {
         let (_, unread) = self.read_all()?;
         self.all_thin(&unread)?;
         if tier != "ram" {
-            self.must(&["tiers", "renew", tier], &[0])?;
+            self.must(&["tiers", "renew", tier, "--force"], &[0, 1])?;
         }
         let mended = self.must(&["repair", "--json"], &[0, 1])?;
         for key in mended.json()["lost_of"].as_object().into_iter().flat_map(|lost| lost.keys()) {

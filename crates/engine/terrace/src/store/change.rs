@@ -3,13 +3,15 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use terrace_catalog::{Replica, frames};
 use terrace_format::key;
 use terrace_tier::made_note;
 
 use super::{Store, destroy};
 use crate::config::{Config, Rule, TierConfig};
 use crate::devices::targets;
-use crate::home::{Cluster, boot, check_identity, lock_store, read_config, refuse_if_shared, write_file};
+use crate::home::{Cluster, boot, check_identity, lock_store, read_config, refuse, refuse_if_shared, write_file};
+use crate::origins::is_at_origin;
 use crate::report::TierRemains;
 use crate::{Error, Result};
 
@@ -82,11 +84,14 @@ impl Store {
     /// salvaged.
     ///
     /// # Errors
-    /// [`Error::Config`] if there is no such tier; [`Error::Io`] if a target cannot be created, for example because its
-    /// place has another marker. Then the tier is unchanged.
-    pub fn renew_tier(dir: &Path, name: &str) -> Result<Option<Store>> {
+    /// [`Error::Config`] if there is no such tier; [`Error::Store`] if lost directories had the only copies of objects, unless `force`;
+    /// [`Error::Io`] if a target cannot be created, for example because its place has another marker. Then the tier is unchanged.
+    pub fn renew_tier(dir: &Path, name: &str, force: bool) -> Result<Option<Store>> {
         refuse_if_shared(dir)?;
         check_identity(dir)?;
+        if !force {
+            check_copies_elsewhere(dir, name)?;
+        }
         let lock = lock_store(dir)?;
         boot::alone(dir, &lock)?;
         let config = read_config(dir)?;
@@ -121,6 +126,39 @@ impl Store {
         }
         renewed.map(Some)
     }
+}
+
+/// Checks that no target of a tier that is away has the only copies of an object.
+fn check_copies_elsewhere(dir: &Path, name: &str) -> Result<()> {
+    let store = match Store::open(dir) {
+        // What the tier has is not known before the log is mended or salvaged. That names what is lost.
+        Err(Error::LogDamaged(_)) => return Ok(()),
+        opened => opened?,
+    };
+    let level = position(store.config(), name)?;
+    let mut away = Vec::new();
+    for device in store.engine.tiers.devices.iter().filter(|device| device.tier == level) {
+        away.extend(device.target.ready().err().map(|error| (device.id, error)));
+    }
+    let is_gone = |replica: &Replica| away.iter().any(|(target, _)| *target == replica.target);
+    let (mut objects, mut first) = (0, None);
+    store.engine.catalog.each_object(b"", |key, object, extents| {
+        if !is_at_origin(object) && frames(extents).any(|e| !e.replicas.is_empty() && e.replicas.iter().all(is_gone)) {
+            objects += 1;
+            first.get_or_insert_with(|| key::show(key));
+        }
+        Ok::<_, Error>(true)
+    })?;
+    let (Some(first), Some((_, why))) = (first, away.first()) else { return Ok(()) };
+    let (of, more) = match objects {
+        1 => ("an object".to_owned(), ""),
+        _ => (format!("{objects} objects"), ", ..."),
+    };
+    let reason = format!(
+        "tier {name} is away ({why}), and has the only copy of bytes of {of}: {first}{more}. Mount it, or bring its service back. If it is \
+         gone for good, `terrace tiers renew {name} --force` gives these bytes up. Nothing was changed"
+    );
+    Err(refuse(dir, &reason))
 }
 
 impl Store {

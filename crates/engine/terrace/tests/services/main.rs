@@ -372,7 +372,7 @@ fn an_emptied_bucket_is_away_until_it_is_renewed() {
             server.make_bucket();
         }
     }
-    let store = Store::renew_tier(&dir.path().join("store"), "bucket").unwrap().unwrap();
+    let store = Store::renew_tier(&dir.path().join("store"), "bucket", false).unwrap().unwrap();
     store.sync().unwrap();
     assert_eq!(store.status().unwrap().owed, 0);
     let found = store.scrub(b"", false, None, |_| {}).unwrap();
