@@ -65,6 +65,25 @@ fn health_knows_at_once_what_a_move_has_left_with_one_replica() {
     assert_eq!(tiers_of(&place, "a"), ["ram", "disk"]);
 }
 
+/// It said "safe" if the command was killed before it had noted what it had done.
+#[test]
+fn health_knows_what_a_killed_move_has_left_with_one_replica() {
+    for words in [&["drain", "ram"][..], &["evict", "a", "--tier", "ram"]] {
+        let place = Place::new();
+        place.write("a", noise(1_500_000, 2));
+        place.good(["put", "a", "a", "--ack", "replicated", "-q"]);
+        place.good(["sync"]);
+        let killed = place.command(words).env("TERRACE_FAIL_POINT", "move:committed").output().unwrap();
+        assert_eq!(killed.status.code(), None, "{words:?}");
+        assert_eq!(tiers_of(&place, "a"), ["disk"]);
+        place.good(["sync"]);
+        let (health, code) = place.json(["health"]);
+        assert_eq!((&health["findings"][0]["code"], code), (&"ONE_COPY".into(), 1), "{words:?}: {health}");
+        place.good(["repair"]);
+        assert_eq!(place.good(["health", "--wait", "safe"]), "safe\n");
+    }
+}
+
 /// It said "safe" of two replicas of three.
 #[test]
 fn health_knows_of_extents_with_some_of_their_replicas() {

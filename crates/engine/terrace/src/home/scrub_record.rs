@@ -2,6 +2,7 @@
 //! lost, a new round begins.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -54,10 +55,13 @@ impl ScrubRecord {
 
     pub fn write(&self, dir: &Path) {
         // Without the file, the replicas are verified again sooner than necessary.
-        let written = toml::to_string(self).map(|text| replace_durably(&dir.join(RECORD_FILE), text));
-        if !matches!(written, Ok(Ok(()))) {
-            tracing::debug!(?written, "the state of the scrub schedule could not be written");
+        if let Err(error) = self.replace(dir) {
+            tracing::debug!(%error, "the state of the scrub schedule could not be written");
         }
+    }
+
+    fn replace(&self, dir: &Path) -> io::Result<()> {
+        replace_durably(&dir.join(RECORD_FILE), toml::to_string(self).map_err(io::Error::other)?)
     }
 
     /// Returns the next part (from 1) and the number of parts if the part is due, otherwise the time until it is. Begins a
@@ -80,12 +84,22 @@ impl ScrubRecord {
 
     /// Notes that writes, moves or evictions have left extents with fewer replicas than they are to have. Counts as a finding of this round;
     /// the next one counts again.
-    pub fn note_lacking(dir: &Path, lacking: Lacking) {
-        if lacking != Lacking::default() {
-            let mut record = ScrubRecord::read(dir);
-            record.found.add_lacking(lacking);
-            record.write(dir);
+    ///
+    /// # Errors
+    /// If the record cannot be written.
+    pub fn note_lacking(dir: &Path, lacking: Lacking) -> io::Result<()> {
+        if lacking == Lacking::default() {
+            return Ok(());
         }
+        let mut record = ScrubRecord::read(dir);
+        let known = &record.found;
+        let is_known = (lacking.single == 0 || known.one_copy > 0) && (lacking.others == 0 || known.few_copies > 0);
+        if is_known {
+            // Nobody relies on the numbers, and each eviction would wait for a sync.
+            return Ok(());
+        }
+        record.found.add_lacking(lacking);
+        record.replace(dir)
     }
 
     /// Returns the listed bad replicas that were not replaced.

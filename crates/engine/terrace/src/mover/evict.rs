@@ -1,6 +1,6 @@
 //! Eviction: moves the coldest replicas off a target that is above its high watermark.
 
-use terrace_catalog::{Edit, Extent, Object, Replica, TargetId};
+use terrace_catalog::{Extent, Object, Replica, TargetId};
 
 use super::Mover;
 use super::eviction::{Eviction, Purpose};
@@ -65,18 +65,19 @@ impl Mover {
                 staying.push(next);
             }
             if eviction.edits.len() >= EVICTIONS_PER_COMMIT {
-                self.commit_evicted(std::mem::take(&mut eviction.edits))?;
+                self.commit_evicted(&mut eviction)?;
             }
         }
         self.remember_staying(device, staying.into_iter().chain(leaving));
-        self.count_lacking(eviction.lacking);
-        self.commit_evicted(eviction.edits)
+        self.commit_evicted(&mut eviction)
     }
 
-    fn commit_evicted(&self, edits: Vec<Edit>) -> Result<()> {
+    fn commit_evicted(&self, eviction: &mut Eviction<'_>) -> Result<()> {
+        let edits = std::mem::take(&mut eviction.edits);
         if edits.is_empty() {
             return Ok(());
         }
+        self.note_will_lack(std::mem::take(&mut eviction.lacking));
         self.commit_moves(edits)?;
         terrace_system::fail::point("evict:committed");
         Ok(())

@@ -246,7 +246,7 @@ impl Mover {
         let target = placer.choose_target(placer.allowed(lower.clone()), extent, &chosen, true);
         let Some(target) = target.or_else(|| placer.for_later(lower, 1, &chosen).first().copied()) else {
             let left = chosen.iter().filter(|target| **target != task.target).count();
-            self.count_lacking(Lacking::of(left, wanted));
+            self.note_will_lack(Lacking::of(left, wanted));
             return Ok(vec![forgive]);
         };
         Ok(owe_instead(&owed.key, *task, target, owed.raw_len, None).into())

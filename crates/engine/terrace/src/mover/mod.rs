@@ -169,7 +169,20 @@ impl Mover {
     pub fn note_lacking(&self) {
         // A leaf, held while the file is replaced: a second thread would replace what the first one has noted.
         let mut counted = self.state.lacking.lock();
-        ScrubRecord::note_lacking(&self.journal.dir, std::mem::take(&mut *counted));
+        match ScrubRecord::note_lacking(&self.journal.dir, *counted) {
+            Ok(()) => *counted = Lacking::default(),
+            // The next round, or the end of the process, notes them.
+            Err(error) => tracing::debug!(%error, "extents with too few replicas could not be noted"),
+        }
+    }
+
+    /// Notes extents that the next commit leaves with fewer replicas than they are to have. Before that commit: nobody else would tell of them
+    /// if the process was killed after it. If it is killed before, the next scrub takes the note back.
+    fn note_will_lack(&self, lacking: Lacking) {
+        if lacking != Lacking::default() {
+            self.count_lacking(lacking);
+            self.note_lacking();
+        }
     }
 
     /// Returns the targets that hold a replica of an extent or are owed one, each once: part of a plain file is both.

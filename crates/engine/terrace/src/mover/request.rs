@@ -132,8 +132,6 @@ impl Mover {
             Ok::<_, Error>(true)
         })?;
         self.carry_out(edits, &mut moved, late)?;
-        self.count_lacking(moved.lacking);
-        self.note_lacking();
         if !self.catalog.is_shared() {
             self.journal.mark_synced()?;
             self.reaper.reap(Duration::from_secs(30))?;
@@ -154,7 +152,9 @@ impl Mover {
     /// and recovery checks that the new replica exists.
     fn carry_out(&self, edits: Vec<Edit>, moved: &mut Moved, late: &mut Option<Error>) -> Result<()> {
         let owed: Vec<(Task, Owed)> = edits.iter().filter_map(owed_by).collect();
+        self.note_will_lack(std::mem::take(&mut moved.lacking));
         moved.kept += self.commit_moves(edits)?;
+        terrace_system::fail::point("move:committed");
         let objects: BTreeSet<u64> = owed.iter().map(|(task, _)| task.object).collect();
         self.make_given(owed.clone())?;
         for object in objects {
