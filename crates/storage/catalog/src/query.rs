@@ -110,7 +110,7 @@ impl Catalog {
     }
 
     /// The record of an owed replica.
-    pub(crate) fn owed_replica(&self, task: &Task) -> Result<Option<Owed>> {
+    pub fn owed_replica(&self, task: &Task) -> Result<Option<Owed>> {
         self.read_record(&keys::owed(task), "an owed replica's record")
     }
 

@@ -84,6 +84,27 @@ fn health_knows_what_a_killed_move_has_left_with_one_replica() {
     }
 }
 
+/// It said that no other failure domain takes them, or has room, each time that it was repeated.
+#[test]
+fn a_drain_that_was_killed_can_be_repeated() {
+    let place = Place::new();
+    add(&place, "archive", &[]);
+    place.write("a", noise(1_500_000, 2));
+    place.good(["put", "a", "a", "--replicas", "1", "--constraint", "tiers=disk", "--ack", "durable", "-q"]);
+    let killed = place.command(["drain", "disk"]).env("TERRACE_FAIL_POINT", "move:committed").output().unwrap();
+    assert_eq!(killed.status.code(), None);
+    let (archive, away) = (place.path("tiers/archive"), place.path("tiers/unmounted"));
+    fs::rename(&archive, &away).unwrap();
+    let repeated = place.command(["drain", "disk"]).env("TERRACE_NO_SPACE_MILLISECONDS", "100").output().unwrap();
+    let repeated = ran(repeated);
+    assert_eq!(repeated.code, 1, "{}", repeated.out);
+    assert!(repeated.err.contains("2 replicas are still pending"), "{}{}", repeated.out, repeated.err);
+    fs::rename(&away, &archive).unwrap();
+    let out = place.good(["drain", "disk"]);
+    assert!(!out.contains("stay as they are"), "{out}");
+    assert_eq!(tiers_of(&place, "a"), ["archive"]);
+}
+
 /// It said "safe" of two replicas of three.
 #[test]
 fn health_knows_of_extents_with_some_of_their_replicas() {

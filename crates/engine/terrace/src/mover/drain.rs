@@ -137,6 +137,7 @@ impl Mover {
             self.move_off(key, object.id, &mut left, &mut chosen, replica, departing, edits, moved)?;
         }
         let before = extent.replicas.len() + off.len() + stay.len();
+        stay.retain(|target| !chosen.contains(target));
         chosen.extend(stay);
         for target in off {
             self.move_owed_off(key, object.id, &left, &mut chosen, target, departing, edits, moved);
@@ -161,7 +162,8 @@ impl Mover {
     ) -> Result<()> {
         let owed = self.catalog.owed_to(&task_of(object, left, replica))?;
         let stay = || left.replicas.iter().filter(|r| *r != replica);
-        let beside: Vec<TargetId> = stay().map(|r| r.target).chain(owed).chain(chosen.iter().copied()).collect();
+        let beside: Vec<TargetId> =
+            stay().map(|r| r.target).chain(owed.iter().copied()).chain(chosen.iter().copied()).collect();
         let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
         let answers = |r: &&Replica| !departing.silent.contains(&r.target);
         let outlives =
@@ -169,7 +171,11 @@ impl Mover {
         let volatile = self.planning.rules.now().may_be_volatile(key);
         let placer = self.placer_for(object, key);
         let avoided: Vec<TargetId> = beside.iter().chain(&departing.beside).copied().collect();
-        let place = placer.choose_target_of_move(departing.to, left, &avoided, volatile);
+        // A move that was stopped has made one pending. It is waited for as those of this move are.
+        let place = match self.find_pending_instead(object, left, replica, &owed, chosen, departing)? {
+            None => placer.choose_target_of_move(departing.to, left, &avoided, volatile),
+            pending => pending,
+        };
         // A move must not make the extent volatile.
         if let Some(target) = place.filter(|target| volatile || outlives || persistent(*target)) {
             edits.push(owe(key, task_at(object, left, target), left, Some(replica.target)));
@@ -192,6 +198,34 @@ impl Mover {
             moved.kept_from_memory += u64::from(is_in_memory || may_be());
         }
         Ok(())
+    }
+
+    /// Returns the target of a pending replica that can replace this one: it was to do so before, or fewer replicas may stay, and it has room.
+    fn find_pending_instead(
+        &self,
+        object: u64,
+        left: &Extent,
+        replica: &Replica,
+        owed: &[TargetId],
+        chosen: &[TargetId],
+        departing: &Departing,
+    ) -> Result<Option<TargetId>> {
+        for target in owed.iter().copied() {
+            let is_tier_meant = self.tiers.device(target).is_ok_and(|device| departing.to.has(device.tier as u8));
+            let is_left = departing.has(target) || departing.beside.contains(&target);
+            if !is_tier_meant || is_left || chosen.contains(&target) {
+                continue;
+            }
+            let pending = self.catalog.owed_replica(&task_at(object, left, target))?;
+            let replaces = |then_drop: Option<TargetId>| match then_drop {
+                Some(dropped) => dropped == replica.target,
+                None => departing.may_thin && self.takes(target, left),
+            };
+            if pending.is_some_and(|pending| replaces(pending.then_drop)) {
+                return Ok(Some(target));
+            }
+        }
+        Ok(None)
     }
 
     /// Moves a pending replica to another target. It stays pending on its target if that is the object's only way to a

@@ -90,9 +90,10 @@ impl Mover {
                 moved.dropped += 1;
             }
             // A pending replica counts only if its target has room. Otherwise nobody knows when it is made.
-            let expected = owed.iter().filter(|target| self.takes(**target, extent)).count();
-            let after = left.replicas.len() + chosen.len() + expected;
-            moved.count_thinned(extent.replicas.len() + expected, after, object.want);
+            let expected: Vec<&TargetId> = owed.iter().filter(|target| self.takes(**target, extent)).collect();
+            let others = expected.iter().filter(|target| !chosen.contains(target)).count();
+            let after = left.replicas.len() + chosen.len() + others;
+            moved.count_thinned(extent.replicas.len() + expected.len(), after, object.want);
             Ok(())
         })
     }
