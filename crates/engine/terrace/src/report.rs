@@ -213,6 +213,9 @@ pub struct Scrubbed {
     /// The number of damaged files of the copies of the commit log that were not written again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub log_copies_damaged: u64,
+    /// The number of copies of the commit log that lack the last changes, because their targets take no more.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub log_copies_behind: u64,
     /// The number of lost extents of each object, by its key as [`terrace_format::key::show`] writes it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_of: BTreeMap<String, u64>,

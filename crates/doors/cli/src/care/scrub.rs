@@ -59,7 +59,8 @@ pub fn scrub(
         && found.away == 0
         && found.changed == 0
         && found.log_damaged == 0
-        && found.log_copies_damaged == 0;
+        && found.log_copies_damaged == 0
+        && found.log_copies_behind == 0;
     let mut words = format!(
         "{} checked, {} bad, {} repaired, {} lost",
         count(found.checked, "replica"),
@@ -100,6 +101,16 @@ pub fn scrub(
     if found.log_copies_damaged > 0 {
         words.push_str(&format!(", {} of copies of the commit log", count(found.log_copies_damaged, "damaged file")));
     }
+    if found.log_copies_behind > 0 {
+        words.push_str(&format!(
+            ", {} of the commit log behind",
+            if found.log_copies_behind == 1 {
+                "1 copy".to_owned()
+            } else {
+                format!("{} copies", found.log_copies_behind)
+            }
+        ));
+    }
     show.result(&Found { found: &found, needs_dataset: needs }, &words)?;
     show.objects(found.lost_of.iter().map(|(key, extents)| {
         let next = match terrace_dump::is_pack(key) {
@@ -130,6 +141,11 @@ pub fn scrub(
     }
     if found.log_copies_damaged > 0 {
         show.line("`terrace repair` writes the copies of the commit log again")?;
+    }
+    if found.log_copies_behind > 0 {
+        show.line(
+            "a copy of the commit log lacks the last changes: make room on its tier, or make it writable, and run `terrace sync`",
+        )?;
     }
     if found.miscounted > 0 {
         show.line("`terrace rebuild` counts the owners of shared frames again")?;

@@ -124,6 +124,7 @@ impl ScrubRecord {
         self.found.miscounted += found.miscounted;
         self.found.log_damaged += found.log_damaged;
         self.found.log_copies_damaged += found.log_copies_damaged;
+        self.found.log_copies_behind += found.log_copies_behind;
         if self.done >= self.parts {
             self.last = Some(LastScrub { finished: now, found: std::mem::take(&mut self.found) });
             self.last_unreplaced = std::mem::take(&mut self.unreplaced);

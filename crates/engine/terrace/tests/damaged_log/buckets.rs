@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use terrace::Store;
+use terrace::report::FindingCode;
 use terrace_testkit::noise;
 
 use super::common::{replicated, store_of, tier};
@@ -44,6 +45,39 @@ fn a_log_that_only_a_bucket_has_is_taken_from_there() {
         assert_eq!(store.list(b"", None, 20).unwrap().len(), 9);
         assert!(!home.join("service-copies").exists());
     }
+}
+
+/// It was called damaged, `repair` was said to write it again, and did not, and `health` spoke of damage after it was whole again.
+#[test]
+fn a_copy_of_the_log_in_a_full_bucket_is_behind_and_not_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let bucket = dir.path().join("bucket");
+    let tiers =
+        format!("[[tier]]\nname = 'bucket'\nkind = 'object'\nservice = 'fs'\ntargets = ['{}']\n", bucket.display());
+    let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), tiers]);
+    store.put_bytes(b"a", &noise(9_000, 1), &replicated()).unwrap();
+    store.sync().unwrap();
+    // Nothing can be written below a file.
+    fs::rename(bucket.join("log"), dir.path().join("log")).unwrap();
+    fs::write(bucket.join("log"), "").unwrap();
+    store.rename(b"a", b"b").unwrap();
+    let codes = |store: &Store| store.health().unwrap().findings.iter().map(|found| found.code).collect::<Vec<_>>();
+    for repair in [false, true] {
+        let found = store.scrub(b"", repair, None, |_| {}).unwrap();
+        assert_eq!((found.log_copies_damaged, found.log_copies_behind), (0, 1), "{repair}: {found:?}");
+        let codes = codes(&store);
+        assert!(codes.contains(&FindingCode::LogCopyBehind) && !codes.contains(&FindingCode::LogCopyDamaged));
+    }
+    fs::remove_file(bucket.join("log")).unwrap();
+    fs::rename(dir.path().join("log"), bucket.join("log")).unwrap();
+    let home = store.dir().to_owned();
+    drop(store);
+    let store = Store::open(&home).unwrap();
+    store.sync().unwrap();
+    let codes = codes(&store);
+    assert!(!codes.contains(&FindingCode::LogCopyBehind) && !codes.contains(&FindingCode::LogCopyDamaged), "{codes:?}");
+    let found = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((found.log_copies_damaged, found.log_copies_behind), (0, 0));
 }
 
 /// A flipped or missing piece of the copy in a bucket was found by nothing, until that copy was the last one.

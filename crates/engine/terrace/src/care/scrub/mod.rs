@@ -92,6 +92,7 @@ impl Care {
             found.miscounted = self.check_owners()?;
             let log = self.check_log(repair)?;
             (found.log_damaged, found.log_copies_damaged) = (log.files, log.copy_files);
+            found.log_copies_behind = log.copies_behind;
         }
         Ok(ScrubOutcome { found, unreplaced, is_whole: go_on })
     }

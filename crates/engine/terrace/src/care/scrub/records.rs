@@ -13,6 +13,8 @@ use crate::{Error, Result};
 pub(crate) struct LogDamage {
     pub files: u64,
     pub copy_files: u64,
+    /// The number of copies that lack the last changes.
+    pub copies_behind: u64,
 }
 
 impl Care {
@@ -59,8 +61,8 @@ impl Care {
                 "the commit log is damaged; `terrace rebuild` makes it whole from its copies and the catalog"
             );
         }
-        let copy_files = if damaged.is_empty() { self.journal.check_copies(tail, repair)? } else { 0 };
-        Ok(LogDamage { files: damaged.len() as u64, copy_files })
+        let copies = if damaged.is_empty() { self.journal.check_copies(tail, repair)? } else { Default::default() };
+        Ok(LogDamage { files: damaged.len() as u64, copy_files: copies.damaged, copies_behind: copies.behind })
     }
 }
 
