@@ -37,11 +37,18 @@ pub fn init(dir: &Path, asked: &Init, show: Show) -> Result<bool> {
         Some(path) => Some(Config::read(path)?),
         None => None,
     };
+    let is_new = !dir.exists();
     let _alone = lock_store_directory(dir)?;
-    let store = match given {
-        Some(config) => Store::init(dir, &config)?,
-        None => create_default_store(dir, show)?,
+    let made = match given {
+        Some(config) => Store::init(dir, &config).map_err(Into::into),
+        None => create_default_store(dir, show),
     };
+    let store = made.inspect_err(|_| {
+        if is_new {
+            // The error is the one to report. A folder with something in it stays.
+            let _ = std::fs::remove_dir(dir);
+        }
+    })?;
     let tiers = store.config().tiers.len();
     let words = format!("a store with {} is ready in {}", count(tiers as u64, "tier"), path_name(dir));
     show.result(&json!({"store": dir.display().to_string(), "tiers": tiers}), &words)?;

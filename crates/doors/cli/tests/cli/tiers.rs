@@ -569,6 +569,33 @@ fn a_tier_that_cannot_be_used_is_refused_and_the_store_goes_on() {
     assert_eq!(tiers_of(&place, "a").last().unwrap(), "archive");
 }
 
+/// It told of a `rebuild --from` that nobody had run, and left a file in the tier's directory.
+#[test]
+fn a_refused_init_leaves_nothing() {
+    let place = Place::new();
+    let disk = place.path("tiers/disk");
+    place.write("a", b"bytes");
+    place.good(["put", "a", "a", "-q"]);
+    place.good(["sync", "-q"]);
+    let names = |folder: &std::path::Path| {
+        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names(&disk);
+    let refused = place.run(["--store", disk.to_str().unwrap(), "init", "--config", "terrace.toml"]);
+    assert!(refused.code == 1 && refused.err.contains("is a target of a store"), "{}", refused.err);
+    assert!(!refused.err.contains("rebuild --from"), "{}", refused.err);
+    assert_eq!(names(&disk), before);
+    // The tiers belong to the first store, or a target lies where the store keeps its own files.
+    place.write("inside.toml", "[[tier]]\nname = 'a'\nkind = 'directory'\ntargets = ['other/catalog']\n");
+    for config in ["terrace.toml", "inside.toml"] {
+        place.bad(["--store", "other", "init", "--config", config], &[]);
+        assert!(!place.path("other").exists(), "{config}");
+    }
+    place.good(["check", "a", "a"]);
+}
+
 /// `init` took a directory with a `segments` folder for a new target, and `destroy` deleted what others had there.
 #[test]
 fn a_target_with_segments_of_others_is_refused() {

@@ -152,11 +152,14 @@ impl Store {
     /// # Errors
     /// If `dir` holds a store already, or a tier's directory cannot be created or belongs to another store.
     pub fn init(dir: &Path, config: &Config) -> Result<Store> {
-        let alone = begin_directory(dir)?;
+        // All that can be refused comes before anything is written.
+        check_free(dir)?;
         let id = Store::new_id()?;
         let config = numbered(config)?;
         change::check_apart(dir, &config)?;
-        targets::probe(config.tiers.iter())?;
+        // Another process that has just made a store here has made these targets, too.
+        targets::probe(config.tiers.iter()).or_else(|error| check_free(dir).and(Err(error)))?;
+        let alone = begin_directory(dir)?;
         home::write_file(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
         terrace_catalog::log::write_reach(dir, id, Default::default())
             .map_err(Error::io(format!("writing into {}", dir.display())))?;
@@ -191,13 +194,7 @@ impl Store {
     /// # Errors
     /// If `dir` holds a store already.
     pub fn init_node(dir: &Path, id: u64, cluster: &Cluster) -> Result<()> {
-        home::check_place(dir)?;
-        let context = format!("making {}", dir.display());
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::io(context))?;
-        let _alone = home::lock_new_store(dir)?;
-        if dir.join("store").exists() || home::has_log(dir) {
-            return Err(home::refuse(dir, "a store is here already; name another directory"));
-        }
+        let _alone = begin_directory(dir)?;
         cluster.write(dir)?;
         home::write_file(&dir.join("store"), format!("format {FORMAT_VERSION}\nid {id:016x}\n").as_bytes())
     }
@@ -453,13 +450,24 @@ impl Store {
 /// If a store is there.
 fn begin_directory(dir: &Path) -> Result<Locked> {
     home::check_place(dir)?;
+    check_free(dir)?;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(Error::io(format!("making {}", dir.display())))?;
     let alone = home::lock_new_store(dir)?;
+    // Again, since another process may have made a store before this one had the lock.
+    check_free(dir).map(|()| alone)
+}
+
+/// Checks that a directory has nothing of a store. Writes nothing there.
+fn check_free(dir: &Path) -> Result<()> {
+    if dir.join(terrace_tier::MARKER_FILE).exists() {
+        let reason = "it is a target of a store, as its file terrace-target says; name another directory";
+        return Err(home::refuse(dir, reason));
+    }
     if dir.join("store").exists() {
         return Err(home::refuse(dir, "a store is here already; open it, or name another directory"));
     }
-    if home::has_log(dir) { Err(home::lost_identity(dir)) } else { Ok(alone) }
+    if home::has_log(dir) { Err(home::lost_identity(dir)) } else { Ok(()) }
 }
 
 /// Returns the configuration of a new store: its targets are numbered in their order, and its paths are whole.
