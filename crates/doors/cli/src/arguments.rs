@@ -264,7 +264,8 @@ pub enum StoreCommand {
     Adopt(Put),
     /// Copy objects out of the store.
     ///
-    /// SOURCE is a key, or the prefix of many keys. If the destination is -, the bytes go to standard output.
+    /// SOURCE is a key, or the prefix of many keys. If the destination is -, the bytes go to standard output. Modes and times come back;
+    /// not the times of symbolic links, nor those of directories of mode 755 that hold files.
     ///
     /// Example: terrace get runs/7 results/
     Get(Get),

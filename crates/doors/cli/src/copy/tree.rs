@@ -55,7 +55,8 @@ impl fmt::Display for Skipped {
 
 impl Tree {
     /// Lists the files of `source` with their keys: a directory's contents, as rclone does. Includes a directory only if it is empty, or
-    /// if its attributes cannot be restored from keys alone.
+    /// if its mode or owner cannot be restored from keys alone. The time of any other one is given up: it would need an object, which each
+    /// listing and each count of objects would show.
     pub fn of(store: &Store, source: &Path, dest: &[u8], filter: &Filter) -> Result<Tree> {
         let mut tree = Tree::empty(store)?;
         let metadata = fs::metadata(source).with_context(|| format!("reading {}", path_name(source)))?;

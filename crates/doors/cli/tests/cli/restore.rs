@@ -149,3 +149,24 @@ fn no_link_leads_out_of_the_destination() {
     place.bad(["get", "t", "out"], &["is a symbolic link, and is not followed"]);
     assert_eq!(fs::read(place.path("elsewhere/x")).unwrap(), b"not ours");
 }
+
+/// The help named symbolic links as the only exception.
+#[test]
+fn times_of_directories_with_objects_of_their_own_come_back_and_the_help_names_the_others() {
+    let place = tree();
+    let run = |words: &[&str]| {
+        assert!(Command::new("touch").args(words).current_dir(place.path("")).status().unwrap().success())
+    };
+    fs::create_dir(place.path("tree/empty")).unwrap();
+    for name in ["usual", "private", "empty"] {
+        run(&["-d", "2001-01-01", &format!("tree/{name}")]);
+    }
+    place.good(["put", "tree", "d"]);
+    place.good(["get", "d", "out"]);
+    let time = |name: &str| fs::metadata(place.path(name)).unwrap().mtime();
+    for name in ["private", "empty"] {
+        assert_eq!(time(&format!("out/{name}")), time(&format!("tree/{name}")), "{name}");
+    }
+    assert!(time("out/usual") > time("tree/usual"));
+    assert!(place.good(["get", "--help"]).contains("directories of mode 755 that hold files"));
+}
