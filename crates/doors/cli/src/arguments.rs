@@ -448,7 +448,8 @@ pub enum StoreCommand {
     },
     /// Move all replicas off a tier, so that it can be removed.
     ///
-    /// If no other failure domain has room, objects have fewer replicas than they should; the command says so.
+    /// Reads another replica of each extent first, and replaces bad ones. If no other failure domain has room, objects have fewer replicas than
+    /// they should; the command says so.
     ///
     /// Example: terrace drain archive
     Drain {

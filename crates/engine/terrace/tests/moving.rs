@@ -5,11 +5,12 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread;
 
 use common::{hold_mover, in_memory, replicated, store_of, tier};
-use terrace::report::ReplicaState;
+use terrace::report::{FindingCode, ReplicaState};
 use terrace::{Ack, Config, Error, PutOptions, Store};
 use terrace_testkit::{noise, wait_until};
 
@@ -520,4 +521,42 @@ fn evictions_at_once_leave_a_replica_that_outlives_a_reboot() {
             assert!(on.iter().any(|tier| *tier != "ram"), "round {round}: {key} is on {on:?}");
         }
     }
+}
+
+/// A drain and an eviction dropped the good replicas although the others were bad, even if the last scrub had found them.
+#[test]
+fn no_good_replica_leaves_beside_bad_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], ""), tier(dir.path(), "b", &["b"], "")]);
+    let bytes = noise(300_000, 1);
+    store.put_bytes(b"k", &bytes, &replicated()).unwrap();
+    store.sync().unwrap();
+    for entry in fs::read_dir(dir.path().join("b/segments")).unwrap() {
+        let file = fs::File::options().write(true).open(entry.unwrap().path()).unwrap();
+        file.write_all_at(&[0x5a; 100], 100_000).unwrap();
+    }
+    assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 1);
+    let refused = store.evict(b"", "a").map(drop).unwrap_err().to_string();
+    assert!(refused.contains("`terrace repair` first"), "{refused}");
+    store.drain("a").unwrap();
+    store.sync().unwrap();
+    fs::rename(dir.path().join("a"), dir.path().join("away")).unwrap();
+    assert!(store.get(b"k").unwrap() == bytes);
+}
+
+/// What is short of replicas was known to the record of scrubs only, which a rebuild does not make again.
+#[test]
+fn a_rebuild_knows_what_has_too_few_replicas() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], ""), tier(dir.path(), "b", &["b"], "")]);
+    let home = store.dir().to_owned();
+    store.put_bytes(b"k", &noise(9_000, 1), &replicated()).unwrap();
+    store.drain("b").unwrap();
+    store.close().unwrap();
+    fs::remove_file(home.join("scrubbed")).unwrap();
+    let store = Store::rebuild(&home).unwrap();
+    store.sync().unwrap();
+    store.close().unwrap();
+    let found = Store::open(&home).unwrap().health().unwrap().findings;
+    assert!(found.iter().any(|finding| finding.code == FindingCode::OneCopy), "{found:?}");
 }

@@ -279,10 +279,12 @@ fn a_directory_that_parted_from_a_bucket_is_refused_until_somebody_chooses() {
             store.sync().unwrap();
             store.close().unwrap();
         } else {
-            fs::rename(&bucket, elsewhere.join("bucket")).unwrap();
-            Store::rebuild(&home).unwrap().close().unwrap();
-            let store = Store::renew_tier(&home, "bucket", false).unwrap().unwrap();
+            for name in ["log", "terrace-synced"] {
+                fs::rename(bucket.join(name), elsewhere.join(name)).unwrap();
+            }
+            let store = Store::rebuild(&home).unwrap();
             store.sync().unwrap();
+            assert!(store.get(b"first0").unwrap() == noise(200_000, 0));
             assert!(store.get(b"later13").is_err());
             assert!(store.get(b"parted0").unwrap() == noise(9_000, 0));
             store.close().unwrap();

@@ -325,6 +325,31 @@ fn an_older_copy_of_a_bucket_is_noticed_where_another_target_is_left() {
     check(&store, 0..2);
 }
 
+/// Bytes that are gone were named by the next scrub only: `rebuild --from` exited with 0.
+#[test]
+fn bytes_that_are_gone_from_a_bucket_or_a_disk_are_named_at_once() {
+    for of_bucket in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let store = new_store(dir);
+        put(&store, 0, &replicated());
+        put(&store, 1, &on_disk_only());
+        store.sync().unwrap();
+        store.close().unwrap();
+        fs::remove_dir_all(dir.join("store")).unwrap();
+        let gone = if of_bucket { dir.join("bucket/segments") } else { dir.join("disk/segments") };
+        fs::read_dir(&gone).unwrap().for_each(|entry| {
+            let path = entry.unwrap().path();
+            if of_bucket { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+        });
+        let (store, remade) = rebuilt(dir, "new", BY_FORCE).unwrap();
+        let lost: Vec<&str> = if of_bucket { vec![] } else { vec!["o/1"] };
+        assert_eq!(remade.lost, lost, "{of_bucket}");
+        store.sync().unwrap_or_else(|error| assert!(!of_bucket, "{error}"));
+        check(&store, 0..1);
+    }
+}
+
 /// An empty target took the place of a disk that was there, with the only replicas of objects, if a digit of its marker was damaged. The
 /// configuration then named the empty one, and nothing found the disk again.
 #[test]

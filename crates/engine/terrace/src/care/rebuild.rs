@@ -9,6 +9,7 @@ use super::frame_id::{FrameId, frame_in, frame_of};
 use super::lost::{Doubtful, Later};
 use super::survey::Survey;
 use crate::Result;
+use crate::home::boot;
 
 /// Fills a new catalog from the newest whole snapshot and the log after it. A power cut may have destroyed the bytes of
 /// commits after the last sync mark. So their extents are verified, and a commit is left out if it names an extent without a
@@ -19,6 +20,7 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
     if let Some(snapshot) = Survey::new(&care.journal.dir, &care.planning.rules.now(), log)?.mend_log(log)? {
         care.catalog.load_snapshot(&snapshot)?;
     }
+    let may_be_cut = boot::read_mark(&care.journal.dir)?.was_cut_off();
     let mut marked = care.catalog.synced()?;
     let (mut later, mut doubtful) = (Later::new(care)?, Vec::new());
     log.replay(care.catalog.tail()?, |record| {
@@ -38,11 +40,13 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
             return;
         }
         let left: Vec<(u32, &Edit)> = (0..).zip(edits).filter(|(place, _)| !gone.contains(place)).collect();
-        let lost = later.lost(sequence, left.iter().map(|(_, edit)| *edit));
-        left_out += usize::from(lost);
+        let mut lost = later.lost(sequence, left.iter().map(|(_, edit)| *edit));
         if let Some(target) = left.iter().filter(|_| lost).find_map(|(_, edit)| later.unanswered(edit)) {
-            *left_away.entry(target).or_insert(0_u64) += 1;
+            // Without a power cut, the target has what was written to it.
+            lost = may_be_cut;
+            *left_away.entry(target).or_insert(0_u64) += u64::from(lost);
         }
+        left_out += usize::from(lost);
         gone.iter().filter_map(|place| edits.get(*place as usize)).for_each(|edit| later.note_outcome(edit, true));
         for (place, edit) in left {
             // If a new replica is lost, the one that it replaces stays. The space of a removed object's replicas may have
@@ -67,7 +71,7 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
             "commits were undone, because the machine went down before their bytes were durable; their objects have the state from before, so write them again if needed"
         );
     }
-    for (target, commits) in left_away {
+    for (target, commits) in left_away.into_iter().filter(|(_, commits)| *commits > 0) {
         let device = care.tiers.device(target)?;
         tracing::warn!(
             commits,

@@ -17,6 +17,7 @@ use crate::devices::Device;
 use crate::home::{TargetNote, boot, skip_numbers};
 use crate::origins::is_at_origin;
 use crate::read::{bad, is_changed_by_owner, task_of};
+use crate::report::Lacking;
 use crate::{Error, Result};
 
 /// The approximate number of edits in one commit.
@@ -88,6 +89,7 @@ impl Care {
         terrace_system::fail::point("recover:owed");
         if is_new && !self.catalog.is_shared() {
             self.journal.raise_notes()?;
+            self.note_lacking()?;
         }
         self.name_again(is_pending || is_new)?;
         terrace_system::fail::point("recover:named");
@@ -185,6 +187,33 @@ impl Care {
             self.name_again(false)?;
         }
         Ok(missing)
+    }
+
+    /// Marks the replicas as pending that are not on their targets: services list what they hold, and others are asked for each frame.
+    pub fn owe_all_gone(&self) -> Result<()> {
+        let _lock = self.locks.wait_for_mover()?;
+        let last = self.catalog.tail()?.sequence;
+        let lasting = self.tiers.devices.iter().filter(|device| self.tiers.tier(device).persistent);
+        let listed: Vec<Emptied<'_>> = lasting.filter_map(|device| Emptied::list(device, last)).collect();
+        self.owe_again(|object, extent, replica| {
+            let left =
+                listed.iter().find(|listed| listed.device.id == replica.target).and_then(|listed| listed.left.as_ref());
+            left.map_or_else(|| !self.has_frame(object, extent, replica), |left| !left.contains(&replica.place))
+        })
+    }
+
+    /// Notes the extents that have fewer replicas than they are to have. The record of scrubs, which has them, may be gone, or that of an older
+    /// copy of the directory.
+    fn note_lacking(&self) -> Result<()> {
+        let mut lacking = Lacking::default();
+        self.catalog.each_object(b"", |_, object, extents| {
+            for extent in frames(extents).filter(|extent| extent.replicas.len() < object.want.into()) {
+                lacking += Lacking::of(self.mover.targets_of(object.id, extent)?.len(), object.want.into());
+            }
+            Ok::<_, Error>(true)
+        })?;
+        self.mover.count_lacking(lacking);
+        Ok(())
     }
 
     /// Marks missing replicas as pending: those on emptied targets, and those of the `doubts`. After a restart of the

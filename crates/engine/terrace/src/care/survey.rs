@@ -311,8 +311,8 @@ pub(crate) fn describe_parted(place: &Path) -> Error {
     Error::LogDamaged(format!(
         "it goes on differently than {} has seen it: the store's directory is an older copy, which was used while that target was away. \
          Choose. To keep the newer state, move `log` and `log-reach` of the store's directory and of its other targets (in a bucket: `log` and \
-         `terrace-synced`) elsewhere, and run `terrace rebuild`; what was done with the older copy is lost. To keep the older copy, move what is in that target elsewhere, run \
-         `terrace rebuild`, then `terrace tiers renew` for its tier",
+         `terrace-synced`) elsewhere, and run `terrace rebuild`; what was done with the older copy is lost. To keep the older copy, move \
+         those of that target elsewhere, and run `terrace rebuild`; what was done with the newer one is lost",
         place.display()
     ))
 }

@@ -112,7 +112,7 @@ fn boot_id() -> Result<String> {
 }
 
 /// Returns the boot, and the incarnation of `dir` if it is known. Both stay the same as long as no unsynced write is lost.
-fn boot_and_incarnation(dir: &Path) -> Result<String> {
+pub(super) fn boot_and_incarnation(dir: &Path) -> Result<String> {
     let boot = boot_id()?;
     Ok(match read_incarnation(dir) {
         Some(incarnation) => format!("{boot}{INCARNATION_SEPARATOR}{incarnation}"),

@@ -5,7 +5,6 @@
 //! could tell them apart. So a copy skips a random count of numbers.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
@@ -13,10 +12,11 @@ use std::time::SystemTime;
 use terrace_catalog::Catalog;
 use terrace_system::{read_regular, replace};
 
-use super::boot::random_id;
+use super::boot::{boot_and_incarnation, random_id};
 use crate::{Error, Result};
 
-/// Holds the inode of this file and the time at which it was made. Any copy of the file has another inode or another time.
+/// Holds the inode of this file and the time at which it was made, so that a copy of it can be told; and the boot and the mount, since a volume
+/// that is set back to a snapshot keeps both.
 pub const OPENED_FILE: &str = "opened";
 /// One more than the largest count of numbers that are skipped.
 const MAX_SKIPPED_NUMBERS: u64 = 1 << 24;
@@ -24,11 +24,8 @@ const MAX_SKIPPED_NUMBERS: u64 = 1 << 24;
 /// Skips numbers if the directory may be a copy of the one that was used last.
 pub fn part_from_copies(dir: &Path, catalog: &Catalog) -> Result<()> {
     let path = dir.join(OPENED_FILE);
-    let is_same = || Some(read_regular(&path).ok()? == text_of(&path).ok()?.into_bytes());
-    if is_same() == Some(true) || catalog.is_new()? {
-        return Ok(());
-    }
-    skip_numbers(catalog)
+    let is_same = || Some(read_regular(&path).ok()? == text_of(&path)?.into_bytes());
+    if is_same() == Some(true) || catalog.is_new()? { Ok(()) } else { skip_numbers(catalog) }
 }
 
 /// Skips numbers, so that this catalog gives out others than that of another copy of the directory.
@@ -41,23 +38,25 @@ pub fn skip_numbers(catalog: &Catalog) -> Result<()> {
 pub fn note_opened(dir: &Path) {
     let path = dir.join(OPENED_FILE);
     // A new file, so that its inode or its time differ from those of a copy in its place.
-    let noted = replace(&path, "").and_then(|()| fs::write(&path, text_of(&path)?));
+    let noted = replace(&path, "").and_then(|()| fs::write(&path, text_of(&path).unwrap_or_default()));
     if let Err(error) = noted {
         // The next opening skips numbers.
         tracing::debug!(store = %dir.display(), %error, "could not note that this directory is used");
     }
 }
 
-fn text_of(path: &Path) -> io::Result<String> {
-    let found = fs::symlink_metadata(path)?;
+fn text_of(path: &Path) -> Option<String> {
+    let found = fs::symlink_metadata(path).ok()?;
     // Not all file systems know when a file was made.
     let made = found.created().ok().and_then(|made| made.duration_since(SystemTime::UNIX_EPOCH).ok());
-    Ok(format!("{} {}\n", found.ino(), made.unwrap_or_default().as_nanos()))
+    let incarnation = boot_and_incarnation(path.parent()?).ok()?;
+    Some(format!("{} {}\n{incarnation}\n", found.ino(), made.unwrap_or_default().as_nanos()))
 }
 
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+    use std::time::Duration;
 
     use super::*;
 
@@ -67,7 +66,7 @@ mod tests {
         let (used, backup) = (dir.path().join("used"), dir.path().join("backup"));
         fs::create_dir(&used).expect("a folder");
         let file = used.join(OPENED_FILE);
-        let is_same = || fs::read_to_string(&file).ok() == text_of(&file).ok();
+        let is_same = || fs::read_to_string(&file).ok() == text_of(&file);
         let run = |program: &str, arguments: [&str; 2]| {
             let ran = Command::new(program).args(["-a"]).args(arguments).current_dir(dir.path()).status();
             assert!(ran.expect("runs").success());
@@ -77,6 +76,9 @@ mod tests {
         run("cp", ["used", "backup"]);
         for restore in ["cp", "rsync"] {
             note_opened(&used);
+            // rsync compares the times in seconds.
+            let later = SystemTime::now() + Duration::from_secs(5);
+            fs::File::options().write(true).open(&file).and_then(|file| file.set_modified(later)).expect("sets");
             assert!(is_same(), "{restore}");
             // In place, which is the hardest to notice.
             run(restore, ["backup/.", "used/"]);

@@ -1,13 +1,14 @@
 //! Moves all replicas off a tier or a node that will be removed.
 
-use terrace_catalog::{Edit, Extent, Object, Replica, TargetId};
+use terrace_catalog::{Edit, Extent, Object, Replica, TargetId, frames};
+use terrace_format::frame::with_block;
 use terrace_plan::snapshot::TierSet;
 
 use super::Mover;
 use super::edits::{drop_replica, owe, owe_instead, task_at};
 use super::uncache::uncache;
 use crate::devices::Tiers;
-use crate::read::task_of;
+use crate::read::{Suspect, bad, task_of};
 use crate::report::Moved;
 use crate::{Error, Result};
 
@@ -79,6 +80,7 @@ impl Mover {
             )));
         }
         let departing = Departing::tier(&self.tiers, level);
+        self.mend_beside(&departing)?;
         let mut moved = self.move_each(b"", |key, object, extent, edits, moved| {
             self.depart(key, object, extent, &departing, edits, moved)
         })?;
@@ -94,8 +96,39 @@ impl Mover {
     /// Carries out [`Store::drain_node`](crate::Store::drain_node).
     pub fn drain_node(&self, name: &str) -> Result<Moved> {
         let departing = Departing::node(&self.tiers, name, true)?;
+        self.mend_beside(&departing)?;
         self.move_each(b"", |key, object, extent, edits, moved| {
             self.depart(key, object, extent, &departing, edits, moved)
+        })
+    }
+
+    /// Looks for a good replica beside those that leave, and replaces the bad ones that it finds: without that, the last good one could leave.
+    fn mend_beside(&self, departing: &Departing) -> Result<()> {
+        self.catalog.each_object(b"", |key, object, extents| {
+            let mut is_any_bad = false;
+            for extent in frames(extents).filter(|extent| extent.replicas.iter().any(|r| departing.has(r.target))) {
+                for replica in extent.replicas.iter().filter(|replica| !departing.has(replica.target)) {
+                    let device = self.tiers.device(replica.target)?;
+                    let read = with_block(|raw| {
+                        raw.resize(extent.raw_len as usize, 0);
+                        self.reader.read_replica(device, object.id, extent, replica, 0, raw)
+                    });
+                    match read {
+                        Ok(()) => break,
+                        Err(error) if bad(&error) => {
+                            is_any_bad = true;
+                            let task = task_of(object.id, extent, replica);
+                            self.reader.suspects.report(Suspect { key: key.to_vec(), task, replica: *replica });
+                        }
+                        // It may be good, and does not answer now.
+                        Err(_) => {}
+                    }
+                }
+            }
+            if is_any_bad {
+                self.repair_suspects()?;
+            }
+            Ok::<_, Error>(true)
         })
     }
 

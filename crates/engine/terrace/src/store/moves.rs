@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Store;
 use crate::Result;
-use crate::home::ScrubRecord;
+use crate::home::{ScrubRecord, refuse};
 use crate::report::{Moved, Replaced, Scrubbed};
 
 impl Store {
@@ -16,17 +16,38 @@ impl Store {
     /// Removes the replicas of everything at or below `prefix` from a tier. A replica that is the only persistent one, or
     /// that the object needs to have as many replicas as it wants, is moved to another tier first. If no other failure
     /// domain has room, only the last persistent replica stays.
+    ///
+    /// # Errors
+    /// [`Error::Store`](crate::Error::Store) if the last scrub has found bad replicas that were not replaced.
     pub fn evict(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         // What other targets lack cannot leave this tier.
         self.engine.care.check_targets()?;
+        self.check_none_bad()?;
         self.engine.mover.evict_prefix(prefix, tier)
     }
 
     /// Moves everything off a tier, so that the tier can be removed. Extents keep their number of replicas as far as there
-    /// are failure domains.
+    /// are failure domains. Of each extent it reads another replica first, and replaces bad ones.
     pub fn drain(&self, tier: &str) -> Result<Moved> {
         self.engine.care.check_targets()?; // as above
         self.engine.mover.drain(tier)
+    }
+
+    /// Checks that no replica is known to be bad: an eviction does not read the replicas that stay.
+    fn check_none_bad(&self) -> Result<()> {
+        let mut bad = 0;
+        for replica in ScrubRecord::read(&self.engine.dir).unreplaced() {
+            bad += u64::from(replica.is_named(&self.engine.catalog)?);
+        }
+        if bad == 0 {
+            return Ok(());
+        }
+        let replicas = if bad == 1 { "a bad replica" } else { "bad replicas" };
+        let reason = format!(
+            "the last scrub has found {replicas} that nothing has replaced, and the only good one of the same bytes could be dropped now: run \
+             `terrace repair` first, and put the objects that it names as lost again, or remove them"
+        );
+        Err(refuse(&self.engine.dir, &reason))
     }
 
     /// Plans everything at or below `prefix` that is rarely read again, so that it takes as few bytes as possible. Replicas
