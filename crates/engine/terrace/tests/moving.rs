@@ -544,7 +544,7 @@ fn no_good_replica_leaves_beside_bad_ones() {
     assert!(store.get(b"k").unwrap() == bytes);
 }
 
-/// What is short of replicas was known to the record of scrubs only, which a rebuild does not make again.
+/// Only the record of scrubs knew which extents have too few replicas, and a rebuild does not make it again.
 #[test]
 fn a_rebuild_knows_what_has_too_few_replicas() {
     let dir = tempfile::tempdir().unwrap();
