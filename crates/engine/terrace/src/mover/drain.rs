@@ -9,7 +9,7 @@ use super::edits::{drop_replica, owe, owe_instead, task_at};
 use super::uncache::uncache;
 use crate::devices::Tiers;
 use crate::read::{Suspect, bad, task_of};
-use crate::report::Moved;
+use crate::report::{Moved, TierState};
 use crate::{Error, Result};
 
 /// Targets that replicas leave.
@@ -109,6 +109,9 @@ impl Mover {
             for extent in frames(extents).filter(|extent| extent.replicas.iter().any(|r| departing.has(r.target))) {
                 for replica in extent.replicas.iter().filter(|replica| !departing.has(replica.target)) {
                     let device = self.tiers.device(replica.target)?;
+                    if device.state() == TierState::Away {
+                        continue;
+                    }
                     let read = with_block(|raw| {
                         raw.resize(extent.raw_len as usize, 0);
                         self.reader.read_replica(device, object.id, extent, replica, 0, raw)
@@ -120,8 +123,8 @@ impl Mover {
                             let task = task_of(object.id, extent, replica);
                             self.reader.suspects.report(Suspect { key: key.to_vec(), task, replica: *replica });
                         }
-                        // It may be good, and does not answer now.
-                        Err(_) => {}
+                        // It may be good, and does not answer now. The next ones there are not waited for.
+                        Err(error) => device.failed(&error),
                     }
                 }
             }
