@@ -136,7 +136,7 @@ impl Care {
                 Ok(Some(theirs)) => theirs,
                 Ok(None) => continue,
                 Err(_) => {
-                    if is_new {
+                    if is_new && device.target.named_blobs().is_some() {
                         // It is compared when it is back: this log may be another one than it knows.
                         device
                             .target
@@ -193,8 +193,9 @@ impl Care {
     pub fn owe_all_gone(&self) -> Result<()> {
         let _lock = self.locks.wait_for_mover()?;
         let last = self.catalog.tail()?.sequence;
-        let lasting = self.tiers.devices.iter().filter(|device| self.tiers.tier(device).persistent);
-        let listed: Vec<Emptied<'_>> = lasting.filter_map(|device| Emptied::list(device, last)).collect();
+        // Of a service that cannot list, such as Redis, only the lost directory knew what it holds: it is asked for each frame.
+        let listing = self.tiers.devices.iter().filter(|device| device.target.named_blobs().is_some());
+        let listed: Vec<Emptied<'_>> = listing.filter_map(|device| Emptied::list(device, last)).collect();
         self.owe_again(|object, extent, replica| {
             let left =
                 listed.iter().find(|listed| listed.device.id == replica.target).and_then(|listed| listed.left.as_ref());
