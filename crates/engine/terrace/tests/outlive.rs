@@ -14,7 +14,7 @@ use common::{replicated, store_of, tier};
 use terrace::report::{FindingCode, TierState};
 use terrace::tier::TargetSettings;
 use terrace::{Error, PutOptions, RebuildFrom, Store};
-use terrace_testkit::noise;
+use terrace_testkit::{Redis, noise};
 
 const BY_FORCE: RebuildFrom = RebuildFrom { force: true, salvage: false };
 const WITH_SALVAGE: RebuildFrom = RebuildFrom { force: true, salvage: true };
@@ -348,6 +348,32 @@ fn bytes_that_are_gone_from_a_bucket_or_a_disk_are_named_at_once() {
         store.sync().unwrap_or_else(|error| assert!(!of_bucket, "{error}"));
         check(&store, 0..1);
     }
+}
+
+/// Only the lost directory knew what a service without listings holds. A new one has an empty ledger, and all replicas there seemed to be gone.
+#[cfg(feature = "services-redis")]
+#[test]
+fn replicas_on_a_service_that_cannot_list_are_asked_for() {
+    let Some(redis) = Redis::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let on_redis = format!(
+        "[[tier]]\nname = 'redis'\nkind = 'object'\nservice = 'redis'\ntargets = ['/terrace']\noptions = {{ endpoint = '{}' }}\n",
+        redis.endpoint()
+    );
+    let on_bucket = format!(
+        "[[tier]]\nname = 'bucket'\nkind = 'object'\nservice = 'fs'\ntargets = ['{}']\n",
+        dir.join("bucket").display()
+    );
+    let store = store_of(dir, &[on_redis, on_bucket]);
+    (0..4).for_each(|n| put(&store, n, &replicated()));
+    store.sync().unwrap();
+    store.close().unwrap();
+    fs::remove_dir_all(dir.join("store")).unwrap();
+    let (store, remade) = rebuilt(dir, "new", BY_FORCE).unwrap();
+    assert_eq!((remade.lost.len(), store.status().unwrap().owed), (0, 0));
+    fs::rename(dir.join("bucket"), dir.join("away")).unwrap();
+    check(&store, 0..4);
 }
 
 /// An empty target took the place of a disk that was there, with the only replicas of objects, if a digit of its marker was damaged. The
