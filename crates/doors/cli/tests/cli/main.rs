@@ -14,6 +14,7 @@ mod errors;
 mod explain;
 mod flush;
 mod guide;
+mod moves;
 mod names;
 mod origin;
 mod output;
@@ -35,3 +36,4 @@ mod staging_lists;
 #[cfg(feature = "object")]
 mod staging_s3;
 mod tiers;
+mod unconfigured;

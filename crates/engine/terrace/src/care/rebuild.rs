@@ -44,7 +44,9 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
         if let Some(target) = left.iter().filter(|_| lost).find_map(|(_, edit)| later.unanswered(edit)) {
             // Without a power cut, the target has what was written to it.
             lost = may_be_cut;
-            *left_away.entry(target).or_insert(0_u64) += u64::from(lost);
+            if lost {
+                *left_away.entry(target).or_insert(0_u64) += 1;
+            }
         }
         left_out += usize::from(lost);
         gone.iter().filter_map(|place| edits.get(*place as usize)).for_each(|edit| later.note_outcome(edit, true));
@@ -71,7 +73,7 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
             "commits were undone, because the machine went down before their bytes were durable; their objects have the state from before, so write them again if needed"
         );
     }
-    for (target, commits) in left_away.into_iter().filter(|(_, commits)| *commits > 0) {
+    for (target, commits) in left_away {
         let device = care.tiers.device(target)?;
         tracing::warn!(
             commits,
