@@ -15,11 +15,11 @@ use crate::place::{Place, Ran, noise, ran};
 
 pub const BIG_BYTES: usize = 12_000_000;
 
-const KEYS: [&str; 4] = ["a", "big", "c", "d"];
+const SLOW_PLACE_KEYS: [&str; 4] = ["a", "big", "c", "d"];
 
 /// A store that needs a second to read the big object, and other objects.
 fn slow() -> Place {
-    slow_with("12MB/s", &KEYS)
+    slow_with("12MB/s", &SLOW_PLACE_KEYS)
 }
 
 /// A store that is read at this rate, with these objects, which a list names. The one of the name `big` takes long.
@@ -358,7 +358,7 @@ fn a_destination_that_is_moved_is_not_made_again() {
 #[test]
 fn a_directory_of_a_service_that_is_moved_is_not_made_again() {
     // The service writes 8 MiB at a time: the part is seen only while the last third is read.
-    let place = slow_with("3MB/s", &KEYS);
+    let place = slow_with("3MB/s", &SLOW_PLACE_KEYS);
     let end = end_with_part(&place, &format!("fs://{}", place.path("results").display()), "results/.terrace-part/big");
     check_moved(&place, end, false);
 }
@@ -373,7 +373,7 @@ fn check_moved(place: &Place, end: Child, is_replaced: bool) {
     assert!(code == 1 && err.contains("was moved, unmounted or replaced while the command ran"), "{err}");
     assert_eq!((place.path("results").exists(), files(&place.path("results")).len()), (is_replaced, 0));
     let report: Value = serde_json::from_slice(&place.read("end.json")).unwrap();
-    assert_eq!((short(&report), &report["safe"]), (pairs(&KEYS.map(|key| (key, "left"))), &json!(false)));
+    assert_eq!((short(&report), &report["safe"]), (pairs(&SLOW_PLACE_KEYS.map(|key| (key, "left"))), &json!(false)));
     let reasons = outcomes(&report).into_iter().map(|(_, _, reason)| reason);
     assert!(reasons.clone().all(|reason| reason.contains("bring it back, and run the command again")), "{report}");
     if is_replaced {
