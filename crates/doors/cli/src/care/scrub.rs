@@ -21,6 +21,22 @@ pub fn scrub(
 ) -> Result<bool> {
     let prefix = prefix.unwrap_or_default().as_bytes();
     there(store, prefix)?;
+    let mut found = scrub_with_datasets(store, prefix, repair, subset, show)?;
+    // Bytes that other replicas of a dataset hold are not lost until their repair has failed.
+    let needs_dataset = if repair { 0 } else { take_of_datasets(store, &mut found)? };
+    show.result(&Found { found: &found, needs_dataset }, &describe(&found, needs_dataset))?;
+    show_advice(store, &found, repair, show)?;
+    Ok(needs_dataset == 0 && is_good(&found))
+}
+
+/// Scrubs the store. With `repair`, repairs datasets from their other replicas, too, and then scrubs once more.
+fn scrub_with_datasets(
+    store: &Store,
+    prefix: &[u8],
+    repair: bool,
+    subset: Option<(u64, u64)>,
+    show: Show,
+) -> Result<Scrubbed> {
     let spinner = show.spinner();
     let scrub = || {
         store.scrub(prefix, repair, subset, |found| {
@@ -29,38 +45,35 @@ pub fn scrub(
     };
     let mut found = scrub()?;
     if repair && repair_datasets(store, prefix, found.lost > 0)? {
-        let Scrubbed {
-            bad,
-            repaired,
-            owed,
-            redirected,
-            lost,
-            lost_of,
-            one_copy,
-            few_copies,
-            away,
-            changed,
-            changed_of,
-            ..
-        } = scrub()?;
-        found.repaired = (found.bad + repaired).saturating_sub(bad);
-        (found.owed, found.redirected) = (found.owed + owed, found.redirected + redirected);
-        (found.lost, found.lost_of, found.away) = (lost, lost_of, away);
-        (found.one_copy, found.few_copies) = (one_copy, few_copies);
-        (found.changed, found.changed_of) = (changed, changed_of);
+        add_second_scrub(&mut found, scrub()?);
     }
     spinner.finish_and_clear();
-    // Bytes that other replicas of a dataset hold are not lost until their repair has failed.
-    let needs = if repair { 0 } else { take_of_datasets(store, &mut found)? };
-    let good = found.lost == 0
-        && needs == 0
+    Ok(found)
+}
+
+/// Adds the result of a second scrub, before which datasets were repaired: sums for what the scrubs did, and the later state.
+fn add_second_scrub(found: &mut Scrubbed, second: Scrubbed) {
+    found.repaired = (found.bad + second.repaired).saturating_sub(second.bad);
+    (found.owed, found.redirected) = (found.owed + second.owed, found.redirected + second.redirected);
+    (found.lost, found.lost_of, found.away) = (second.lost, second.lost_of, second.away);
+    (found.one_copy, found.few_copies) = (second.one_copy, second.few_copies);
+    (found.changed, found.changed_of) = (second.changed, second.changed_of);
+}
+
+/// Returns whether a scrub found no damage, or repaired all of it.
+fn is_good(found: &Scrubbed) -> bool {
+    found.lost == 0
         && found.bad == found.repaired
         && found.miscounted == 0
         && found.away == 0
         && found.changed == 0
         && found.log_damaged == 0
         && found.log_copies_damaged == 0
-        && found.log_copies_behind == 0;
+        && found.log_copies_behind == 0
+}
+
+/// Describes the result in one line.
+fn describe(found: &Scrubbed, needs_dataset: u64) -> String {
     let mut words = format!(
         "{} checked, {} bad, {} repaired, {} lost",
         count(found.checked, "replica"),
@@ -68,8 +81,8 @@ pub fn scrub(
         found.repaired,
         count(found.lost, "extent")
     );
-    if needs > 0 {
-        words.push_str(&format!(", {} to be made of other replicas of a dataset", count(needs, "extent")));
+    if needs_dataset > 0 {
+        words.push_str(&format!(", {} to be made of other replicas of a dataset", count(needs_dataset, "extent")));
     }
     if found.owed > 0 {
         words.push_str(&format!(", {} pending in place of bad ones", found.owed));
@@ -111,7 +124,11 @@ pub fn scrub(
             }
         ));
     }
-    show.result(&Found { found: &found, needs_dataset: needs }, &words)?;
+    words
+}
+
+/// Prints which objects are damaged, and the commands that help.
+fn show_advice(store: &Store, found: &Scrubbed, repair: bool, show: Show) -> Result<()> {
     show.objects(found.lost_of.iter().map(|(key, extents)| {
         let next = match terrace_dump::is_pack(key) {
             true => "`terrace restore` takes what it needs from other nodes' stores, and the next dump stores it again",
@@ -150,7 +167,7 @@ pub fn scrub(
     if found.miscounted > 0 {
         show.line("`terrace rebuild` counts the owners of shared frames again")?;
     }
-    Ok(good)
+    Ok(())
 }
 
 /// The result of a scrub, with the extents that only their dataset can restore.
