@@ -15,7 +15,7 @@ use serde_json::json;
 use terrace::config::{Bytes, Time};
 use terrace::{Ack, Store};
 use terrace_stream::sources::Watch;
-use terrace_stream::{Control, Frames, Settings, Stream, Submitted};
+use terrace_stream::{Control, Frames, Running, Settings, Stream, Submitted};
 
 use crate::errors::describe;
 use crate::output::{Show, complain, count, note};
@@ -102,107 +102,143 @@ pub fn flush(store: &Store, asked: &Flush, show: Show) -> Result<bool> {
         return parked::carry_out(store, asked, wish, show);
     }
     if asked.sources.is_empty() {
-        if asked.to.is_some() {
-            bail!("--to says where to flush; say what, too: -, a directory or redis://...");
-        }
-        let streams = streams(store)?;
-        let words = if streams.is_empty() {
-            "no stream flows here, and nothing waits to be flushed".into()
-        } else {
-            glance(&streams)
-        };
-        show.result(&streams, words.trim_start())?;
-        return Ok(streams.iter().all(Shown::is_well));
+        return show_streams(store, asked, show);
     }
-    let to = asked.to.as_ref().context("say where to with --to: a directory, key:PREFIX or SERVICE://BUCKET/PATH")?;
-    let to = To::parse(to)?;
-    let sources = asked.sources.iter().map(|source| From::parse(source)).collect::<Result<Vec<From>>>()?;
-    let directories: Vec<_> = sources.iter().filter_map(From::directory).collect();
-    terrace_stream::check_directories(store, &directories, to.directory())?;
-    let to = to.open(store, &asked.options)?;
-    let ack = if asked.durable { Ack::Durable } else { Ack::Placed };
-    let stream = Stream::open(store, &asked.stream, ack)?;
-    let control = Arc::new(Control::default());
-    let is_stdin = |source: &From| matches!(source, From::Stdin);
-    let stdin = sources.iter().any(is_stdin);
-    let mut running = if sources.iter().all(is_stdin) {
-        // Several nodes may deliver what is in the log.
-        let place = to.root().map_or_else(|| asked.to.clone().unwrap_or_default(), |root| root.into());
-        stream.run_beside_others(to, place.to_string_lossy().into_owned(), &control)?
+    let (run, running) = Run::open(store, asked)?;
+    let is_read = run.deliver(running, show)?;
+    Ok(run.report(show)? && is_read)
+}
+
+fn show_streams(store: &Store, asked: &Flush, show: Show) -> Result<bool> {
+    if asked.to.is_some() {
+        bail!("--to says where to flush; say what, too: -, a directory or redis://...");
+    }
+    let streams = streams(store)?;
+    let words = if streams.is_empty() {
+        "no stream flows here, and nothing waits to be flushed".into()
     } else {
-        stream.run(to, &control)?
+        glance(&streams)
     };
-    let settings = asked.settings();
-    let watch = Watch { settle: asked.settle.map(|time| time.0), tail: asked.tail, patience: settings.patience };
-    if (asked.tail || asked.settle.is_some()) && directories.is_empty() {
-        bail!("--tail and --settle are for directories");
-    }
-    for source in &sources {
-        running = source.add(running, &watch, &control)?;
-    }
-    let only_stdin = stdin && sources.len() == 1;
-    let is_well = std::thread::scope(|scope| {
-        let reading = stdin.then(|| {
-            let (stream, control) = (&stream, &control);
-            scope.spawn(move || {
-                let mut read = accept(stream).map(|()| true);
-                if let Some(e) = read.as_ref().err().filter(|_| !only_stdin && !asked.once) {
-                    // The other sources continue, so report this failure now, and do not repeat it at the end.
-                    complain(&describe(e));
-                    read = Ok(false);
-                }
-                if only_stdin || asked.once {
-                    // Deliver the accepted requests, whatever error followed them.
-                    control.drain();
-                }
-                read
-            })
-        });
-        if asked.once && !stdin {
-            control.drain();
+    show.result(&streams, words.trim_start())?;
+    Ok(streams.iter().all(Shown::is_well))
+}
+
+/// One run of a stream.
+struct Run<'a> {
+    store: &'a Store,
+    asked: &'a Flush,
+    stream: Stream,
+    control: Arc<Control>,
+    reads_stdin: bool,
+    /// The number of sources that are directories.
+    directories: usize,
+}
+
+impl Run<'_> {
+    /// Opens the destination and the stream, and adds the sources to it.
+    fn open<'a>(store: &'a Store, asked: &'a Flush) -> Result<(Run<'a>, Running)> {
+        let to = asked.to.as_ref().context("say where with --to: a directory, key:PREFIX or SERVICE://BUCKET/PATH")?;
+        let to = To::parse(to)?;
+        let sources = asked.sources.iter().map(|source| From::parse(source)).collect::<Result<Vec<From>>>()?;
+        let directories: Vec<_> = sources.iter().filter_map(From::directory).collect();
+        terrace_stream::check_directories(store, &directories, to.directory())?;
+        let to = to.open(store, &asked.options)?;
+        let ack = if asked.durable { Ack::Durable } else { Ack::Placed };
+        let stream = Stream::open(store, &asked.stream, ack)?;
+        let control = Arc::new(Control::default());
+        let is_stdin = |source: &From| matches!(source, From::Stdin);
+        let mut running = if sources.iter().all(is_stdin) {
+            // Several nodes may deliver what is in the log.
+            let place = to.root().map_or_else(|| asked.to.clone().unwrap_or_default(), |root| root.into());
+            stream.run_beside_others(to, place.to_string_lossy().into_owned(), &control)?
+        } else {
+            stream.run(to, &control)?
+        };
+        let patience = asked.settings().patience;
+        let watch = Watch { settle: asked.settle.map(|time| time.0), tail: asked.tail, patience };
+        if (asked.tail || asked.settle.is_some()) && directories.is_empty() {
+            bail!("--tail and --settle are for directories");
         }
-        let progress = show.spinner();
-        let ended = scope.spawn({
-            let (control, progress) = (&control, progress.clone());
-            move || glance::tick(control, &progress)
-        });
-        let ran = running.go(&settings);
-        control.stop();
-        drop(ended.join());
-        progress.finish_and_clear();
-        ran?;
-        match reading.map(|reading| reading.join()) {
-            Some(Ok(read)) => read,
-            _ => Ok(true),
+        for source in &sources {
+            running = source.add(running, &watch, &control)?;
         }
-    })?;
-    let all_parked = stream.ledger().all()?.iter().filter(|(_, mark)| mark.parked.is_some()).count();
-    // Other nodes deliver a part of what this run has accepted, so what they have parked counts, too.
-    let parked = if store.is_shared() { all_parked } else { control.parked() };
-    let (requests, files, left) = (control.requests_done(), control.files_done(), control.left());
-    let done = match (asked.tail || directories.is_empty(), directories.len() == sources.len()) {
-        (true, _) => count(requests, "request"),
-        (false, true) => count(files, "file"),
-        (false, false) => format!("{} and {}", count(requests, "request"), count(files, "file")),
-    };
-    let mut words = format!("{done} done");
-    if parked > 0 {
-        words += &format!("; {} parked", count(parked as u64, "destination"));
+        let (reads_stdin, directories) = (sources.iter().any(is_stdin), directories.len());
+        Ok((Run { store, asked, stream, control, reads_stdin, directories }, running))
     }
-    if left.files > 0 {
-        words += &format!("; {} left", count(left.files, "file"));
+
+    /// Delivers until the run ends. Returns false if standard input could not be read, and this was already reported.
+    fn deliver(&self, running: Running, show: Show) -> Result<bool> {
+        let control = &self.control;
+        std::thread::scope(|scope| {
+            let reading = self.reads_stdin.then(|| scope.spawn(|| self.read_stdin()));
+            if self.asked.once && !self.reads_stdin {
+                control.drain();
+            }
+            let progress = show.spinner();
+            let ended = scope.spawn({
+                let progress = progress.clone();
+                move || glance::tick(control, &progress)
+            });
+            let ran = running.go(&self.asked.settings());
+            control.stop();
+            drop(ended.join());
+            progress.finish_and_clear();
+            ran?;
+            match reading.map(|reading| reading.join()) {
+                Some(Ok(read)) => read,
+                _ => Ok(true),
+            }
+        })
     }
-    let is_well = is_well && parked == 0 && left.files == 0 && left.stays.is_empty();
-    if parked > 0 || left.files > 0 || !left.stays.is_empty() {
-        words += ": `terrace flush` says why";
+
+    /// Accepts the requests of standard input. Returns false if this failed while other sources continue.
+    fn read_stdin(&self) -> Result<bool> {
+        let ends_with_stdin = self.asked.sources.len() == 1 || self.asked.once;
+        let mut read = accept(&self.stream).map(|()| true);
+        if let Some(e) = read.as_ref().err().filter(|_| !ends_with_stdin) {
+            // The other sources continue, so report this failure now, and do not repeat it at the end.
+            complain(&describe(e));
+            read = Ok(false);
+        }
+        if ends_with_stdin {
+            // Deliver the accepted requests, whatever error followed them.
+            self.control.drain();
+        }
+        read
     }
-    let value = json!({ "requests": requests, "files": files, "parked": parked, "left": left.files });
-    show.result(&value, &words)?;
-    if all_parked > parked {
-        let earlier = count((all_parked - parked) as u64, "destination");
-        note(&format!("{earlier} parked by earlier runs: `terrace flush` says which and why"));
+
+    /// Prints the results. Returns whether everything was delivered.
+    fn report(&self, show: Show) -> Result<bool> {
+        let control = &self.control;
+        let all_parked = self.stream.ledger().all()?.iter().filter(|(_, mark)| mark.parked.is_some()).count();
+        // Other nodes deliver a part of what this run has accepted, so what they have parked counts, too.
+        let parked = if self.store.is_shared() { all_parked } else { control.parked() };
+        let (requests, files, left) = (control.requests_done(), control.files_done(), control.left());
+        let only_requests = self.asked.tail || self.directories == 0;
+        let done = match (only_requests, self.directories == self.asked.sources.len()) {
+            (true, _) => count(requests, "request"),
+            (false, true) => count(files, "file"),
+            (false, false) => format!("{} and {}", count(requests, "request"), count(files, "file")),
+        };
+        let mut words = format!("{done} done");
+        if parked > 0 {
+            words += &format!("; {} parked", count(parked as u64, "destination"));
+        }
+        if left.files > 0 {
+            words += &format!("; {} left", count(left.files, "file"));
+        }
+        let is_delivered = parked == 0 && left.files == 0 && left.stays.is_empty();
+        if !is_delivered {
+            words += ": `terrace flush` says why";
+        }
+        let value = json!({ "requests": requests, "files": files, "parked": parked, "left": left.files });
+        show.result(&value, &words)?;
+        if all_parked > parked {
+            let earlier = count((all_parked - parked) as u64, "destination");
+            note(&format!("{earlier} parked by earlier runs: `terrace flush` says which and why"));
+        }
+        Ok(is_delivered)
     }
-    Ok(is_well)
 }
 
 /// Appends the requests of stdin to the stream's log. Requests that arrive during an append are appended together.
