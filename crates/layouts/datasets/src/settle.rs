@@ -1,5 +1,6 @@
 //! Updates replicas: rebuilds the bytes that a file lacks from the other replicas, whatever their layout.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::attempt::{Attempt, AttemptError};
@@ -8,6 +9,7 @@ use crate::loaded::{Loaded, Projection};
 use crate::shared::Shared;
 use crate::sources::Sources;
 use crate::state::State;
+use crate::stored::StoredFile;
 use crate::stored_parts::KnownParts;
 use crate::writer::Writer;
 use crate::{Error, Result};
@@ -100,80 +102,118 @@ impl Shared {
         let Some(owed) = state.owed(file).and_then(|owed| owed.first_from(from)) else {
             return Ok(UpdateOutcome::Done);
         };
-        let bytes = owed.start..owed.end.min(stored.length());
         let projection = Projection::File(file);
         let sources = Sources::of(loaded, state, projection);
-        let vast = |source| state.lacks_more_than(source, loaded, MAX_DENSE_UPDATE_BYTES);
-        if !accept_loss && (!sources.all || !sources.current && sources.files(loaded).any(vast)) {
+        let step = UpdateStep { shared: self, loaded, state, file, stored, sources, accept_loss };
+        if !step.has_sources() {
             tracing::warn!(file = loaded.describe_projection(projection), "no other replica has all of what it lacks");
             return Ok(UpdateOutcome::Done);
         }
-        let plan = loaded.read_plan(&self.store, projection, &sources.used)?;
-        let head = &stored.layout.head;
-        let in_head = bytes.start < head.len() as u64;
-        let (skipped, part) = match bytes.end.saturating_sub(bytes.start) {
-            0 => (owed.clone(), owed.end..owed.end),
-            _ if in_head => (owed.start..owed.start, bytes.start..bytes.end.min(head.len() as u64)),
-            length if length <= MAX_DENSE_UPDATE_BYTES => {
-                (owed.start..owed.start, bytes.start..bytes.end.min(bytes.start + UPDATE_STEP_BYTES))
-            }
-            _ => match known.find_first(&self.store, loaded, state, (file, sources.used.as_slice()), bytes.clone())? {
-                Some(part) => (owed.start..part.start, part.start..part.end.min(part.start + UPDATE_STEP_BYTES)),
-                None => (owed.clone(), owed.end..owed.end),
-            },
-        };
+        let (skipped, part) = step.choose_part(known, &owed)?;
         writer.update_owed(file, |owed| owed.remove(skipped));
-        let mut left = false;
-        if in_head {
-            // The declaration alone determines the head, so no source is needed.
-            writer.write_file(
-                file,
-                part.start,
-                head.get(part.start as usize..part.end as usize).unwrap_or_default(),
-            )?;
-            writer.update_owed(file, |owed| owed.remove(part.clone()));
-        } else if !part.is_empty() {
-            let mut out = vec![0; (part.end - part.start) as usize];
-            // Begin with the file's own bytes, so that readable bytes that no other replica has are kept.
-            for (at, chunk) in (part.start..).step_by(VERIFIED_CHUNK_BYTES).zip(out.chunks_mut(VERIFIED_CHUNK_BYTES)) {
-                match self.fetch_bytes(loaded, state, file, at, chunk) {
-                    Err(AttemptError::Damaged { .. }) => chunk.fill(0),
-                    done => done?,
-                }
-            }
-            let missing = self.gather(loaded, state, (projection, &sources, &plan), part.start, &mut out, true)?;
-            let missing = missing.filter(|_| !accept_loss);
-            for (number, chunk) in out
-                .chunks(if missing.is_some() { VERIFIED_CHUNK_BYTES } else { UPDATE_STEP_BYTES as usize })
-                .enumerate()
-            {
-                let lacks = |missing: &Vec<bool>| {
-                    missing.chunks(VERIFIED_CHUNK_BYTES).nth(number).is_some_and(|m| m.contains(&true))
-                };
-                if missing.as_ref().is_some_and(lacks) {
-                    left = true;
-                    continue;
-                }
-                let at = part.start + (number * VERIFIED_CHUNK_BYTES) as u64;
-                writer.write_file(file, at, chunk)?;
-                writer.update_owed(file, |owed| owed.remove(at..at + chunk.len() as u64));
-            }
-        }
+        let is_complete = if part.is_empty() {
+            true
+        } else if part.start < stored.layout.head.len() as u64 {
+            step.write_head(&mut writer, &part)?;
+            true
+        } else {
+            step.write_gathered(&mut writer, &part)?
+        };
         writer.update_owed(file, |owed| {
             if owed.first().is_some_and(|rest| rest.start >= stored.length()) {
                 *owed = Default::default();
             }
         });
-        writer.require_unchanged(sources.files(loaded));
+        writer.require_unchanged(step.sources.files(loaded));
         if object.length != stored.length() {
             writer.set_length(file);
         }
         terrace::fail::point("dataset:settled");
         writer.commit()?;
-        if left {
+        if !is_complete {
             tracing::warn!(file = loaded.describe_projection(projection), bytes = ?part, "no other replica has all of what it lacks");
             return Ok(UpdateOutcome::Skipped(part.end));
         }
         Ok(UpdateOutcome::Updated)
+    }
+}
+
+/// One step of the update of a file.
+struct UpdateStep<'a> {
+    shared: &'a Shared,
+    loaded: &'a Arc<Loaded>,
+    state: &'a State,
+    file: usize,
+    stored: &'a StoredFile,
+    /// The replicas that the file may be rebuilt from.
+    sources: Sources,
+    accept_loss: bool,
+}
+
+impl UpdateStep<'_> {
+    /// Returns whether the sources cover the file, and can be read in steps of bounded size. A loss that is accepted needs none.
+    fn has_sources(&self) -> bool {
+        let Sources { all, current, .. } = self.sources;
+        let vast = |source| self.state.lacks_more_than(source, self.loaded, MAX_DENSE_UPDATE_BYTES);
+        self.accept_loss || all && (current || !self.sources.files(self.loaded).any(vast))
+    }
+
+    /// Chooses the part of an owed range that this step rebuilds. Returns before it the range that needs no bytes, because it is a hole
+    /// in the sources, too, or because it is behind the file's end.
+    fn choose_part(&self, known: &mut KnownParts, owed: &Range<u64>) -> Attempt<(Range<u64>, Range<u64>)> {
+        let (start, end) = (owed.start, owed.end.min(self.stored.length()));
+        let head_end = self.stored.layout.head.len() as u64;
+        let nothing = start..start;
+        Ok(match end.saturating_sub(start) {
+            0 => (owed.clone(), owed.end..owed.end),
+            _ if start < head_end => (nothing, start..end.min(head_end)),
+            length if length <= MAX_DENSE_UPDATE_BYTES => (nothing, start..end.min(start + UPDATE_STEP_BYTES)),
+            _ => {
+                let wanted = (self.file, self.sources.used.as_slice());
+                match known.find_first(&self.shared.store, self.loaded, self.state, wanted, start..end)? {
+                    Some(part) => (start..part.start, part.start..part.end.min(part.start + UPDATE_STEP_BYTES)),
+                    None => (owed.clone(), owed.end..owed.end),
+                }
+            }
+        })
+    }
+
+    /// Writes a part of the file's head. The declaration alone determines it, so no source is needed.
+    fn write_head(&self, writer: &mut Writer<'_>, part: &Range<u64>) -> Attempt<()> {
+        let head = self.stored.layout.head.get(part.start as usize..part.end as usize).unwrap_or_default();
+        writer.write_file(self.file, part.start, head)?;
+        writer.update_owed(self.file, |owed| owed.remove(part.clone()));
+        Ok(())
+    }
+
+    /// Writes a part of the file from its sources. Returns false if the sources lack some of it, which stays owed.
+    fn write_gathered(&self, writer: &mut Writer<'_>, part: &Range<u64>) -> Attempt<bool> {
+        let UpdateStep { shared, loaded, state, file, ref sources, accept_loss, .. } = *self;
+        let projection = Projection::File(file);
+        let plan = loaded.read_plan(&shared.store, projection, &sources.used)?;
+        let mut out = vec![0; (part.end - part.start) as usize];
+        // Begin with the file's own bytes, so that readable bytes that no other replica has are kept.
+        for (at, chunk) in (part.start..).step_by(VERIFIED_CHUNK_BYTES).zip(out.chunks_mut(VERIFIED_CHUNK_BYTES)) {
+            match shared.fetch_bytes(loaded, state, file, at, chunk) {
+                Err(AttemptError::Damaged { .. }) => chunk.fill(0),
+                done => done?,
+            }
+        }
+        let missing = shared.gather(loaded, state, (projection, sources, &plan), part.start, &mut out, true)?;
+        let missing = missing.filter(|_| !accept_loss);
+        let chunk_bytes = if missing.is_some() { VERIFIED_CHUNK_BYTES } else { UPDATE_STEP_BYTES as usize };
+        let mut is_complete = true;
+        for (number, chunk) in out.chunks(chunk_bytes).enumerate() {
+            let lacks =
+                |missing: &Vec<bool>| missing.chunks(chunk_bytes).nth(number).is_some_and(|m| m.contains(&true));
+            if missing.as_ref().is_some_and(lacks) {
+                is_complete = false;
+                continue;
+            }
+            let at = part.start + (number * chunk_bytes) as u64;
+            writer.write_file(file, at, chunk)?;
+            writer.update_owed(file, |owed| owed.remove(at..at + chunk.len() as u64));
+        }
+        Ok(is_complete)
     }
 }
