@@ -1,31 +1,33 @@
 //! The commands and their flags: help and parsing come from here.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Result;
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
-use globset::{Glob, GlobMatcher};
-use terrace::WhatIf;
+use clap::{Parser, Subcommand};
 use terrace::config::{Bytes, Time};
 use terrace_dump::flags::RestoreFlags;
 
 use crate::care::Rebuild;
+use crate::copy::{Filter, Get, Put};
 use crate::dataset::Dataset;
 use crate::dump::Dump;
+use crate::explain::Explain;
 use crate::flush::Flush;
 use crate::globals::Globals;
 use crate::health::Health;
 use crate::job;
 use crate::job_arguments::Job;
+use crate::mount::Mount;
+use crate::moves::Tiers;
 use crate::node::Node;
 use crate::opening::Init;
 use crate::origin::Origin;
+use crate::profile::Profile;
 use crate::range::{Range, range};
+use crate::run::Run;
 use crate::serve::Serve;
 use crate::simulate::Simulate;
 use crate::view::View;
-use crate::wishes::Wishes;
 
 const AFTER_HELP: &str = "\
 `terrace COMMAND --help` explains a command. `terrace completions SHELL` prints shell completions, `terrace manual DIR` writes manual pages.
@@ -526,197 +528,7 @@ pub enum ClusterCommand {
     },
 }
 
-#[derive(Subcommand)]
-pub enum Tiers {
-    /// Add tiers from a file with `[[tier]]` sections.
-    Add {
-        /// The file.
-        #[arg(value_name = "FILE")]
-        config: PathBuf,
-        /// Insert them before this tier, which is slower [default: last].
-        #[arg(long, value_name = "TIER")]
-        before: Option<String>,
-    },
-    /// Remove a tier that `terrace drain` has emptied, with the store's files on it. Files of other programs stay.
-    Remove {
-        /// The emptied tier.
-        tier: String,
-    },
-    /// Accept a tier's empty directories or empty bucket in place of lost ones, and make its replicas again.
-    ///
-    /// Refuses if the lost ones had the only copies of objects: the tier may merely not be mounted.
-    Renew {
-        /// The tier whose content was lost.
-        tier: String,
-        /// Give up the objects that have their only copy there. Exits with 1, and tells of them.
-        #[arg(long)]
-        force: bool,
-    },
-}
-
-/// Selects files of a directory. A pattern is matched against a file's path, its name, and the names of its folders.
-#[derive(Args, Default)]
-pub struct Filter {
-    /// Include only files whose path, name or folder matches. Can be repeated.
-    #[arg(long, value_name = "GLOB", value_parser = glob)]
-    include: Vec<GlobMatcher>,
-    /// Exclude files whose path, name or folder matches. Can be repeated.
-    #[arg(long, value_name = "GLOB", value_parser = glob)]
-    exclude: Vec<GlobMatcher>,
-}
-
-impl Filter {
-    /// Whether a path, relative to the directory, passes.
-    pub fn passes(&self, path: &Path) -> bool {
-        let one = |glob: &GlobMatcher| {
-            path.ancestors().any(|path| glob.is_match(path) || path.file_name().is_some_and(|name| glob.is_match(name)))
-        };
-        (self.include.is_empty() || self.include.iter().any(one)) && !self.exclude.iter().any(one)
-    }
-}
-
-#[derive(Args)]
-pub struct Put {
-    /// A file, a directory, or - for standard input.
-    pub source: PathBuf,
-    /// A key. If it ends with /, or SOURCE is a directory, it is the prefix of the keys.
-    pub dest: OsString,
-    /// Number of replicas [default: the configuration's].
-    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..))]
-    pub replicas: Option<u8>,
-    /// Return once this level is reached, or fail [default: wait for all replicas, but succeed if a full tier delays some].
-    #[arg(long)]
-    pub ack: Option<Ack>,
-    /// Skip files by content instead of size and time.
-    #[arg(long)]
-    pub checksum: bool,
-    /// If a file grows while it is read, store it up to the length that it had when it was opened.
-    #[arg(long)]
-    pub snapshot: bool,
-    /// Print what would be written, and write nothing.
-    #[arg(long)]
-    pub dry_run: bool,
-    #[command(flatten)]
-    pub filter: Filter,
-    // The last field, because its help heading applies to all flags after it.
-    #[command(flatten)]
-    pub wishes: Wishes,
-}
-
-#[derive(Args)]
-pub struct Explain {
-    /// A key, or a file if nothing is stored under that key.
-    #[arg(value_name = "KEY|PATH")]
-    pub subject: OsString,
-    /// Explain the file as if it were stored under this key.
-    #[arg(long = "as", value_name = "KEY")]
-    pub key: Option<OsString>,
-    /// Assume another property of a tier, such as tier.nvme.capacity=2TiB. PROPERTY is capacity, read, write, latency, persistent or
-    /// watts. Can be repeated.
-    #[arg(long, value_name = "tier.TIER.PROPERTY=VALUE")]
-    pub what_if: Vec<WhatIf>,
-    /// Show all encodings instead of the three cheapest of each tier.
-    #[arg(long)]
-    pub all: bool,
-    /// Number of replicas.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..))]
-    pub replicas: Option<u8>,
-    #[command(flatten)]
-    pub wishes: Wishes,
-}
-
-#[derive(Args)]
-pub struct Profile {
-    /// Measure on blocks of these files, which should resemble the data to store.
-    #[arg(long, value_name = "PATH")]
-    pub data: Option<PathBuf>,
-    /// Measure the tiers of this file instead of the store's.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Run encodings for this many seconds. Encodings that are left out keep their earlier figures.
-    #[arg(long, value_name = "N", default_value_t = 12.0)]
-    pub seconds: f64,
-    /// Write the figures to this file [default: into the store, or seed.json if there is none].
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
-}
-
-#[derive(Args)]
-pub struct Get {
-    /// A key, or the prefix of many keys.
-    pub source: OsString,
-    /// A file, a directory, or - for standard output.
-    pub dest: PathBuf,
-    /// Copy bytes A to B of one object; B itself is left out.
-    #[arg(long, value_name = "A-B", value_parser = range)]
-    pub range: Option<Range>,
-    /// Skip files by content instead of size and time.
-    #[arg(long)]
-    pub checksum: bool,
-    /// Print what would be written, and write nothing.
-    #[arg(long)]
-    pub dry_run: bool,
-    #[command(flatten)]
-    pub filter: Filter,
-}
-
-fn glob(text: &str) -> Result<GlobMatcher, globset::Error> {
-    Glob::new(text).map(|glob| glob.compile_matcher())
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum Ack {
-    /// One replica is written.
-    Placed,
-    /// All replicas are written.
-    Replicated,
-    /// All replicas are written and synced to their devices.
-    Durable,
-}
-
 fn subset(text: &str) -> Result<(u64, u64), String> {
     let numbers = text.split_once('/').and_then(|(n, t)| Some((n.parse().ok()?, t.parse().ok()?)));
     numbers.filter(|(n, t)| 1 <= *n && n <= t).ok_or_else(|| format!("{text:?} is not a part; write it as 1/10"))
-}
-
-#[derive(Args)]
-pub struct Run {
-    /// The path below which the program sees the store.
-    #[arg(long, default_value = "/terrace", env = "TERRACE_PREFIX", value_name = "PATH")]
-    pub prefix: PathBuf,
-    /// Show the store in this way, and in no other.
-    #[arg(long, value_enum)]
-    pub by: Option<ShownBy>,
-    /// The program and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
-    pub program: Vec<OsString>,
-}
-
-/// How a program is shown the store.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ShownBy {
-    /// A mount in a namespace of its own.
-    Mount,
-    /// A library that answers the program's calls.
-    Preload,
-    /// The library, and a supervisor that answers the system calls of programs which enter the kernel themselves. Setuid programs then run
-    /// with your rights only.
-    Supervisor,
-    /// A driver of HDF5, for the files that the program uses by HDF5 1.14 or 2.
-    Hdf5,
-}
-
-#[derive(Args)]
-pub struct Mount {
-    /// An empty directory.
-    pub directory: PathBuf,
-    /// Return as soon as the store is mounted; `umount DIRECTORY` ends the mount.
-    #[arg(long)]
-    pub daemon: bool,
-    /// The process that --daemon starts: it closes stdout and stderr once the store is mounted.
-    #[arg(long, hide = true, conflicts_with = "run")]
-    pub detached: bool,
-    /// Run this program, which alone sees the mount, and unmount when it ends. Needs no privileges. Takes the rest of the line.
-    #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true, conflicts_with = "daemon")]
-    pub run: Vec<OsString>,
 }

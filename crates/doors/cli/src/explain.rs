@@ -1,21 +1,45 @@
 //! `terrace explain`: the encodings and tiers considered for some bytes, the choice, and the reasons.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use clap::{Args, value_parser};
 use serde_json::json;
 use terrace::explain::{Replica, Verdict, Weighed};
-use terrace::{Explained, PutOptions, Question, Store, element_of, key};
+use terrace::{Explained, PutOptions, Question, Store, WhatIf, element_of, key};
 
-use crate::arguments::Explain;
 use crate::output::{Show, name, on_node, size, table};
+use crate::wishes::Wishes;
 
 /// The number of the cheapest encodings shown for each tier, besides the chosen and the stored ones.
 const CHEAPEST_SHOWN: usize = 3;
+
+#[derive(Args)]
+pub struct Explain {
+    /// A key, or a file if nothing is stored under that key.
+    #[arg(value_name = "KEY|PATH")]
+    pub subject: OsString,
+    /// Explain the file as if it were stored under this key.
+    #[arg(long = "as", value_name = "KEY")]
+    pub key: Option<OsString>,
+    /// Assume another property of a tier, such as tier.nvme.capacity=2TiB. PROPERTY is capacity, read, write, latency, persistent or
+    /// watts. Can be repeated.
+    #[arg(long, value_name = "tier.TIER.PROPERTY=VALUE")]
+    pub what_if: Vec<WhatIf>,
+    /// Show all encodings instead of the three cheapest of each tier.
+    #[arg(long)]
+    pub all: bool,
+    /// Number of replicas.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..))]
+    pub replicas: Option<u8>,
+    #[command(flatten)]
+    pub wishes: Wishes,
+}
 
 pub fn explain(store: &Store, asked: &Explain, show: Show) -> Result<bool> {
     asked.wishes.check(store.config())?;

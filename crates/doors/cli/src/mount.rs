@@ -1,27 +1,42 @@
 //! `terrace mount`: in the foreground, in the background, or around a program.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode, Stdio};
 use std::thread;
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use terrace::{Files, PutOptions, Store};
-use terrace_mount::Mount;
 
-use crate::arguments;
 use crate::globals::Globals;
 use crate::opening;
 use crate::output::{Show, complain};
 
-pub fn mount(globals: &Globals, wanted: &arguments::Mount) -> Result<ExitCode> {
+#[derive(Args)]
+pub struct Mount {
+    /// An empty directory.
+    pub directory: PathBuf,
+    /// Return as soon as the store is mounted; `umount DIRECTORY` ends the mount.
+    #[arg(long)]
+    pub daemon: bool,
+    /// The process that --daemon starts: it closes stdout and stderr once the store is mounted.
+    #[arg(long, hide = true, conflicts_with = "run")]
+    pub detached: bool,
+    /// Run this program, which alone sees the mount, and unmount when it ends. Needs no privileges. Takes the rest of the line.
+    #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true, conflicts_with = "daemon")]
+    pub run: Vec<OsString>,
+}
+
+pub fn mount(globals: &Globals, wanted: &Mount) -> Result<ExitCode> {
     if wanted.daemon {
         return daemon(&wanted.directory);
     }
@@ -34,12 +49,12 @@ pub fn mount(globals: &Globals, wanted: &arguments::Mount) -> Result<ExitCode> {
 }
 
 /// Serves a mount, for a program in the namespace that this process has entered, or for all.
-pub fn serve(globals: &Globals, wanted: &arguments::Mount) -> Result<ExitCode> {
+pub fn serve(globals: &Globals, wanted: &Mount) -> Result<ExitCode> {
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
     let show = Show { json: globals.json, quiet: globals.quiet };
     let store = opening::open(&globals.store()?, show)?;
     let files = Files::with(&store, PutOptions::of_environment()?)?;
-    let mut mounted = Mount::begin(&files, &wanted.directory)?;
+    let mut mounted = terrace_mount::Mount::begin(&files, &wanted.directory)?;
     let answered = answer(&mut mounted, wanted, &store, &files, signals);
     // After success or failure, flush the written bytes and make their replicas.
     drop(mounted);
@@ -52,8 +67,8 @@ pub fn serve(globals: &Globals, wanted: &arguments::Mount) -> Result<ExitCode> {
 
 /// Serves the mount until it ends or the program run on it exits. Returns the exit code.
 fn answer(
-    mounted: &mut Mount,
-    wanted: &arguments::Mount,
+    mounted: &mut terrace_mount::Mount,
+    wanted: &Mount,
     store: &Store,
     files: &Files,
     signals: Signals,
@@ -61,7 +76,7 @@ fn answer(
     let code = match wanted.run.split_first() {
         Some((program, rest)) => {
             let code = run_program(process::Command::new(program).args(rest), signals)?;
-            Mount::end(files, mounted.path())?;
+            terrace_mount::Mount::end(files, mounted.path())?;
             code
         }
         None => {
@@ -100,7 +115,7 @@ fn end_by(mut signals: Signals, files: &Files, path: &Path) {
     let (files, path) = (files.clone(), path.to_owned());
     thread::spawn(move || {
         for (count, signal) in signals.forever().enumerate() {
-            if let Err(error) = Mount::end(&files, &path) {
+            if let Err(error) = terrace_mount::Mount::end(&files, &path) {
                 complain(&format!("unmounting {}: {error}", path.display()));
             }
             if count > 0 {

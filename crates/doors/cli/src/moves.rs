@@ -1,18 +1,46 @@
 //! The commands that move data between tiers and change the tiers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use clap::Subcommand;
 use serde_json::json;
 use terrace::config::TargetConfig;
 use terrace::report::Moved;
 use terrace::{Cluster, Config, SharedNode, Store};
 
-use crate::arguments::Tiers;
 use crate::errors::read_text;
 use crate::node::NodeChange;
 use crate::objects::tell_lost;
 use crate::output::{Show, complain, count, name, size};
+
+#[derive(Subcommand)]
+pub enum Tiers {
+    /// Add tiers from a file with `[[tier]]` sections.
+    Add {
+        /// The file.
+        #[arg(value_name = "FILE")]
+        config: PathBuf,
+        /// Insert them before this tier, which is slower [default: last].
+        #[arg(long, value_name = "TIER")]
+        before: Option<String>,
+    },
+    /// Remove a tier that `terrace drain` has emptied, with the store's files on it. Files of other programs stay.
+    Remove {
+        /// The emptied tier.
+        tier: String,
+    },
+    /// Accept a tier's empty directories or empty bucket in place of lost ones, and make its replicas again.
+    ///
+    /// Refuses if the lost ones had the only copies of objects: the tier may merely not be mounted.
+    Renew {
+        /// The tier whose content was lost.
+        tier: String,
+        /// Give up the objects that have their only copy there. Exits with 1, and tells of them.
+        #[arg(long)]
+        force: bool,
+    },
+}
 
 /// Reports moved data; returns false if some had to stay.
 pub fn moved(moved: &Moved, show: Show) -> Result<bool> {

@@ -9,8 +9,8 @@ use rustix::fs::OFlags;
 use terrace::Store;
 use terrace::tier::Adoption;
 
+use super::put_options::Put;
 use super::tree::{Item, own_folders};
-use crate::arguments::Put;
 use crate::output::{Show, path_name};
 
 /// The number of files that were adopted in each way.

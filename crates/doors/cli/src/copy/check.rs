@@ -10,9 +10,9 @@ use serde_json::json;
 use terrace::sparse::{ReadHoles, WriteHoles};
 use terrace::{Kind, Store, key};
 
+use super::filter::Filter;
 use super::tell_repaired;
 use super::tree::{Changes, Item, Tree};
-use crate::arguments::Filter;
 use crate::errors::describe;
 use crate::output::{Show, complain, count, name};
 

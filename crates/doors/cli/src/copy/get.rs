@@ -1,6 +1,6 @@
 //! Copies stored objects to files.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Error, Result, bail};
+use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
 use terrace::files::Owner;
@@ -17,20 +18,39 @@ use terrace::{Kind, Object, Store};
 
 use super::check::same_bytes;
 use super::file_number::{FileNumber, SAME_NAME, find_alike, find_shared, is_listed};
+use super::filter::Filter;
 use super::out_folder::OutFolder;
 use super::restore::{NotRestored, has_mode_and_time};
 use super::special::{write_directory, write_link};
 use super::{replaced_words, tell_repaired};
-use crate::arguments::Get;
 use crate::at_once::map_at_once;
 use crate::errors::{describe, io_kind};
 use crate::inspect::each;
 use crate::interrupt::TemporaryFile;
 use crate::output::{Show, complain, count, name, path_name, size};
-use crate::range::Range;
+use crate::range::{Range, range};
 
 /// The number of files that are written at the same time. With more, the buffers of each cost more than is won.
 const GET_THREADS: usize = 4;
+
+#[derive(Args)]
+pub struct Get {
+    /// A key, or the prefix of many keys.
+    pub source: OsString,
+    /// A file, a directory, or - for standard output.
+    pub dest: PathBuf,
+    /// Copy bytes A to B of one object; B itself is left out.
+    #[arg(long, value_name = "A-B", value_parser = range)]
+    pub range: Option<Range>,
+    /// Skip files by content instead of size and time.
+    #[arg(long)]
+    pub checksum: bool,
+    /// Print what would be written, and write nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub filter: Filter,
+}
 
 pub fn cat(store: &Store, key: &OsStr, range: Option<&Range>) -> Result<bool> {
     if is_directory(store, key.as_bytes())? {

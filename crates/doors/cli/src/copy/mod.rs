@@ -3,6 +3,7 @@
 mod adopt;
 mod check;
 mod file_number;
+mod filter;
 mod get;
 mod out_folder;
 mod put;
@@ -15,9 +16,11 @@ mod unchanged;
 
 pub use check::{check, same_bytes};
 pub use file_number::{FileNumber, SAME_NAME, find_alike, find_shared, is_listed};
-pub use get::{cat, get};
+pub use filter::Filter;
+pub use get::{Get, cat, get};
 pub use out_folder::OutFolder;
 pub use put::{adopt, put};
+pub use put_options::Put;
 pub use restore::{NotRestored, has_mode_and_time};
 pub use special::{write_directory, write_link};
 pub use tree::{Changes, Item, Skipped, Tree};

@@ -12,12 +12,11 @@ use terrace::sparse::{Dense, ReadHoles};
 use terrace::{Asked, Attributes, Kind, PutOptions, Receipt, Store, key};
 
 use super::adopt::{check_adoptable, open_to_adopt};
-use super::put_options::{has_budget, is_ack_of_all, options};
+use super::put_options::{Put, has_budget, is_ack_of_all, options};
 use super::put_progress::Progress;
 use super::tell_repaired;
 use super::tree::{Changes, Item, Tree};
 use super::unchanged::is_unchanged;
-use crate::arguments::Put;
 use crate::errors::describe;
 use crate::output::{Show, complain, count, name, note, path_name};
 

@@ -13,7 +13,7 @@ use terrace::sparse::{Dense, ReadHoles, SparseReader};
 use terrace::{Attributes, Store};
 use walkdir::WalkDir;
 
-use crate::arguments::Filter;
+use super::filter::Filter;
 use crate::output::path_name;
 
 /// A file to store, and its key.

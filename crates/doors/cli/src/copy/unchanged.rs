@@ -8,9 +8,9 @@ use terrace::report::{ReplicaLocation, ReplicaState};
 use terrace::{Kind, PutOptions, Store};
 
 use super::check::same;
+use super::put_options::Put;
 use super::put_options::{is_ack_of_all, options};
 use super::tree::Item;
-use crate::arguments::Put;
 
 /// Returns whether the store already has the file with the requirements that are now requested.
 pub fn is_unchanged(store: &Store, item: &Item, put: &Put) -> Result<bool> {

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use clap::Args;
 use serde_json::json;
 use terrace::Config;
 use terrace_predict::made::{KIND_COUNT, made};
 use terrace_predict::{Predictor, ProfiledTier};
 
-use crate::arguments::Profile;
 use crate::output::{Show, complain, count, size, table};
 use crate::predictor::{keep, kept, load};
 use crate::sample::{BLOCK_BYTES, sample_blocks};
@@ -20,6 +20,22 @@ use crate::sample::{BLOCK_BYTES, sample_blocks};
 const TIERS_TIME: Duration = Duration::from_secs(6);
 /// The default path of the seed without a store.
 const DEFAULT_SEED_PATH: &str = "seed.json";
+
+#[derive(Args)]
+pub struct Profile {
+    /// Measure on blocks of these files, which should resemble the data to store.
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+    /// Measure the tiers of this file instead of the store's.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Run encodings for this many seconds. Encodings that are left out keep their earlier figures.
+    #[arg(long, value_name = "N", default_value_t = 12.0)]
+    pub seconds: f64,
+    /// Write the figures to this file [default: into the store, or seed.json if there is none].
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
 
 pub fn profile(store: &Path, asked: &Profile, show: Show) -> Result<bool> {
     let in_store = asked.config.is_none() && store.join("store").exists();

@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use terrace::{Files, PutOptions};
 use terrace_supervise::Supervision;
 
-use crate::arguments::{self, ShownBy};
 use crate::globals::Globals;
+use crate::mount::Mount;
 use crate::output::{Show, note};
 use crate::{mount, opening};
 use program::Obstacle;
@@ -34,13 +35,35 @@ const MISSING_LIBRARY_ADVICE: &str =
 /// The variables for a program, and their values.
 type Variables = Vec<(&'static str, OsString)>;
 
-pub fn run(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
-    let mount = arguments::Mount {
-        directory: wanted.prefix.clone(),
-        daemon: false,
-        detached: false,
-        run: wanted.program.clone(),
-    };
+#[derive(Args)]
+pub struct Run {
+    /// The path below which the program sees the store.
+    #[arg(long, default_value = "/terrace", env = "TERRACE_PREFIX", value_name = "PATH")]
+    pub prefix: PathBuf,
+    /// Show the store in this way, and in no other.
+    #[arg(long, value_enum)]
+    pub by: Option<ShownBy>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// How a program is shown the store.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ShownBy {
+    /// A mount in a namespace of its own.
+    Mount,
+    /// A library that answers the program's calls.
+    Preload,
+    /// The library, and a supervisor that answers the system calls of programs which enter the kernel themselves. Setuid programs then run
+    /// with your rights only.
+    Supervisor,
+    /// A driver of HDF5, for the files that the program uses by HDF5 1.14 or 2.
+    Hdf5,
+}
+
+pub fn run(globals: &Globals, wanted: &Run) -> Result<ExitCode> {
+    let mount = Mount { directory: wanted.prefix.clone(), daemon: false, detached: false, run: wanted.program.clone() };
     match wanted.by {
         Some(ShownBy::Mount) => mount::mount(globals, &mount),
         Some(ShownBy::Hdf5) => hdf5(globals, wanted),
@@ -55,7 +78,7 @@ fn may_mount(path: &Path) -> bool {
     is_empty && File::options().read(true).write(true).open("/dev/fuse").is_ok()
 }
 
-fn preload(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
+fn preload(globals: &Globals, wanted: &Run) -> Result<ExitCode> {
     let library = find_library(PRELOAD_LIBRARY, MISSING_LIBRARY_ADVICE)?;
     let is_supervised = wanted.program.first().map_or(Ok(false), |program| needs_supervisor(program, wanted))?;
     let variables = vec![(PRELOAD_VARIABLE, before_others(library, PRELOAD_VARIABLE))];
@@ -63,7 +86,7 @@ fn preload(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
 }
 
 /// Shows the store to HDF5 alone. Both variables are set, because programs fail that do not find the driver.
-fn hdf5(globals: &Globals, wanted: &arguments::Run) -> Result<ExitCode> {
+fn hdf5(globals: &Globals, wanted: &Run) -> Result<ExitCode> {
     let plugin = find_library(HDF5_PLUGIN, MISSING_LIBRARY_ADVICE)?;
     let folder = plugin.parent().unwrap_or(Path::new("/")).to_owned();
     let plugins = before_others(folder, HDF5_PLUGIN_VARIABLE);
@@ -82,7 +105,7 @@ fn before_others(path: PathBuf, variable: &str) -> OsString {
 }
 
 /// Runs the program with these variables, by which a library finds into it, and under a supervisor if it `is_supervised`.
-fn run_with(globals: &Globals, wanted: &arguments::Run, variables: Variables, is_supervised: bool) -> Result<ExitCode> {
+fn run_with(globals: &Globals, wanted: &Run, variables: Variables, is_supervised: bool) -> Result<ExitCode> {
     if !wanted.prefix.is_absolute() {
         bail!("{} is no absolute path; programs see the store below one, such as /terrace", wanted.prefix.display());
     }
@@ -109,7 +132,7 @@ fn run_with(globals: &Globals, wanted: &arguments::Run, variables: Variables, is
 }
 
 /// Whether the library alone does not serve a program, or the user asks for more.
-fn needs_supervisor(program: &OsStr, wanted: &arguments::Run) -> Result<bool> {
+fn needs_supervisor(program: &OsStr, wanted: &Run) -> Result<bool> {
     match (wanted.by, program::obstacle(program)) {
         (_, Some(Obstacle::OtherRights)) => bail!(
             "{} runs with the rights of another user or group, so no library can be loaded into it; create the directory {}, on which the \

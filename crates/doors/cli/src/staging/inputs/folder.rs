@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use terrace::{OwnPlaces, Store};
 
 use super::{Input, InputPlace, check_finished, checked, note_unfinished};
-use crate::arguments::Filter;
+use crate::copy::Filter;
 use crate::copy::{Changes, Item, Skipped, Tree};
 use crate::output::{note, path_name};
 use crate::staging::unfinished::is_unfinished;
