@@ -4,9 +4,15 @@ use terrace_format::{Owed, Task};
 
 use super::apply::Applier;
 use super::keys;
-use crate::Result;
+use crate::{Result, decode};
 
 impl Applier<'_, '_> {
+    /// Returns the record of a pending replica.
+    pub(super) fn owed(&self, task: &Task) -> Result<Option<Owed>> {
+        let value = self.records.get(self.txn, &keys::owed(task))?;
+        value.map(|value| decode(value, "an owed replica's record")).transpose()
+    }
+
     /// Makes a replica pending, unless its target was taken out of the store: a process may not know that yet.
     pub(super) fn put_owed(&mut self, task: &Task, owed: &Owed) -> Result<()> {
         if self.is_retired(task.target)? {

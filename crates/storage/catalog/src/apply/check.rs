@@ -1,9 +1,11 @@
 //! Checks the expectations of a change.
 
+use std::fmt::Display;
+
 use smallvec::SmallVec;
 use terrace_format::key::show;
 use terrace_format::{Change, Edit, Expect};
-use terrace_format::{Kind, Object, Owed, Replica, TargetId, Task};
+use terrace_format::{Kind, Object, Replica, TargetId, Task};
 
 use super::Applier;
 use crate::extents;
@@ -53,111 +55,85 @@ impl Applier<'_, '_> {
     }
 
     fn check_each(&mut self, change: &Change) -> Result<()> {
-        let conflict = |key: &[u8], reason: String| Err(Error::Conflict { key: show(key), reason });
-        for expect in &change.expect {
-            match expect {
-                Expect::Generation(key, generation) => match self.object(key)? {
-                    Some(object) if object.generation == *generation => {}
-                    Some(object) => {
-                        return conflict(
-                            key,
-                            format!("its generation is {}, not {generation}; read it again", object.generation),
-                        );
-                    }
-                    None => return Err(Error::not_found(key)),
-                },
-                Expect::Exists(key) => {
-                    self.object(key)?.ok_or_else(|| Error::not_found(key))?;
-                }
-                Expect::Names(key, id) => {
-                    if self.object(key)?.is_none_or(|object| object.id != *id) {
-                        return conflict(key, "another object has taken its place; look at it again".into());
-                    }
-                }
-                Expect::Length(key, length) => {
-                    let object = self.object(key)?.ok_or_else(|| Error::not_found(key))?;
-                    if object.length != *length {
-                        let now = object.length;
-                        return conflict(key, format!("it has {now} bytes, not {length}; look at it again"));
-                    }
-                }
-                Expect::Absent(key) => {
-                    if self.object(key)?.is_some() {
-                        return conflict(key, "it exists; name another key, or remove it first".into());
-                    }
-                }
-                Expect::Owed(task, key) => {
-                    let value = self.records.get(self.txn, &keys::owed(task))?;
-                    let owed: Option<Owed> = value.map(|v| decode(v, "an owed replica's record")).transpose()?;
-                    if owed.is_none_or(|owed| owed.key != *key) {
-                        return conflict(key, "it no longer owes this replica".into());
-                    }
-                }
-                Expect::NotPlain(key, object) => {
-                    if !self.plain_of(*object)?.is_empty() {
-                        return conflict(key, "it has become a plain file; look at it again".into());
-                    }
-                }
-                Expect::HasOther { task, key, among } => {
-                    let targets = self.targets_of(task, key)?;
-                    if !targets.iter().any(|target| *target != task.target && among.contains(target)) {
-                        return conflict(key, "its other replicas have gone; look at it again".into());
-                    }
-                }
-                Expect::KeepsOne { task, key, among } => {
-                    let value = self.records.get(self.txn, &keys::owed(task))?;
-                    let owed: Option<Owed> = value.map(|v| decode(v, "an owed replica's record")).transpose()?;
-                    let dropped = owed.and_then(|owed| owed.then_drop);
-                    let targets = self.targets_of(task, key)?;
-                    let lasts = |target: &TargetId| among.contains(target);
-                    let is_kept = targets.iter().any(|target| Some(*target) != dropped && lasts(target));
-                    if !is_kept && !lasts(&task.target) && targets.iter().any(lasts) {
-                        return conflict(
-                            key,
-                            "the replica to be replaced is the last one that outlives a reboot; look at it again"
-                                .into(),
-                        );
-                    }
-                }
-                Expect::NoFrame(task, key) => {
-                    if self.has_frame(task, key)? {
-                        return conflict(key, "its object has only been renamed; look at it again".into());
-                    }
-                }
-                Expect::KeepsSynced { task, key } => {
-                    if !self.has_other_synced(task, key)? {
-                        return conflict(key, "no other replica is synced on a live node; sync first".into());
-                    }
-                }
-                Expect::Unused(target) => {
-                    if self.is_used(*target)? {
-                        return conflict(
-                            b"",
-                            "the target still holds replicas, or is to get some; move them first".into(),
-                        );
-                    }
-                }
-                Expect::Free(key) => {
-                    if let Some(other) = self.in_the_way(key)? {
-                        return conflict(
-                            key,
-                            format!(
-                                "{:?} is a file, and one is a path prefix of the other; name another key, or remove or rename that one",
-                                show(&other)
-                            ),
-                        );
-                    }
-                }
-            }
-        }
+        change.expect.iter().try_for_each(|expect| self.check_one(expect))?;
         for edit in &change.edits {
-            if let Edit::Share { from, extents, .. } = edit
-                && !self.lists_what_is_there(from, extents)?
-            {
-                return conflict(from, "its replicas are moving; look at it again".into());
+            if let Edit::Share { from, extents, .. } = edit {
+                let is_current = self.lists_what_is_there(from, extents)?;
+                require(is_current, from, "its replicas are moving; look at it again")?;
             }
         }
         Ok(())
+    }
+
+    fn check_one(&mut self, expect: &Expect) -> Result<()> {
+        match expect {
+            Expect::Generation(key, generation) => self.check_generation(key, *generation),
+            Expect::Exists(key) => self.object(key)?.map(drop).ok_or_else(|| Error::not_found(key)),
+            Expect::Names(key, id) => {
+                let is_same = self.object(key)?.is_some_and(|object| object.id == *id);
+                require(is_same, key, "another object has taken its place; look at it again")
+            }
+            Expect::Length(key, length) => self.check_length(key, *length),
+            Expect::Absent(key) => {
+                require(self.object(key)?.is_none(), key, "it exists; name another key, or remove it first")
+            }
+            Expect::Owed(task, key) => {
+                let is_owed = self.owed(task)?.is_some_and(|owed| owed.key == *key);
+                require(is_owed, key, "it no longer owes this replica")
+            }
+            Expect::NotPlain(key, object) => {
+                let is_plain = !self.plain_of(*object)?.is_empty();
+                require(!is_plain, key, "it has become a plain file; look at it again")
+            }
+            Expect::HasOther { task, key, among } => {
+                let targets = self.targets_of(task, key)?;
+                let has_other = targets.iter().any(|target| *target != task.target && among.contains(target));
+                require(has_other, key, "its other replicas have gone; look at it again")
+            }
+            Expect::KeepsOne { task, key, among } => self.check_keeps_one(task, key, among),
+            Expect::NoFrame(task, key) => {
+                let is_there = self.has_frame(task, key)?;
+                require(!is_there, key, "its object has only been renamed; look at it again")
+            }
+            Expect::KeepsSynced { task, key } => {
+                let is_kept = self.has_other_synced(task, key)?;
+                require(is_kept, key, "no other replica is synced on a live node; sync first")
+            }
+            Expect::Unused(target) => {
+                let is_used = self.is_used(*target)?;
+                require(!is_used, b"", "the target still holds replicas, or is to get some; move them first")
+            }
+            Expect::Free(key) => self.check_free(key),
+        }
+    }
+
+    fn check_generation(&self, key: &[u8], generation: u64) -> Result<()> {
+        let now = self.object(key)?.ok_or_else(|| Error::not_found(key))?.generation;
+        require(now == generation, key, format_args!("its generation is {now}, not {generation}; read it again"))
+    }
+
+    fn check_length(&self, key: &[u8], length: u64) -> Result<()> {
+        let now = self.object(key)?.ok_or_else(|| Error::not_found(key))?.length;
+        require(now == length, key, format_args!("it has {now} bytes, not {length}; look at it again"))
+    }
+
+    /// Checks that a pending replica, which replaces another one, leaves a replica on one of `among`, if there is one now.
+    fn check_keeps_one(&self, task: &Task, key: &[u8], among: &[TargetId]) -> Result<()> {
+        let dropped = self.owed(task)?.and_then(|owed| owed.then_drop);
+        let targets = self.targets_of(task, key)?;
+        let lasts = |target: &TargetId| among.contains(target);
+        let is_kept = targets.iter().any(|target| Some(*target) != dropped && lasts(target));
+        let is_last = !is_kept && !lasts(&task.target) && targets.iter().any(lasts);
+        require(!is_last, key, "the replica to be replaced is the last one that outlives a reboot; look at it again")
+    }
+
+    fn check_free(&mut self, key: &[u8]) -> Result<()> {
+        let Some(other) = self.in_the_way(key)? else { return Ok(()) };
+        let other = show(&other);
+        let reason = format!(
+            "{other:?} is a file, and one is a path prefix of the other; name another key, or remove or rename that one"
+        );
+        Err(Error::Conflict { key: show(key), reason })
     }
 
     /// A key that prevents a file under `key`: a file above it, or anything below it.
@@ -193,4 +169,9 @@ impl Applier<'_, '_> {
         let next = self.records.get_greater_than_or_equal_to(self.txn, &below)?;
         Ok(next.filter(|(found, _)| found.starts_with(&below)).map(|(found, _)| found[1..].to_vec()))
     }
+}
+
+/// Returns a conflict with this reason unless an expectation holds.
+fn require(holds: bool, key: &[u8], reason: impl Display) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::Conflict { key: show(key), reason: reason.to_string() }) }
 }

@@ -3,15 +3,15 @@
 
 mod check;
 mod frames;
+mod replicas;
 
 use std::collections::HashSet;
 
-use frames::Edited;
 pub use frames::Live;
 
 use heed::RwTxn;
 use serde::Serialize;
-use terrace_format::{Attributes, Object, Owed, Replica, TargetId, Task};
+use terrace_format::{Attributes, Object, Owed, TargetId, Task};
 use terrace_format::{Edit, Extent, NewExtent};
 
 use super::count_changes::CountChanges;
@@ -109,10 +109,7 @@ impl<'a, 'env> Applier<'a, 'env> {
         self.is_removing |= self.needs_no_bytes && matches!(edit, Edit::Uncache { .. });
         match edit {
             Edit::Stage { object, key, extents } => self.stage(*object, key, extents),
-            Edit::Unstage { object } => {
-                self.records.delete(self.txn, &keys::staged(*object))?;
-                self.drop_extents(&staged_object(*object))
-            }
+            Edit::Unstage { object } => self.unstage(*object),
             Edit::Put { key, object, length, want, attributes, staged, extents } => {
                 let extents_in_record = if *staged { None } else { Some(Default::default()) };
                 let attributes = attributes.clone();
@@ -121,98 +118,29 @@ impl<'a, 'env> Applier<'a, 'env> {
                 self.put_whole(key, new, extents)
             }
             Edit::Write { key, object, want, mtime, extents } => self.write(key, *object, *want, *mtime, extents),
-            Edit::Merge { key, object, extents } => {
-                let Some(mut object) = self.object(key)?.filter(|named| named.id == *object) else { return Ok(()) };
-                self.lay(key, &mut object, extents)?;
-                // The merged extents may include the bytes of a void write, and with them the object's end.
-                let end = extents.iter().map(|new| new.extent.end()).max().unwrap_or(0);
-                object.length = object.length.max(end);
-                self.put(&keys::object(key), &object)
-            }
+            Edit::Merge { key, object, extents } => self.merge(key, *object, extents),
             Edit::Want { key, object, want } => {
                 let Some(object) = self.object(key)?.filter(|named| named.id == *object) else { return Ok(()) };
                 self.want_shared(&object, *want)?;
                 self.put(&keys::object(key), &Object { want: *want, ..object })
             }
             Edit::SetLength { key, length, mtime } => self.set_length(key, *length, *mtime),
-            Edit::SetAttributes { key, attributes } => {
-                let Some(mut object) = self.object(key)? else { return Ok(()) };
-                let before = std::mem::replace(&mut object.attributes, attributes.clone());
-                // Digests belong to the bytes, and these attributes may have been read before the last write.
-                object.attributes.take_digests(&before);
-                self.index_expiry(key, before.expiry(), object.attributes.expiry())?;
-                self.unfollow(object.id, key)?;
-                self.put_object(key, &mut object)
-            }
-            Edit::Remove { key } => {
-                let Some(object) = self.object(key)? else { return Ok(()) };
-                self.records.delete(self.txn, &keys::object(key))?;
-                self.changes.name(key, -1);
-                self.index_expiry(key, object.attributes.expiry(), None)?;
-                self.unfollow(object.id, key)?;
-                self.drop_extents(&object)
-            }
+            Edit::SetAttributes { key, attributes } => self.set_attributes(key, attributes),
+            Edit::Remove { key } => self.remove(key),
             Edit::Rename { from, to } => self.rename(from, to),
             Edit::Made { task, replica } => self.made(task, replica),
-            Edit::Owe { task, key, raw_len, then_drop } => {
-                // If the replica was owed to another target before, it has been missing since then.
-                let first = Task { target: 0, ..*task };
-                let mut since = self.sequence;
-                for other in self.tasks(&keys::owed(&first)[..25])? {
-                    if let Some(value) = self.records.get(self.txn, &keys::owed(&other))? {
-                        let owed: Owed = decode(value, "an owed replica's record")?;
-                        since = since.min(owed.since);
-                    }
-                }
-                let owed = Owed { key: key.to_vec(), raw_len: *raw_len, then_drop: *then_drop, since };
-                self.put_owed(task, &owed)
-            }
+            Edit::Owe { task, key, raw_len, then_drop } => self.owe(task, key, *raw_len, *then_drop),
             Edit::Forgive { task } => self.drop_owed(task),
-            Edit::Lost { task, key, place, owed } => {
-                let mut is_taken = false;
-                let edited = self.edit_frame(key, task, |extent| {
-                    // The process that gives up a replica has seen others, but these may have been given up meanwhile.
-                    let is_last = owed.is_none() && extent.replicas.len() == 1;
-                    let is_it = |r: &Replica| (r.target, r.place) == (task.target, *place);
-                    is_taken = !is_last && extent.replicas.iter().any(is_it);
-                    extent.replicas.retain(|r| is_last || !is_it(r));
-                })?;
-                // Two processes, or two owners of a shared frame, may give up one replica. Its place is freed once.
-                let Some(Edited { raw_len, objects }) = edited.filter(|_| is_taken) else { return Ok(()) };
-                self.bury_of(objects, self.is_removing, task.target, *place)?;
-                if place.is_plain() {
-                    self.unfollow_file(task.target, key, place.segment)?;
-                }
-                match owed {
-                    Some(target) => {
-                        let owed = Owed { key: key.to_vec(), raw_len, then_drop: None, since: self.sequence };
-                        self.put_owed(&Task { target: *target, ..*task }, &owed)
-                    }
-                    None => Ok(()),
-                }
-            }
-            Edit::Freed { target, places } => {
-                for (sequence, place) in places {
-                    self.records.delete(self.txn, &keys::freed(*target, *sequence, place.segment, place.offset))?;
-                }
-                Ok(())
-            }
-            Edit::Discarded { target, segment } => {
-                self.counts.retain(|(known, _)| known != &(*target, *segment));
-                self.records.delete(self.txn, &keys::segment(*target, *segment))?;
-                Ok(())
-            }
+            Edit::Lost { task, key, place, owed } => self.lose(task, key, *place, *owed),
+            Edit::Freed { target, places } => self.freed(*target, places),
+            Edit::Discarded { target, segment } => self.discarded(*target, *segment),
             Edit::Synced { sequence } => self.put(keys::SYNCED_KEY, sequence),
             Edit::Followed { target, key, sequence } => self.followed(*target, key, *sequence),
             Edit::Void { .. } => Ok(()),
             Edit::Clear { key, start, end, mtime } => self.clear(key, *start, *end, *mtime),
             Edit::Share { object, key, from, want, extents } => self.share(*object, key, from, *want, extents),
             Edit::Retire { target } => self.retire(*target),
-            Edit::Uncache { key, object, start, end } => {
-                let Some(mut object) = self.object(key)?.filter(|named| named.id == *object) else { return Ok(()) };
-                self.edit_extents(&mut object, *start, *end, |all| extents::clear(all, *start, *end))?;
-                self.put(&keys::object(key), &object)
-            }
+            Edit::Uncache { key, object, start, end } => self.uncache(key, *object, *start, *end),
         }
     }
 
@@ -232,6 +160,11 @@ impl<'a, 'env> Applier<'a, 'env> {
         self.records.put(self.txn, &keys::staged(id), key)?;
         let mut object = staged_object(id);
         self.lay(key, &mut object, extents)
+    }
+
+    fn unstage(&mut self, id: u64) -> Result<()> {
+        self.records.delete(self.txn, &keys::staged(id))?;
+        self.drop_extents(&staged_object(id))
     }
 
     fn put_whole(&mut self, key: &[u8], mut object: Object, extents: &[NewExtent]) -> Result<()> {
@@ -315,6 +248,15 @@ impl<'a, 'env> Applier<'a, 'env> {
         self.put_object(key, &mut object)
     }
 
+    fn merge(&mut self, key: &[u8], id: u64, extents: &[NewExtent]) -> Result<()> {
+        let Some(mut object) = self.object(key)?.filter(|named| named.id == id) else { return Ok(()) };
+        self.lay(key, &mut object, extents)?;
+        // The merged extents may include the bytes of a void write, and with them the object's end.
+        let end = extents.iter().map(|new| new.extent.end()).max().unwrap_or(0);
+        object.length = object.length.max(end);
+        self.put(&keys::object(key), &object)
+    }
+
     fn set_length(&mut self, key: &[u8], length: u64, mtime: i64) -> Result<()> {
         let Some(mut object) = self.object(key)? else { return Ok(()) };
         self.unfollow(object.id, key)?;
@@ -329,6 +271,25 @@ impl<'a, 'env> Applier<'a, 'env> {
         self.put_object(key, &mut object)
     }
 
+    fn set_attributes(&mut self, key: &[u8], attributes: &Attributes) -> Result<()> {
+        let Some(mut object) = self.object(key)? else { return Ok(()) };
+        let before = std::mem::replace(&mut object.attributes, attributes.clone());
+        // Digests belong to the bytes, and these attributes may have been read before the last write.
+        object.attributes.take_digests(&before);
+        self.index_expiry(key, before.expiry(), object.attributes.expiry())?;
+        self.unfollow(object.id, key)?;
+        self.put_object(key, &mut object)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<()> {
+        let Some(object) = self.object(key)? else { return Ok(()) };
+        self.records.delete(self.txn, &keys::object(key))?;
+        self.changes.name(key, -1);
+        self.index_expiry(key, object.attributes.expiry(), None)?;
+        self.unfollow(object.id, key)?;
+        self.drop_extents(&object)
+    }
+
     fn clear(&mut self, key: &[u8], start: u64, end: u64, mtime: i64) -> Result<()> {
         let Some(mut object) = self.object(key)? else { return Ok(()) };
         self.unfollow(object.id, key)?;
@@ -337,6 +298,12 @@ impl<'a, 'env> Applier<'a, 'env> {
         object.attributes.mtime = mtime;
         object.attributes.remove_digests();
         self.put_object(key, &mut object)
+    }
+
+    fn uncache(&mut self, key: &[u8], id: u64, start: u64, end: u64) -> Result<()> {
+        let Some(mut object) = self.object(key)?.filter(|named| named.id == id) else { return Ok(()) };
+        self.edit_extents(&mut object, start, end, |all| extents::clear(all, start, end))?;
+        self.put(&keys::object(key), &object)
     }
 
     fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<()> {
@@ -360,52 +327,11 @@ impl<'a, 'env> Applier<'a, 'env> {
         self.unfollow(object.id, to)?;
         self.records.delete(self.txn, &keys::object(from))?;
         for task in self.tasks(&keys::owed(&first_task(object.id))[..9])? {
-            let record = keys::owed(&task);
-            if let Some(value) = self.records.get(self.txn, &record)? {
-                let mut owed: Owed = decode(value, "an owed replica's record")?;
-                owed.key = to.to_vec();
-                self.put(&record, &owed)?;
+            if let Some(owed) = self.owed(&task)? {
+                self.put(&keys::owed(&task), &Owed { key: to.to_vec(), ..owed })?;
             }
         }
         self.put_object(to, &mut object)
-    }
-
-    fn made(&mut self, task: &Task, replica: &Replica) -> Result<()> {
-        let record = keys::owed(task);
-        let owed: Option<Owed> = match self.records.get(self.txn, &record)? {
-            Some(value) => Some(decode(value, "an owed replica's record")?),
-            None => None,
-        };
-        self.count(replica)?;
-        let Some(owed) = owed else { return self.bury(task.object, replica.target, replica.place) };
-        // A plain file is one object's. The frame was shared after the file was begun, and stays owed.
-        if replica.place.is_plain() && self.shared(task)?.is_some() {
-            return self.bury(task.object, replica.target, replica.place);
-        }
-        self.drop_owed(task)?;
-        let mut replaced = Vec::new();
-        let found = self.edit_frame(&owed.key, task, |extent| {
-            replaced.extend(
-                extent.replicas.iter().copied().filter(|r| r.target == task.target || Some(r.target) == owed.then_drop),
-            );
-            extent.replicas.retain(|r| r.target != task.target && Some(r.target) != owed.then_drop);
-            extent.replicas.push(*replica);
-        })?;
-        let Some(Edited { objects, .. }) = found else {
-            return self.bury(task.object, replica.target, replica.place);
-        };
-        if replica.place.is_plain() {
-            self.hold_plain(task, &owed.key, replica.place.segment)?;
-        }
-        for old in replaced.iter().filter(|old| old.place.is_plain()) {
-            self.unfollow_file(old.target, &owed.key, old.place.segment)?;
-        }
-        replaced.sort_unstable_by_key(|r| (r.target, r.place));
-        replaced.dedup();
-        for old in replaced {
-            self.bury_of(objects.clone(), self.is_removing, old.target, old.place)?;
-        }
-        Ok(())
     }
 }
 
