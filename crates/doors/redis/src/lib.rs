@@ -19,6 +19,7 @@ mod datum;
 mod encoding_names;
 mod error;
 mod executor;
+mod held;
 #[doc(hidden)]
 pub mod hostile;
 mod input_buffer;

@@ -3,8 +3,8 @@
 use super::strings::{check_string_length, string};
 use super::{Call, Done, KEYS_AFTER_OPERATION, ONE_KEY, Verb, reading, writing};
 use crate::datum::Datum;
+use crate::held::Held;
 use crate::number::{MAX_BIT_OFFSET, parse_integer, resolve_range};
-use crate::pass::Held;
 use crate::problem::{Problem, SYNTAX_ERROR, said};
 use crate::resp::Resp;
 

@@ -3,7 +3,7 @@
 use super::expiry::{ExpiryUnit, resolve_expiry};
 use super::{Call, Done, ONE_KEY, Verb, reading, writing};
 use crate::datum::{Datum, DatumKind};
-use crate::pass::Held;
+use crate::held::Held;
 use crate::problem::{SYNTAX_ERROR, said};
 use crate::resp::Resp;
 

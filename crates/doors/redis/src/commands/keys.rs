@@ -2,7 +2,7 @@
 
 use super::{ALL_KEYS, Call, Done, KEY_AFTER_SUBCOMMAND, NO_KEYS, ONE_KEY, TWO_KEYS, Verb, reading, writing};
 use crate::encoding_names::encoding_name;
-use crate::pass::Held;
+use crate::held::Held;
 use crate::pattern::matches;
 use crate::problem::{NO_SUCH_KEY, Problem, SYNTAX_ERROR, said};
 use crate::random::random_below;

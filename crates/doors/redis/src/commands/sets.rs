@@ -3,7 +3,7 @@
 use super::hashes::random_count;
 use super::{ALL_KEYS, Call, Done, KEYS_AFTER_OPERATION, ONE_KEY, TWO_KEYS, Verb, reading, writing};
 use crate::datum::{Datum, DatumType, Members};
-use crate::pass::Held;
+use crate::held::Held;
 use crate::problem::{Problem, SYNTAX_ERROR, said};
 use crate::random::choose;
 use crate::resp::Resp;

@@ -5,8 +5,8 @@ use super::{ALL_KEYS, Call, Done, ONE_KEY, PAIRS_WITH_KEYS, Verb, reading, writi
 use crate::client_memory::REPLY_TOO_LONG;
 use crate::clock::Moment;
 use crate::datum::{Datum, DatumKind};
+use crate::held::Held;
 use crate::number::{add_decimals, parse_integer, resolve_range};
-use crate::pass::Held;
 use crate::problem::{Problem, SYNTAX_ERROR, WRONG_TYPE, said};
 use crate::request::MAX_WORD_BYTES;
 use crate::resp::Resp;

@@ -3,6 +3,9 @@
 //! In each round it reads what has arrived on all its connections, carries out all complete requests in passes, and then sends the
 //! replies. So the more clients send at once, the fewer commits and system calls each request costs.
 
+mod closing;
+mod preparing;
+
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use mio::{Events, Poll, Token};
 use terrace_kit::{ACCEPT_RETRY_DELAY, OpenConnection};
 
 use crate::channels::ClientPlace;
-use crate::client_memory::{HeldBytes, OUT_OF_MEMORY, bytes_of};
+use crate::client_memory::{HeldBytes, bytes_of};
 use crate::connection::{MAX_UNSENT_BYTES, RedisConnection, Waiting};
 use crate::executor::{Action, Answered, Executor, MAX_PASS_TASKS, RedisTask};
 use crate::limits::Dialect;
@@ -22,7 +25,7 @@ use crate::memcached::{ItemDeed, MemcachedCommand};
 use crate::requests::Requests;
 use crate::resp::{Protocol, Resp};
 use crate::server_facts::ServerFacts;
-use crate::session::{RedisSession, Step};
+use crate::session::RedisSession;
 use crate::stream::{RedisListener, RedisStream};
 use crate::waiters::{Waiter, Waiters};
 
@@ -42,10 +45,6 @@ const MAX_CLIENT_TASKS: usize = 256;
 const WAITING_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// How often connections that are idle for too long are looked for, and whether all items are to be removed.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a client may take to give the password: it must not keep others out.
-const MAX_STRANGER_TIME: Duration = Duration::from_secs(60);
-/// How long clients may take to receive their last replies when the server ends.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The parts that the workers of a server share.
 pub struct Workplace {
@@ -302,90 +301,6 @@ impl RedisWorker {
         }
     }
 
-    /// Takes a connection's next request. Returns false if there is none now.
-    fn prepare(&mut self, client: usize, tasks: &mut Vec<RedisTask>) -> bool {
-        let Some(connection) = self.clients.get_mut(&client) else { return false };
-        if !connection.may_go_on() {
-            return false;
-        }
-        if let Some(task) = connection.postponed.pop_front() {
-            tasks.push(task);
-            return true;
-        }
-        let request = match connection.requests.next(connection.session.is_trusted) {
-            Ok(Some(request)) => request,
-            Ok(None) => {
-                connection.has_requests = false;
-                return false;
-            }
-            Err(last) => {
-                connection.has_requests = false;
-                connection.session.is_ending = true;
-                tasks.push(task(connection, client, Action::Reply(last)));
-                return false;
-            }
-        };
-        let step = connection.session.take(request);
-        match step {
-            Step::Reply(reply) => tasks.push(task(connection, client, Action::Reply(reply))),
-            Step::Run(verb, words) => {
-                let may_wait = verb.waits.is_some();
-                tasks.push(task(connection, client, Action::Run(verb, words)));
-                if may_wait {
-                    // What follows must not be carried out before it.
-                    self.finish(tasks);
-                }
-            }
-            Step::Transaction(commands, watched) => {
-                let selects = commands.iter().any(|(verb, _)| verb.name == "select");
-                let watches = !watched.is_empty();
-                let transaction = task(connection, client, Action::Transaction(commands, watched));
-                // Watched keys are compared with the store, which must have all earlier changes.
-                if watches {
-                    self.finish(tasks);
-                }
-                tasks.push(transaction);
-                // What follows may use another database.
-                if selects {
-                    self.finish(tasks);
-                }
-            }
-            Step::Watch(names) => {
-                self.finish(tasks);
-                let Some(connection) = self.clients.get_mut(&client) else { return false };
-                let reply = match self.shared.executor.watch(connection.session.db, &names) {
-                    Ok(keys) => {
-                        connection.session.watch(keys);
-                        Resp::OK_REPLY
-                    }
-                    Err(problem) => Resp::Error(problem.text()),
-                };
-                tasks.push(task(connection, client, Action::Reply(reply)));
-            }
-            Step::Item(mut command) => {
-                let touches = command.take_touches().into_iter();
-                tasks.extend(touches.map(|touch| task(connection, client, Action::Item(touch))));
-                // The store numbers changes when it gets them.
-                if command.needs_unique() {
-                    self.finish(tasks);
-                }
-                let Some(connection) = self.clients.get_mut(&client) else { return false };
-                tasks.push(task(connection, client, Action::Item(command)));
-            }
-            Step::Unblock(id, reply) => {
-                self.finish(tasks);
-                let has_waited = self.place_of(id).is_some_and(|place| self.shared.waiters.unblock(place, reply));
-                let Some(connection) = self.clients.get_mut(&client) else { return false };
-                tasks.push(task(connection, client, Action::Reply(Resp::Number(has_waited.into()))));
-            }
-            Step::Close(id) => {
-                self.shared.mailboxes.iter().for_each(|mailbox| mailbox.close(id));
-                tasks.push(task(connection, client, Action::Reply(Resp::OK_REPLY)));
-            }
-        }
-        true
-    }
-
     /// Carries out tasks, and adds the replies.
     fn finish(&mut self, tasks: &mut Vec<RedisTask>) {
         let mut tasks = std::mem::take(tasks);
@@ -511,96 +426,4 @@ impl RedisWorker {
             }
         }
     }
-
-    /// Disconnects the clients for which the most is held, while more is held for all than may be.
-    fn shed(&mut self) {
-        let facts = self.shared.facts.clone();
-        if !facts.memory.is_exceeded() {
-            return;
-        }
-        let share = facts.memory.share(facts.traffic.open_connections());
-        let sizes = self.clients.iter().map(|(client, connection)| (connection.held_bytes(), *client));
-        let mut large: Vec<(usize, usize)> = sizes.filter(|(bytes, _)| *bytes > share).collect();
-        large.sort_unstable();
-        while facts.memory.is_exceeded()
-            && let Some((bytes, client)) = large.pop()
-        {
-            tracing::warn!(bytes, "a client is disconnected: {OUT_OF_MEMORY}");
-            ServerFacts::count(&facts.evicted);
-            self.send_away(client);
-        }
-        // Then a client of another worker holds more than its share, and that worker finds it: so this ends.
-        if facts.memory.is_exceeded() {
-            let others = self.shared.mailboxes.iter().enumerate().filter(|(number, _)| *number != self.number);
-            others.for_each(|(_, mailbox)| mailbox.wake());
-        }
-    }
-
-    /// Tells a client that it is disconnected, unless it has left earlier replies, and disconnects it.
-    fn send_away(&mut self, client: usize) {
-        if let Some(connection) = self.clients.get_mut(&client)
-            && !connection.has_unsent()
-        {
-            let reply = match self.shared.facts.dialect {
-                Dialect::Redis => Resp::Error(format!("OOM {OUT_OF_MEMORY}")),
-                Dialect::Memcached { .. } => Resp::Error(OUT_OF_MEMORY.to_owned()),
-            };
-            connection.push(&reply);
-            // It may have gone already, or take nothing: it is disconnected anyway.
-            let _ = connection.send();
-        }
-        self.remove(client);
-    }
-
-    /// Whether there are connections that are closed after a time.
-    fn closes_idle(&self) -> bool {
-        self.shared.facts.limits.idle.is_some() || self.shared.facts.password.is_some()
-    }
-
-    fn close_idle(&mut self) {
-        let now = Instant::now();
-        if !self.closes_idle() || now.duration_since(self.idle_checked) < IDLE_CHECK_INTERVAL {
-            return;
-        }
-        self.idle_checked = now;
-        let limit = self.shared.facts.limits.idle;
-        let is_idle = |connection: &RedisConnection| {
-            let waits = connection.waiting.is_some() || connection.session.listens();
-            let is_silent = !waits && limit.is_some_and(|limit| now.duration_since(connection.active) > limit);
-            is_silent || (!connection.session.is_trusted && now.duration_since(connection.begun) > MAX_STRANGER_TIME)
-        };
-        let idle: Vec<usize> =
-            self.clients.iter().filter(|(_, connection)| is_idle(connection)).map(|(client, _)| *client).collect();
-        idle.into_iter().for_each(|client| self.remove(client));
-    }
-
-    fn remove(&mut self, client: usize) {
-        if let Some(mut connection) = self.clients.remove(&client) {
-            self.waiting.remove(&client);
-            if let Some(waiting) = &connection.waiting {
-                self.shared.waiters.remove(waiting.number);
-            }
-            connection.stream.say_end();
-            // Its descriptor is closed next, which ends the registration anyway.
-            let _ = connection.stream.deregister(self.poll.registry());
-        }
-    }
-
-    /// Accepts no more connections, and sends the last replies.
-    fn end(mut self) {
-        self.listener = None;
-        let until = Instant::now() + SHUTDOWN_TIMEOUT;
-        let mut events = Events::with_capacity(EVENT_COUNT);
-        loop {
-            self.clients.retain(|_, connection| connection.send().is_ok() && connection.has_unsent());
-            let left = until.saturating_duration_since(Instant::now());
-            if self.clients.is_empty() || left.is_zero() || self.poll.poll(&mut events, Some(left)).is_err() {
-                return;
-            }
-        }
-    }
-}
-
-fn task(connection: &RedisConnection, client: usize, action: Action) -> RedisTask {
-    RedisTask { client, db: connection.session.db, protocol: connection.session.protocol, action }
 }
