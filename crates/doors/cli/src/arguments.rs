@@ -23,7 +23,7 @@ use crate::node::Node;
 use crate::opening::Init;
 use crate::origin::Origin;
 use crate::profile::Profile;
-use crate::range::{Range, range};
+use crate::range::{Range, parse_range};
 use crate::run::Run;
 use crate::serve::Serve;
 use crate::simulate::Simulate;
@@ -280,7 +280,7 @@ pub enum StoreCommand {
         /// A key.
         key: OsString,
         /// Write bytes A to B only; B itself is left out.
-        #[arg(long, value_name = "A-B", value_parser = range)]
+        #[arg(long, value_name = "A-B", value_parser = parse_range)]
         range: Option<Range>,
     },
     /// List keys at and below a prefix.

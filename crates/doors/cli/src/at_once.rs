@@ -6,29 +6,40 @@ use std::thread;
 /// The number of objects that a job's start or end has in progress. Each needs the buffers of a copy, some MiB.
 pub const STAGING_THREADS: usize = 8;
 
-/// Calls `work` with each item, in their order, by at most `threads` threads. Returns the results in the order of the items.
-pub fn map_at_once<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+/// Calls `work` with each item, in their order, by at most `threads` threads. Each thread has a state of its own, which it passes to
+/// `work`. Returns the states.
+pub fn fold_at_once<T: Sync, S: Default + Send>(
+    threads: usize,
+    items: &[T],
+    work: impl Fn(&mut S, usize, &T) + Sync,
+) -> Vec<S> {
     let threads = threads.min(items.len());
-    if threads <= 1 {
-        return items.iter().map(work).collect();
-    }
     let next = AtomicUsize::new(0);
     let work_on_some = || {
-        let mut done = Vec::new();
+        let mut state = S::default();
         loop {
             // Relaxed: each number is given out once, and nothing else depends on it.
             let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(number) else { return done };
-            done.push((number, work(item)));
+            let Some(item) = items.get(number) else { return state };
+            work(&mut state, number, item);
         }
     };
-    let mut done: Vec<(usize, R)> = thread::scope(|scope| {
+    if threads <= 1 {
+        return vec![work_on_some()];
+    }
+    thread::scope(|scope| {
         let started: Vec<_> = (0..threads).map(|_| scope.spawn(work_on_some)).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, Vec<(usize, R)>>| {
+        let join = |thread: thread::ScopedJoinHandle<'_, S>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        started.into_iter().flat_map(join).collect()
-    });
+        started.into_iter().map(join).collect()
+    })
+}
+
+/// Calls `work` with each item, in their order, by at most `threads` threads. Returns the results in the order of the items.
+pub fn map_at_once<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let note = |done: &mut Vec<(usize, R)>, number: usize, item: &T| done.push((number, work(item)));
+    let mut done: Vec<(usize, R)> = fold_at_once(threads, items, note).into_iter().flatten().collect();
     done.sort_by_key(|(number, _)| *number);
     done.into_iter().map(|(_, result)| result).collect()
 }

@@ -7,8 +7,12 @@ pub struct Range {
     pub end: Option<u64>,
 }
 
-/// Reads a range.
-pub fn range(text: &str) -> Result<Range, String> {
+/// Returns the first byte of a range and its end, if it has one. Without a range, these are of all bytes.
+pub fn bounds(range: Option<&Range>) -> (u64, Option<u64>) {
+    range.map_or((0, None), |range| (range.start, range.end))
+}
+
+pub fn parse_range(text: &str) -> Result<Range, String> {
     let wrong = || format!("{text:?} is not a range; write it as 100-200, or 100- up to the end");
     let (start, end) = text.split_once('-').ok_or_else(wrong)?;
     let start = start.parse().map_err(|_| wrong())?;

@@ -48,7 +48,7 @@ pub use store::{
     RebuildFrom, Store, WhatIf,
 };
 pub use store::{SavedCatalog, SavedEnd, SharedNode, Unsaved};
-pub use store::{Upload, UploadId, UploadPart, VolatileObjects};
+pub use store::{Upload, UploadId, UploadPart, VolatileObjects, retry_if_stale};
 pub use terrace_catalog::{self as catalog, log};
 pub use terrace_codec::{Element, Encoding};
 pub use terrace_cost::{Affine, Weights};

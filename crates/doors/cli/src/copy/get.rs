@@ -28,7 +28,7 @@ use crate::errors::{describe, io_kind};
 use crate::inspect::each;
 use crate::interrupt::TemporaryFile;
 use crate::output::{Show, complain, count, name, path_name, size};
-use crate::range::{Range, range};
+use crate::range::{Range, bounds, parse_range};
 
 /// The number of files that are written at the same time. With more, the buffers of each cost more than is won.
 const GET_THREADS: usize = 4;
@@ -40,7 +40,7 @@ pub struct Get {
     /// A file, a directory, or - for standard output.
     pub dest: PathBuf,
     /// Copy bytes A to B of one object; B itself is left out.
-    #[arg(long, value_name = "A-B", value_parser = range)]
+    #[arg(long, value_name = "A-B", value_parser = parse_range)]
     pub range: Option<Range>,
     /// Skip files by content instead of size and time.
     #[arg(long)]
@@ -56,7 +56,7 @@ pub fn cat(store: &Store, key: &OsStr, range: Option<&Range>) -> Result<bool> {
     if is_directory(store, key.as_bytes())? {
         bail!("{} is a directory; `terrace ls` lists what is in it", name(key.as_bytes()));
     }
-    let (start, end) = ends(range);
+    let (start, end) = bounds(range);
     // Locked once for the whole object instead of once for each block. Nothing else prints to stdout meanwhile.
     let mut pipe = Pipe { out: io::stdout().lock(), closed: false };
     let written = store.get_to(key.as_bytes(), start, end, &mut pipe);
@@ -97,10 +97,6 @@ impl Write for Pipe {
         let flushed = self.out.flush();
         self.note(flushed)
     }
-}
-
-fn ends(range: Option<&Range>) -> (u64, Option<u64>) {
-    range.map_or((0, None), |range| (range.start, range.end))
 }
 
 /// An object and its destination file.
@@ -358,7 +354,7 @@ impl Getter<'_> {
         }
         let (beside, file) =
             TemporaryFile::make(path, |beside| File::options().write(true).create_new(true).mode(0o600).open(beside))?;
-        let (start, end) = ends(self.get.range.as_ref());
+        let (start, end) = bounds(self.get.range.as_ref());
         let mut sparse = ProgressWriter { to: SparseWriter::new(&file), bar: self.bar };
         let length = store.get_sparse(key, start, end, &mut sparse)?;
         sparse.to.finish()?;

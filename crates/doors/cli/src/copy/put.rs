@@ -3,13 +3,12 @@
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use terrace::files::{Files, Owner, Setting};
 use terrace::sparse::{Dense, ReadHoles};
-use terrace::{Asked, Attributes, Kind, PutOptions, Receipt, Store, key};
+use terrace::{Asked, Attributes, Kind, PutOptions, Receipt, Store, key, retry_if_stale};
 
 use super::adopt::{check_adoptable, open_to_adopt};
 use super::put_options::{Put, has_budget, is_ack_of_all, options};
@@ -17,6 +16,7 @@ use super::put_progress::Progress;
 use super::tell_repaired;
 use super::tree::{Changes, Item, Tree};
 use super::unchanged::is_unchanged;
+use crate::at_once::fold_at_once;
 use crate::errors::describe;
 use crate::output::{Show, complain, count, name, note, path_name};
 
@@ -25,9 +25,6 @@ const PUT_THREADS: usize = 4;
 /// The number of objects that are put at the same time into a store that several nodes share. Each waits for the log, and the changes of
 /// all of them go into one record.
 const SHARED_PUT_THREADS: usize = 16;
-
-/// The number of times that the put of a file is tried again after its node has restarted.
-const MAX_STALE_WRITES: usize = 3;
 
 /// How the bytes of a file get into the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -172,39 +169,28 @@ fn put_items(
         items.iter().partition(|item| threads > 1 && item.metadata.is_dir());
     let ends = AtomicBool::new(false);
     for (part, threads) in [(files, threads), (folders, 1)] {
-        let next = AtomicUsize::new(0);
-        let put_some = || {
-            let mut own = Progress::default();
-            // Relaxed: each number is given out once, and an item too many does no harm.
-            while !ends.load(Ordering::Relaxed)
-                && let Some(item) = part.get(next.fetch_add(1, Ordering::Relaxed))
-            {
-                bar.set_message(name(&item.key));
-                let stops = match put_file(store, put, way, item, bar, &mut own) {
-                    Ok(()) => own.unmet > 0,
-                    Err(e) => {
-                        own.add_failed(&describe(&e), bar);
-                        // After waiting for space in vain, do not wait again for each of the other objects.
-                        matches!(e.downcast_ref(), Some(terrace::Error::NoSpace { .. }))
-                    }
-                };
-                let left = part.len().saturating_sub(next.load(Ordering::Relaxed)) as u64;
-                if stops && left > 0 && !ends.swap(true, Ordering::Relaxed) {
-                    complain(&format!("the rest, {}, is not tried", count(left, "file")));
+        let begun = AtomicUsize::new(0);
+        let put_one = |own: &mut Progress, _, item: &&Item| {
+            // Relaxed: nothing else depends on these two, and an item too many does no harm.
+            if ends.load(Ordering::Relaxed) {
+                return;
+            }
+            begun.fetch_add(1, Ordering::Relaxed);
+            bar.set_message(name(&item.key));
+            let stops = match put_file(store, put, way, item, bar, own) {
+                Ok(()) => own.unmet > 0,
+                Err(e) => {
+                    own.add_failed(&describe(&e), bar);
+                    // After waiting for space in vain, do not wait again for each of the other objects.
+                    matches!(e.downcast_ref(), Some(terrace::Error::NoSpace { .. }))
                 }
+            };
+            let left = part.len() - begun.load(Ordering::Relaxed);
+            if stops && left > 0 && !ends.swap(true, Ordering::Relaxed) {
+                complain(&format!("the rest, {}, is not tried", count(left as u64, "file")));
             }
-            own
         };
-        if threads == 1 {
-            progress.add(put_some());
-            continue;
-        }
-        thread::scope(|scope| {
-            let started: Vec<_> = (0..threads.min(part.len())).map(|_| scope.spawn(put_some)).collect();
-            for thread in started {
-                progress.add(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            }
-        });
+        fold_at_once(threads, &part, put_one).into_iter().for_each(|own| progress.add(own));
     }
 }
 
@@ -235,22 +221,16 @@ fn put_file(store: &Store, put: &Put, way: Way, item: &Item, bar: &ProgressBar, 
             return Ok(());
         }
         let changes = if put.snapshot { Changes::Allowed } else { Changes::Refused };
-        let mut write = || -> Result<terrace::Result<()>> {
-            let source = ProgressReader { from: item.open(changes)?, bar };
+        let written = retry_if_stale(|| {
+            let source = match item.open(changes) {
+                Ok(from) => ProgressReader { from, bar },
+                Err(e) => return Ok(Err(e)),
+            };
             let attributes = Some(item.attributes.clone());
-            Ok(write(store, put, &item.key, attributes, progress, |options| {
-                store.put_sparse(&item.key, source, options)
-            }))
-        };
-        let mut written = write()?;
-        for _ in 0..MAX_STALE_WRITES {
-            // A node has begun again before the bytes on it were committed.
-            if !matches!(written, Err(terrace::Error::Stale)) {
-                break;
-            }
-            written = write()?;
-        }
-        written.map_err(|e| anyhow::Error::from(e).context(path_name(&item.path)))?;
+            write(store, put, &item.key, attributes, progress, |options| store.put_sparse(&item.key, source, options))
+                .map(Ok)
+        });
+        written.map_err(|e| anyhow::Error::from(e).context(path_name(&item.path)))??;
         if let Some(budget) = put.wishes.options().budget {
             progress.check_budget(store, &item.key, budget)?;
         }

@@ -15,7 +15,7 @@ pub use convert::convert;
 
 use crate::dataset;
 use crate::output::{Show, size};
-use crate::range::{Range, range};
+use crate::range::{Range, bounds, parse_range};
 
 #[derive(Subcommand)]
 pub enum View {
@@ -35,7 +35,7 @@ pub enum StoredView {
         /// The view.
         view: String,
         /// Read bytes A to B only; B itself is left out.
-        #[arg(long, value_name = "A-B", value_parser = range)]
+        #[arg(long, value_name = "A-B", value_parser = parse_range)]
         range: Option<Range>,
         /// Write to this file [default: -, standard output].
         #[arg(short, long, value_name = "FILE")]
@@ -165,7 +165,7 @@ fn named(path: &&Path) -> bool {
 /// Returns the first byte to read, and the end.
 fn ends(view: &terrace_datasets::View, range: Option<&Range>) -> Result<(u64, u64)> {
     let length = view.length()?;
-    let (start, end) = range.map_or((0, None), |range| (range.start, range.end));
+    let (start, end) = bounds(range);
     let end = end.unwrap_or(length).min(length);
     Ok((start.min(end), end))
 }

@@ -10,7 +10,7 @@ use terrace_format::key;
 use terrace_system::clock::unix_nanos;
 
 use super::Store;
-use super::put::MAX_STALE_WRITES;
+use super::stale::MAX_STALE_WRITES;
 use crate::place::PutOptions;
 use crate::write::{Receipt, Update};
 use crate::{Error, Result};

@@ -31,6 +31,7 @@ mod share;
 mod shared_config;
 mod shared_node;
 mod stage_origin;
+mod stale;
 mod sync;
 mod uploads;
 mod volatile;
@@ -65,6 +66,7 @@ pub use rebuild_from::RebuildFrom;
 pub use saved::{SavedCatalog, SavedEnd, Unsaved};
 pub use shared_node::SharedNode;
 pub use stage_origin::FetchedBytes;
+pub use stale::retry_if_stale;
 pub use uploads::{Upload, UploadId, UploadPart};
 pub use volatile::VolatileObjects;
 

@@ -8,6 +8,7 @@ use terrace_format::key;
 use terrace_system::clock::unix_nanos;
 
 use super::Store;
+use super::stale::retry_if_stale;
 use crate::config::Ack;
 use crate::origins::forget_origin;
 use crate::place::{PutOptions, WritePolicy};
@@ -31,9 +32,6 @@ impl Put<'_> {
     }
 }
 
-/// The number of times that a write is tried again after its node has restarted.
-pub(super) const MAX_STALE_WRITES: usize = 3;
-
 impl Store {
     /// Writes a whole object from `bytes`. An object that has the key already is replaced at once.
     pub fn put_bytes(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
@@ -47,7 +45,7 @@ impl Store {
     pub fn put_bytes_at_once(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<(Receipt, Ack)> {
         let block = self.engine.writer.block;
         let add = |draft: &mut Draft<'_>| bytes.chunks(block).try_for_each(|block| draft.add(block));
-        again_if_stale(|| self.put_by(Put::alone(key), options, add, |_| ()))
+        retry_if_stale(|| self.put_by(Put::alone(key), options, add, |_| ()))
     }
 
     /// Writes a whole object, read to its end from `source`, in bounded memory. It becomes visible completely or not at all.
@@ -164,7 +162,7 @@ impl Store {
         policy: &WritePolicy,
         element: Option<Element>,
     ) -> Result<Receipt> {
-        again_if_stale(|| {
+        retry_if_stale(|| {
             let mut draft = self.draft(key, named, policy, element)?;
             let commit = draft.commit_ranges(&Update { named, length: None, ranges, mtime })?;
             self.acknowledge_ranges(commit, policy, &draft, ranges)
@@ -256,14 +254,4 @@ impl Store {
         self.engine.mover.start(draft.owed > 0 && policy.wanted.ack == Ack::Placed);
         Ok(receipt)
     }
-}
-/// Writes bytes again if the node that holds them has begun again before they were committed.
-pub(super) fn again_if_stale<T>(mut write: impl FnMut() -> Result<T>) -> Result<T> {
-    for _ in 0..MAX_STALE_WRITES {
-        match write() {
-            Err(Error::Stale) => {}
-            done => return done,
-        }
-    }
-    write()
 }
