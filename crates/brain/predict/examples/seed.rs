@@ -4,7 +4,7 @@
 use std::error::Error;
 
 use terrace_predict::Predictor;
-use terrace_predict::made::{KIND_COUNT, made};
+use terrace_predict::made::{MadeKind, generate};
 
 /// The size of a block.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -14,8 +14,8 @@ const BLOCKS_PER_SOURCE: u64 = 4;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut predictor = Predictor::ignorant();
     for block in 0..BLOCKS_PER_SOURCE {
-        for kind in 0..KIND_COUNT {
-            let (bytes, elements) = made(kind, BLOCK_BYTES, block);
+        for kind in MadeKind::ALL_KINDS {
+            let (bytes, elements) = generate(kind, BLOCK_BYTES, block);
             predictor.profile(&bytes, elements)?;
             // For half of the blocks, the type of the elements is unknown.
             if elements.is_some() && block % 2 == 0 {

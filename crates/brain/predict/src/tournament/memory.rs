@@ -88,13 +88,13 @@ impl Predictor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made::made;
+    use crate::made::{MadeKind, generate};
     use terrace_cost::{Objective, TargetRates};
 
     fn studied() -> Memory {
         let slow = Objective::time(TargetRates::from_speeds(1e6, 1e6, 0.0), 1.0);
         let (mut predictor, mut stream) = (Predictor::default(), Stream::new().with_length(1 << 30));
-        predictor.choose(&mut stream, &made(4, 1 << 20, 7).0, &slow);
+        predictor.choose(&mut stream, &generate(MadeKind::FieldF64, 1 << 20, 7).0, &slow);
         predictor.remember(&stream)
     }
 
@@ -108,7 +108,7 @@ mod tests {
     fn a_stream_goes_on_where_another_process_left_it() {
         let quick = Objective::time(TargetRates::from_speeds(4e8, 4e8, 0.0), 1.0);
         // So little comes that it earns no measurement.
-        let (block, _) = made(4, 64 << 10, 7);
+        let (block, _) = generate(MadeKind::FieldF64, 64 << 10, 7);
         let first = |mut stream| Predictor::default().choose(&mut stream, &block, &quick);
         let (continued, new) = (first(recalled(&studied())), first(Stream::new()));
         assert!(continued.expected.stored < new.expected.stored, "{continued:?}, {new:?}");

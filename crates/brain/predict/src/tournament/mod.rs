@@ -250,7 +250,7 @@ impl Predictor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made::made;
+    use crate::made::{MadeKind, generate};
     use terrace_cost::TargetRates;
 
     fn slow() -> Objective {
@@ -261,7 +261,7 @@ mod tests {
     fn an_encoding_that_cost_more_than_expected_is_estimated_again_at_once() {
         // So much comes that the first study measures all that it wants, even where codecs are slow.
         let (mut predictor, mut stream) = (Predictor::default(), Stream::new().with_length(1 << 30));
-        let block = made(4, 1 << 20, 7).0;
+        let block = generate(MadeKind::FieldF64, 1 << 20, 7).0;
         let mut chosen = predictor.choose(&mut stream, &block, &slow());
         for (times, news) in [(1.0, false), (1.09, true), (1.0, false)] {
             let before = chosen.expected.stored;
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn estimates_from_less_evidence_count_as_dearer() {
         let (mut predictor, mut stream) = (Predictor::default(), Stream::new().with_length(1 << 30));
-        predictor.study(&mut stream, &made(4, 1 << 20, 7).0, &slow());
+        predictor.study(&mut stream, &generate(MadeKind::FieldF64, 1 << 20, 7).0, &slow());
         let known = stream.known_now().expect("studied");
         let choices = predictor.expected(&stream);
         let doubts = |large: bool| {

@@ -213,13 +213,13 @@ impl<'a> Study<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made::made;
+    use crate::made::{MadeKind, generate};
     use terrace_cost::TargetRates;
 
     #[test]
     fn alternating_kinds_of_bytes_are_recognised() {
         let slow = Objective::time(TargetRates::from_speeds(1e6, 1e6, 0.0), 1.0);
-        let [sparse, field] = [1, 4].map(|kind| made(kind, 1 << 20, 7).0);
+        let [sparse, field] = [MadeKind::Sparse, MadeKind::FieldF64].map(|kind| generate(kind, 1 << 20, 7).0);
         let (mut predictor, mut stream) = (Predictor::default(), Stream::new().with_length(1 << 30));
         let mut turn = |block: &[u8]| {
             predictor.choose(&mut stream, block, &slow);

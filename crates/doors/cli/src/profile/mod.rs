@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 use clap::Args;
 use serde_json::json;
 use terrace::Config;
-use terrace_predict::made::{KIND_COUNT, made};
+use terrace_predict::made::{MadeKind, generate};
 use terrace_predict::{Predictor, ProfiledTier};
 
 use crate::output::{Show, complain, count, size, table};
@@ -76,7 +76,8 @@ pub fn profile(store: &Path, asked: &Profile, show: Show) -> Result<bool> {
 fn codecs(predictor: &mut Predictor, data: Option<&Path>, time: Duration, show: Show) -> Result<u64> {
     let (start, bar) = (Instant::now(), show.steps(time.as_millis() as u64));
     let given = data.map_or_else(|| Ok(Vec::new()), sample_blocks)?;
-    let made_ones = (0..).flat_map(|seed| (0..KIND_COUNT).map(move |kind| made(kind, BLOCK_BYTES, seed)));
+    let made_ones =
+        (0..).flat_map(|seed| MadeKind::ALL_KINDS.into_iter().map(move |kind| generate(kind, BLOCK_BYTES, seed)));
     let all = given.into_iter().map(|(name, bytes)| (name, bytes, None));
     let all = all.chain(made_ones.map(|(bytes, elements)| ("made data".to_owned(), bytes, elements)));
     let mut blocks = 0;
