@@ -60,7 +60,7 @@ impl TierList {
                 let domain = *domains.entry(tier.domain_of(described, id)).or_insert(count);
                 devices.push(match before.and_then(|before| before.device(id).ok()) {
                     Some(known) => known.again(domain),
-                    None => opener.device(tier, level, described, id, domain)?,
+                    None => opener.open_device(tier, level, described, id, domain)?,
                 });
             }
         }
