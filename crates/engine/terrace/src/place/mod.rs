@@ -1,6 +1,7 @@
 //! Decides where replicas go and how they are encoded: calls `terrace-plan` with the costs that `terrace-predict` expects
 //! for the bytes, and with the current state of the store's tiers.
 
+mod budget;
 mod kept;
 mod lessons;
 mod memory;
@@ -177,12 +178,6 @@ impl<'a> Placer<'a> {
         plan
     }
 
-    /// How many replicas an extent gets: as many as wanted; under a budget, as many of these as were planned, but at least one.
-    pub fn count(&self, planned: usize) -> usize {
-        let wanted = usize::from(self.wanted.replicas);
-        if self.wanted.budget.is_some() { planned.clamp(1, wanted) } else { wanted }
-    }
-
     /// Returns targets on these tiers for replicas that no target takes now. They become pending there.
     pub fn for_later(&self, tiers: impl Iterator<Item = usize>, missing: usize, beside: &[TargetId]) -> Vec<TargetId> {
         let levels = &self.planning.tiers.tiers;
@@ -301,45 +296,6 @@ impl<'a> Placer<'a> {
         // Cloned, so that the lock is not held while the planner is locked.
         let costs = self.known.lock().costs().clone();
         self.planning.planner.encoding(&self.planning.tiers, device, raw.len(), reads, wanted, &costs)
-    }
-
-    /// Returns whether the number of stored bytes is limited.
-    pub fn has_budget(&self) -> bool {
-        self.wanted.budget.is_some()
-    }
-
-    /// Returns whether an extent gets one more replica of `stored` bytes on `device`: because the budget pays for it,
-    /// because the extent has fewer replicas than the least number that is wanted, or because it would be the first
-    /// persistent one.
-    pub fn affords(&self, extent: &Extent, device: &Device, stored: u32) -> bool {
-        let few = extent.replicas.len() < usize::from(self.wanted.least);
-        few || self.is_within_budget(extent, stored) || self.is_first_persistent(extent, device)
-    }
-
-    /// Returns whether the budget pays for one more replica of `stored` bytes.
-    fn is_within_budget(&self, extent: &Extent, stored: u32) -> bool {
-        let all: f64 = extent.replicas.iter().map(|replica| f64::from(replica.stored)).sum();
-        self.wanted.budget.is_none_or(|Budget(times)| all + f64::from(stored) <= times * f64::from(extent.raw_len))
-    }
-
-    /// The replicas in memory to drop so that the budget also pays for a new persistent replica of `stored` bytes.
-    pub fn replicas_over_budget<'e>(&self, extent: &'e Extent, stored: u32) -> impl Iterator<Item = &'e Replica> {
-        let fleeting = |replica: &&Replica| {
-            self.planning.tiers.device(replica.target).is_ok_and(|device| !self.planning.tiers.tier(device).persistent)
-        };
-        let (mut left, least) = (extent.clone(), usize::from(self.wanted.least));
-        extent.replicas.iter().filter(fleeting).filter(move |replica| {
-            let goes = left.replicas.len() >= least && !self.is_within_budget(&left, stored);
-            left.replicas.retain(|kept| !goes || kept != *replica);
-            goes
-        })
-    }
-
-    /// Returns whether a replica on `device` would be the first persistent one, if one is required.
-    fn is_first_persistent(&self, extent: &Extent, device: &Device) -> bool {
-        let lasts = |device: &Device| self.planning.tiers.tier(device).persistent;
-        let saved = |replica: &Replica| self.planning.tiers.device(replica.target).is_ok_and(lasts);
-        !self.wanted.volatile && lasts(device) && !extent.replicas.iter().any(saved)
     }
 
     /// Encodes an extent, appends a replica of it, and learns from the result.
