@@ -25,6 +25,11 @@ pub fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, B
     text.map(Some).map_err(|_| BadArgument(format!("{what} is not UTF-8")))
 }
 
+/// Returns the text at a caller's pointer, which must not be null.
+pub fn required_text<'a>(pointer: *const c_char, what: &str) -> Result<&'a str, BadArgument> {
+    text(pointer, what)?.ok_or_else(|| BadArgument(format!("{what} is null")))
+}
+
 /// Parses the text at a caller's pointer; `None` for null.
 pub fn parsed<T: FromStr<Err: std::fmt::Display>>(
     pointer: *const c_char,
@@ -35,7 +40,7 @@ pub fn parsed<T: FromStr<Err: std::fmt::Display>>(
 }
 
 /// Returns a caller's bytes.
-pub fn given<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u8], BadArgument> {
+pub fn caller_bytes<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u8], BadArgument> {
     match (bytes.is_null(), length) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(BadArgument("the bytes are null".into())),
@@ -46,7 +51,7 @@ pub fn given<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u8], BadArg
 }
 
 /// Returns a caller's buffer.
-pub fn room<'a>(bytes: *mut c_void, length: usize) -> Result<&'a mut [u8], BadArgument> {
+pub fn caller_buffer<'a>(bytes: *mut c_void, length: usize) -> Result<&'a mut [u8], BadArgument> {
     match (bytes.is_null(), length) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(BadArgument("the buffer is null".into())),
@@ -74,21 +79,21 @@ fn too_many(length: usize) -> BadArgument {
     BadArgument(format!("{length} bytes are more than any memory has; is the length negative?"))
 }
 
-/// Gives the caller a value, unless the place for it is null.
-pub fn give<T>(place: *mut T, value: T) {
+/// Writes a value to a caller's place, unless that is null.
+pub fn write_out<T>(place: *mut T, value: T) {
     if !place.is_null() {
         // SAFETY: the caller passes null or a valid place for the value.
         unsafe { place.write(value) };
     }
 }
 
-/// Gives the caller a text, which `terrace_free` frees.
-pub fn give_text(place: *mut *mut c_char, text: String) -> Result<(), BadArgument> {
+/// Writes a text to a caller's place, which `terrace_free` frees.
+pub fn write_out_text(place: *mut *mut c_char, text: String) -> Result<(), BadArgument> {
     if place.is_null() {
         return Err(BadArgument("the place for the answer is null".into()));
     }
     // A string of C ends with its first NUL.
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    give(place, text.into_raw());
+    write_out(place, text.into_raw());
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::request::{BrainRequest, EMPTY_REQUEST};
 use crate::storage::Storage;
 use crate::target::{BrainTarget, DescribedTarget};
 use terrace_foreign::Handles;
-use terrace_foreign::{give, give_text, given, items, room};
+use terrace_foreign::{caller_buffer, caller_bytes, items, write_out, write_out_text};
 
 /// The version of the structures. A program passes the one that it was compiled with.
 pub const TERRACE_BRAIN_VERSION: u32 = 1;
@@ -40,7 +40,7 @@ pub extern "C" fn terrace_brain_create(
         }
         let described = targets.iter().enumerate().map(|(number, target)| DescribedTarget::new(target, number));
         let described = described.collect::<Result<Vec<_>, _>>()?;
-        give(brain, OPEN_BRAINS.keep(Brain::new(Storage::new(&described)?)));
+        write_out(brain, OPEN_BRAINS.keep(Brain::new(Storage::new(&described)?)));
         Ok(())
     })
 }
@@ -88,10 +88,10 @@ pub extern "C" fn terrace_brain_plan(
     json: *mut *mut c_char,
 ) -> BrainStatus {
     guard(|| {
-        give(json, std::ptr::null_mut());
-        give(size, BrainPlanSize::default());
+        write_out(json, std::ptr::null_mut());
+        write_out(size, BrainPlanSize::default());
         let brain = OPEN_BRAINS.find(brain)?;
-        let raw = given(bytes, length)?;
+        let raw = caller_bytes(bytes, length)?;
         check_length(length)?;
         if pieces.is_null() && capacity > 0 {
             return Err(Failure::Invalid("the pieces are null".into()));
@@ -100,10 +100,10 @@ pub extern "C" fn terrace_brain_plan(
         let (answer, why) = brain.plan(request, raw, !json.is_null())?;
         if let Some(why) = why {
             let text = serde_json::to_string(&why).map_err(|error| Failure::Internal(error.to_string()))?;
-            give_text(json, text)?;
+            write_out_text(json, text)?;
         }
         let answer = answer?;
-        give(size, answer.size);
+        write_out(size, answer.size);
         let need = answer.pieces.len();
         if need > capacity {
             return Err(Failure::TooShort { what: "pieces", need, have: capacity });
@@ -134,10 +134,10 @@ pub extern "C" fn terrace_brain_save(
 ) -> BrainStatus {
     guard(|| {
         let brain = OPEN_BRAINS.find(brain)?;
-        let out = room(out, capacity)?;
+        let out = caller_buffer(out, capacity)?;
         let saved = brain.save()?;
         let (need, have) = (saved.len(), out.len());
-        give(made, need);
+        write_out(made, need);
         out.get_mut(..need).ok_or(Failure::TooShort { what: "bytes", need, have })?.copy_from_slice(&saved);
         Ok(())
     })
@@ -147,21 +147,21 @@ pub extern "C" fn terrace_brain_save(
 /// bytes stay. Damaged bytes are an error, and change nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_brain_load(brain: *const Brain, bytes: *const c_void, length: usize) -> BrainStatus {
-    guard(|| OPEN_BRAINS.find(brain)?.load(given(bytes, length)?))
+    guard(|| OPEN_BRAINS.find(brain)?.load(caller_bytes(bytes, length)?))
 }
 
 /// Describes a brain as JSON: the tiers with their learned speeds, the targets, the number of plans, and for each encoding how good the predictions
 /// were. The caller passes the text to `terrace_brain_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_brain_describe(brain: *const Brain, json: *mut *mut c_char) -> BrainStatus {
-    guard(|| Ok(give_text(json, OPEN_BRAINS.find(brain)?.describe().to_string())?))
+    guard(|| Ok(write_out_text(json, OPEN_BRAINS.find(brain)?.describe().to_string())?))
 }
 
 /// Frees a text that a call made. Freeing null does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_brain_free(text: *mut c_char) {
     if !text.is_null() {
-        // SAFETY: the caller passes a text that `give_text` made, once.
+        // SAFETY: the caller passes a text that `write_out_text` made, once.
         drop(unsafe { std::ffi::CString::from_raw(text) });
     }
 }

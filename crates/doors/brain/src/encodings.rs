@@ -8,7 +8,7 @@ use terrace_codec::{Encoding, Scratch, decode, encode};
 use crate::Failure;
 use crate::failure::{BrainStatus, guard};
 use crate::piece::number_of;
-use terrace_foreign::{give, given, room};
+use terrace_foreign::{caller_buffer, caller_bytes, write_out};
 
 /// The longest piece: the codecs count in 32 bits.
 pub(crate) const MAX_RAW_BYTES: usize = 1 << 30;
@@ -33,7 +33,7 @@ pub extern "C" fn terrace_brain_encode(
         if encoding.is_null() || made.is_null() {
             return Err(Failure::Invalid("the place for the encoding or for the number of bytes is null".into()));
         }
-        let (raw, out) = (given(bytes, length)?, room(out, capacity)?);
+        let (raw, out) = (caller_bytes(bytes, length)?, caller_buffer(out, capacity)?);
         check_length(length)?;
         // SAFETY: the caller passes a valid place with a number.
         let wanted = encoding_of(unsafe { encoding.read() })?;
@@ -42,9 +42,9 @@ pub extern "C" fn terrace_brain_encode(
         let shrunk = shrunk.map_err(|error| Failure::Internal(error.to_string()))?.is_some();
         let (used, encoded) = if shrunk { (wanted, stored.as_slice()) } else { (Encoding::NONE, raw) };
         let (need, have) = (encoded.len(), out.len());
-        give(made, need);
+        write_out(made, need);
         out.get_mut(..need).ok_or(Failure::TooShort { what: "bytes", need, have })?.copy_from_slice(encoded);
-        give(encoding, number_of(used));
+        write_out(encoding, number_of(used));
         Ok(())
     })
 }
@@ -60,7 +60,7 @@ pub extern "C" fn terrace_brain_decode(
     length: usize,
 ) -> BrainStatus {
     guard(|| {
-        let (stored, raw) = (given(bytes, stored)?, room(out, length)?);
+        let (stored, raw) = (caller_bytes(bytes, stored)?, caller_buffer(out, length)?);
         check_length(length)?;
         let encoding = encoding_of(encoding)?;
         let decoded = CODEC_SCRATCH.with_borrow_mut(|scratch| decode(encoding, stored, raw, scratch));

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::failure::guard;
 use crate::options::encoding;
 use crate::{Failure, Status};
-use terrace_foreign::{give, given, room, text};
+use terrace_foreign::{caller_buffer, caller_bytes, text, write_out};
 
 const COMPRESSED_MAGIC: &[u8; 4] = b"TRC1";
 const HEADER_BYTES: usize = 24;
@@ -49,7 +49,7 @@ pub extern "C" fn terrace_compress(
     made: *mut usize,
 ) -> Status {
     guard(|| {
-        let (raw, out) = (given(bytes, length)?, room(out, capacity)?);
+        let (raw, out) = (caller_bytes(bytes, length)?, caller_buffer(out, capacity)?);
         check_length(length)?;
         let wanted = text(encoding, "the encoding")?.map(self::encoding).transpose()?;
         let wanted = wanted.unwrap_or_else(|| choose(raw, &disk_objective()).encoding);
@@ -87,7 +87,7 @@ impl Packed {
         target[8..16].copy_from_slice(&(raw.len() as u64).to_le_bytes());
         target[16..24].copy_from_slice(&xxh3_64(raw).to_le_bytes());
         target[HEADER_BYTES..].copy_from_slice(if self.encoding == Encoding::NONE { raw } else { &self.stored });
-        give(made, need);
+        write_out(made, need);
         Ok(())
     }
 }
@@ -103,7 +103,7 @@ pub extern "C" fn terrace_decompress(
     made: *mut usize,
 ) -> Status {
     guard(|| {
-        let (stored, out) = (given(bytes, length)?, room(out, capacity)?);
+        let (stored, out) = (caller_bytes(bytes, length)?, caller_buffer(out, capacity)?);
         let damaged = |reason: &str| Failure::Damaged(reason.to_owned());
         let (header, payload) =
             stored.split_at_checked(HEADER_BYTES).ok_or_else(|| damaged("the bytes are too few"))?;
@@ -118,7 +118,7 @@ pub extern "C" fn terrace_decompress(
         if &header[..4] != COMPRESSED_MAGIC || need > MAX_RAW_BYTES as u64 {
             return Err(damaged("the bytes begin otherwise"));
         }
-        give(made, need as usize);
+        write_out(made, need as usize);
         let have = out.len();
         let raw = out.get_mut(..need as usize).ok_or(Failure::TooShort { need, have })?;
         let decoded = CODEC_SCRATCH.with_borrow_mut(|scratch| decode(encoding, payload, raw, scratch));

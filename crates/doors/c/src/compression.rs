@@ -10,7 +10,7 @@ use terrace_cost::{Objective, TargetRates, Weights};
 use crate::bytes::{Packed, check_length, choose};
 use crate::failure::guard;
 use crate::{Failure, Status};
-use terrace_foreign::{give_text, given, items, parsed, room, text};
+use terrace_foreign::{caller_buffer, caller_bytes, items, parsed, text, write_out_text};
 
 /// The most tiers of a call.
 const MAX_TIERS: usize = 64;
@@ -65,7 +65,7 @@ pub extern "C" fn terrace_compress_for(
     json: *mut *mut c_char,
 ) -> Status {
     guard(|| {
-        let (raw, out) = (given(bytes, length)?, room(out, capacity)?);
+        let (raw, out) = (caller_bytes(bytes, length)?, caller_buffer(out, capacity)?);
         check_length(length)?;
         if wanted.is_null() {
             return Err(Failure::Invalid("the wanted compression is null".into()));
@@ -91,7 +91,7 @@ pub extern "C" fn terrace_compress_for(
         let tiers = tiers.iter().map(|tier| Candidate::of(tier, weights, reads, raw)).collect::<Result<Vec<_>, _>>()?;
         let chosen = Chosen::of(&tiers, raw)?;
         chosen.packed.write_to(raw, out, made)?;
-        if json.is_null() { Ok(()) } else { Ok(give_text(json, chosen.report(&tiers, raw).to_string())?) }
+        if json.is_null() { Ok(()) } else { Ok(write_out_text(json, chosen.report(&tiers, raw).to_string())?) }
     })
 }
 

@@ -3,20 +3,16 @@
 use std::ffi::{c_char, c_void};
 
 use crate::failure::guard;
-use crate::store::{Store, there};
+use crate::store::{Store, find_store};
 use crate::{Failure, Status};
 use terrace_foreign::Handles;
-use terrace_foreign::{give, give_text, given, room, text};
+use terrace_foreign::{caller_buffer, caller_bytes, required_text, write_out, write_out_text};
 
 static OPEN_DATASETS: Handles<Dataset> = Handles::new("dataset");
 
 /// An open dataset. Many threads may use one at once.
 pub struct Dataset {
     dataset: datasets::Dataset,
-}
-
-fn word<'a>(pointer: *const c_char, what: &str) -> Result<&'a str, Failure> {
-    text(pointer, what)?.ok_or_else(|| Failure::Invalid(format!("{what} is null")))
 }
 
 /// Adds a dataset, filled with zeros, and opens it. `declaration` is a text in the language of datasets.
@@ -28,8 +24,8 @@ pub extern "C" fn terrace_dataset_add(
     dataset: *mut *mut Dataset,
 ) -> Status {
     guard(|| {
-        let (name, declaration) = (word(name, "the name")?, word(declaration, "the declaration")?);
-        keep(dataset, || Ok(there(store)?.datasets.add(name, declaration)?))
+        let (name, declaration) = (required_text(name, "the name")?, required_text(declaration, "the declaration")?);
+        open_into(dataset, || Ok(find_store(store)?.datasets.add(name, declaration)?))
     })
 }
 
@@ -37,16 +33,20 @@ pub extern "C" fn terrace_dataset_add(
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dataset_open(store: *const Store, name: *const c_char, dataset: *mut *mut Dataset) -> Status {
     guard(|| {
-        let name = word(name, "the name")?;
-        keep(dataset, || Ok(there(store)?.datasets.open(name)?))
+        let name = required_text(name, "the name")?;
+        open_into(dataset, || Ok(find_store(store)?.datasets.open(name)?))
     })
 }
 
-fn keep(place: *mut *mut Dataset, open: impl FnOnce() -> Result<datasets::Dataset, Failure>) -> Result<(), Failure> {
+/// Opens a dataset, keeps it for the calls that follow, and writes its handle to the caller's place.
+fn open_into(
+    place: *mut *mut Dataset,
+    open: impl FnOnce() -> Result<datasets::Dataset, Failure>,
+) -> Result<(), Failure> {
     if place.is_null() {
         return Err(Failure::Invalid("the place for the dataset is null".into()));
     }
-    give(place, OPEN_DATASETS.keep(Dataset { dataset: open()? }));
+    write_out(place, OPEN_DATASETS.keep(Dataset { dataset: open()? }));
     Ok(())
 }
 
@@ -64,7 +64,7 @@ pub extern "C" fn terrace_dataset_close(dataset: *mut Dataset) -> Status {
 /// Removes a dataset with all its replicas.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dataset_remove(store: *const Store, name: *const c_char) -> Status {
-    guard(|| Ok(there(store)?.datasets.remove(word(name, "the name")?)?))
+    guard(|| Ok(find_store(store)?.datasets.remove(required_text(name, "the name")?)?))
 }
 
 /// Returns the names of a dataset's views as a list in JSON. The caller passes the text to `terrace_free`.
@@ -72,7 +72,7 @@ pub extern "C" fn terrace_dataset_remove(store: *const Store, name: *const c_cha
 pub extern "C" fn terrace_dataset_views(dataset: *const Dataset, json: *mut *mut c_char) -> Status {
     guard(|| {
         let views = OPEN_DATASETS.find(dataset)?.dataset.views()?;
-        Ok(give_text(json, serde_json::to_string(&views).map_err(|e| Failure::Internal(e.to_string()))?)?)
+        Ok(write_out_text(json, serde_json::to_string(&views).map_err(|e| Failure::Internal(e.to_string()))?)?)
     })
 }
 
@@ -80,7 +80,7 @@ pub extern "C" fn terrace_dataset_views(dataset: *const Dataset, json: *mut *mut
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dataset_length(dataset: *const Dataset, view: *const c_char, length: *mut u64) -> Status {
     guard(|| {
-        give(length, OPEN_DATASETS.find(dataset)?.dataset.view(word(view, "the view")?)?.length()?);
+        write_out(length, OPEN_DATASETS.find(dataset)?.dataset.view(required_text(view, "the view")?)?.length()?);
         Ok(())
     })
 }
@@ -97,8 +97,8 @@ pub extern "C" fn terrace_dataset_read(
     read: *mut usize,
 ) -> Status {
     guard(|| {
-        let view = OPEN_DATASETS.find(dataset)?.dataset.view(word(view, "the view")?)?;
-        give(read, view.read_at(offset, room(out, length)?)?);
+        let view = OPEN_DATASETS.find(dataset)?.dataset.view(required_text(view, "the view")?)?;
+        write_out(read, view.read_at(offset, caller_buffer(out, length)?)?);
         Ok(())
     })
 }
@@ -113,8 +113,8 @@ pub extern "C" fn terrace_dataset_write(
     length: usize,
 ) -> Status {
     guard(|| {
-        let view = OPEN_DATASETS.find(dataset)?.dataset.view(word(view, "the view")?)?;
-        Ok(view.write_at(offset, given(bytes, length)?)?)
+        let view = OPEN_DATASETS.find(dataset)?.dataset.view(required_text(view, "the view")?)?;
+        Ok(view.write_at(offset, caller_bytes(bytes, length)?)?)
     })
 }
 

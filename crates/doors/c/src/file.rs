@@ -5,10 +5,10 @@ use std::ffi::{c_char, c_void};
 use engine::files::{self, FileError, Files};
 
 use crate::failure::guard;
-use crate::store::{Store, there};
+use crate::store::{Store, find_store};
 use crate::{Failure, Status};
 use terrace_foreign::Handles;
-use terrace_foreign::{give, given, room, string};
+use terrace_foreign::{caller_buffer, caller_bytes, string, write_out};
 
 /// The permission bits of a new file.
 const NEW_FILE_MODE: u32 = 0o644;
@@ -51,9 +51,9 @@ pub extern "C" fn terrace_file_open(
         if file.is_null() {
             return Err(Failure::Invalid("the place for the file is null".into()));
         }
-        let store = there(store)?;
+        let store = find_store(store)?;
         let (key, mode) = (string(key, "the key")?, string(mode, "the mode")?);
-        give(file, OPEN_FILES.keep(open(store.files()?, key, mode)?));
+        write_out(file, OPEN_FILES.keep(open(store.files()?, key, mode)?));
         Ok(())
     })
 }
@@ -118,7 +118,7 @@ pub extern "C" fn terrace_file_read(
 ) -> Status {
     guard(|| {
         let file = OPEN_FILES.find(file)?;
-        give(read, file.to_read()?.read_at(offset, room(out, length)?)?);
+        write_out(read, file.to_read()?.read_at(offset, caller_buffer(out, length)?)?);
         Ok(())
     })
 }
@@ -126,7 +126,7 @@ pub extern "C" fn terrace_file_read(
 /// Writes bytes at `offset`. They are placed when the file is flushed, synced or closed, or when there are enough of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_file_write(file: *const File, offset: u64, bytes: *const c_void, length: usize) -> Status {
-    guard(|| Ok(OPEN_FILES.find(file)?.to_write()?.write_at(offset, given(bytes, length)?)?))
+    guard(|| Ok(OPEN_FILES.find(file)?.to_write()?.write_at(offset, caller_bytes(bytes, length)?)?))
 }
 
 /// Writes bytes at the file's end; `offset` gets the position of the first one, and may be null. Other threads and processes may append to
@@ -139,7 +139,7 @@ pub extern "C" fn terrace_file_append(
     offset: *mut u64,
 ) -> Status {
     guard(|| {
-        give(offset, OPEN_FILES.find(file)?.to_write()?.append(given(bytes, length)?)?);
+        write_out(offset, OPEN_FILES.find(file)?.to_write()?.append(caller_bytes(bytes, length)?)?);
         Ok(())
     })
 }
@@ -148,7 +148,7 @@ pub extern "C" fn terrace_file_append(
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_file_length(file: *const File, length: *mut u64) -> Status {
     guard(|| {
-        give(length, OPEN_FILES.find(file)?.file.stat()?.length);
+        write_out(length, OPEN_FILES.find(file)?.file.stat()?.length);
         Ok(())
     })
 }

@@ -3,9 +3,9 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 
 use crate::failure::guard;
-use crate::store::{Store, there};
+use crate::store::{Store, find_store};
 use crate::{Failure, Status};
-use terrace_foreign::{give, string};
+use terrace_foreign::{string, write_out};
 
 /// Objects that are read from the catalog at a time.
 const OBJECTS_PER_PAGE: usize = 256;
@@ -65,7 +65,7 @@ pub type Visit = Option<unsafe extern "C" fn(context: *mut c_void, key: *const c
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_stat(store: *const Store, key: *const c_char, info: *mut Info) -> Status {
     guard(|| {
-        give(info, Info::of(&there(store)?.store.stat(string(key, "the key")?)?));
+        write_out(info, Info::of(&find_store(store)?.store.stat(string(key, "the key")?)?));
         Ok(())
     })
 }
@@ -80,7 +80,7 @@ pub extern "C" fn terrace_list(
     context: *mut c_void,
 ) -> Status {
     guard(|| {
-        let store = there(store)?;
+        let store = find_store(store)?;
         let (prefix, visit) = (string(prefix, "the prefix")?, visit.ok_or_else(no_function)?);
         let mut after: Option<Vec<u8>> = None;
         loop {
@@ -109,7 +109,7 @@ fn no_function() -> Failure {
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_rename(store: *const Store, from: *const c_char, to: *const c_char) -> Status {
     guard(|| {
-        let store = there(store)?;
+        let store = find_store(store)?;
         store.files()?.rename_tree(string(from, "the key")?, string(to, "the new key")?)?;
         Ok(store.store.replan_renamed()?)
     })

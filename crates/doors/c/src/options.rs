@@ -55,7 +55,7 @@ pub(crate) fn ack(name: &str) -> Result<Ack, Failure> {
 }
 
 impl Options {
-    fn understood(&self) -> Result<PutOptions, Failure> {
+    fn to_put_options(&self) -> Result<PutOptions, Failure> {
         let requirements = text(self.requirements, "requirements")?.unwrap_or_default();
         let wrong = |error| Failure::Invalid(format!("requirements: {error}"));
         let requirements = Asked::parse_all(requirements).map_err(wrong)?;
@@ -74,17 +74,17 @@ impl Options {
 }
 
 /// Returns the options at a caller's pointer; the defaults for null.
-pub(crate) fn understood(options: *const Options) -> Result<PutOptions, Failure> {
+pub(crate) fn put_options(options: *const Options) -> Result<PutOptions, Failure> {
     if options.is_null() {
         return Ok(PutOptions::default());
     }
-    let asked = copied(options)?.understood()?;
+    let asked = copy_options(options)?.to_put_options()?;
     asked.check().map_err(|error| Failure::Invalid(error.to_string()))?;
     Ok(asked)
 }
 
 /// Copies the options of a caller that may know fewer fields than this library, or more.
-fn copied(options: *const Options) -> Result<Options, Failure> {
+fn copy_options(options: *const Options) -> Result<Options, Failure> {
     // SAFETY: `size` lies within the shortest structure that a caller can pass, where it was padding. No reference to the whole is made,
     // because a short structure ends before `max_latency`.
     let told = unsafe { ptr::addr_of!((*options).size).read_unaligned() } as usize;

@@ -10,10 +10,10 @@ use engine::files::Files;
 use engine::{Config, PutOptions, Question};
 
 use crate::failure::guard;
-use crate::options::{ack, understood};
+use crate::options::{ack, put_options};
 use crate::{Failure, Options, Receipt, Status};
 use terrace_foreign::Handles;
-use terrace_foreign::{give, give_text, given, room, string, text};
+use terrace_foreign::{caller_buffer, caller_bytes, required_text, string, write_out, write_out_text};
 
 static OPEN_STORES: Handles<Store> = Handles::new("store");
 
@@ -39,7 +39,7 @@ impl Store {
     }
 }
 
-pub(crate) fn there(store: *const Store) -> Result<Arc<Store>, Failure> {
+pub(crate) fn find_store(store: *const Store) -> Result<Arc<Store>, Failure> {
     Ok(OPEN_STORES.find(store)?)
 }
 
@@ -67,11 +67,11 @@ pub extern "C" fn terrace_open(
         if store.is_null() {
             return Err(Failure::Invalid("the place for the store is null".into()));
         }
-        let application = understood(application)?;
+        let application = put_options(application)?;
         let directory = Path::new(OsStr::from_bytes(string(directory, "the directory")?));
         let opened = engine::Store::open(directory)?;
         let datasets = Datasets::new(&opened);
-        give(store, OPEN_STORES.keep(Store { store: opened, application, files: OnceLock::new(), datasets }));
+        write_out(store, OPEN_STORES.keep(Store { store: opened, application, files: OnceLock::new(), datasets }));
         Ok(())
     })
 }
@@ -104,10 +104,10 @@ pub extern "C" fn terrace_replicate(
     receipt: *mut Receipt,
 ) -> Status {
     guard(|| {
-        let store = there(store)?;
-        let options = understood(operation)?.over(&store.application);
-        let written = store.store.put_bytes(string(key, "the key")?, given(bytes, length)?, &options)?;
-        give(receipt, Receipt::of(&written, store.store.id()));
+        let store = find_store(store)?;
+        let options = put_options(operation)?.over(&store.application);
+        let written = store.store.put_bytes(string(key, "the key")?, caller_bytes(bytes, length)?, &options)?;
+        write_out(receipt, Receipt::of(&written, store.store.id()));
         Ok(())
     })
 }
@@ -125,10 +125,10 @@ pub extern "C" fn terrace_write_at(
     receipt: *mut Receipt,
 ) -> Status {
     guard(|| {
-        let store = there(store)?;
-        let options = understood(operation)?.over(&store.application);
-        let written = store.store.write_at(string(key, "the key")?, offset, given(bytes, length)?, &options)?;
-        give(receipt, Receipt::of(&written, store.store.id()));
+        let store = find_store(store)?;
+        let options = put_options(operation)?.over(&store.application);
+        let written = store.store.write_at(string(key, "the key")?, offset, caller_bytes(bytes, length)?, &options)?;
+        write_out(receipt, Receipt::of(&written, store.store.id()));
         Ok(())
     })
 }
@@ -147,11 +147,11 @@ pub extern "C" fn terrace_append(
     receipt: *mut Receipt,
 ) -> Status {
     guard(|| {
-        let store = there(store)?;
-        let options = understood(operation)?.over(&store.application);
-        let appended = store.store.append(string(key, "the key")?, given(bytes, length)?, &options)?;
-        give(offset, appended.offset);
-        give(receipt, Receipt::of(&appended.receipt, store.store.id()));
+        let store = find_store(store)?;
+        let options = put_options(operation)?.over(&store.application);
+        let appended = store.store.append(string(key, "the key")?, caller_bytes(bytes, length)?, &options)?;
+        write_out(offset, appended.offset);
+        write_out(receipt, Receipt::of(&appended.receipt, store.store.id()));
         Ok(())
     })
 }
@@ -168,8 +168,8 @@ pub extern "C" fn terrace_read(
     read: *mut usize,
 ) -> Status {
     guard(|| {
-        let count = there(store)?.store.read_at(string(key, "the key")?, offset, room(out, length)?)?;
-        give(read, count);
+        let count = find_store(store)?.store.read_at(string(key, "the key")?, offset, caller_buffer(out, length)?)?;
+        write_out(read, count);
         Ok(())
     })
 }
@@ -178,7 +178,7 @@ pub extern "C" fn terrace_read(
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_length(store: *const Store, key: *const c_char, length: *mut u64) -> Status {
     guard(|| {
-        give(length, there(store)?.store.stat(string(key, "the key")?)?.length);
+        write_out(length, find_store(store)?.store.stat(string(key, "the key")?)?.length);
         Ok(())
     })
 }
@@ -188,8 +188,8 @@ pub extern "C" fn terrace_length(store: *const Store, key: *const c_char, length
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_locate(store: *const Store, key: *const c_char, json: *mut *mut c_char) -> Status {
     guard(|| {
-        let location = there(store)?.store.locate(string(key, "the key")?)?;
-        Ok(give_text(json, serde_json::to_string(&location).map_err(|e| Failure::Internal(e.to_string()))?)?)
+        let location = find_store(store)?.store.locate(string(key, "the key")?)?;
+        Ok(write_out_text(json, serde_json::to_string(&location).map_err(|e| Failure::Internal(e.to_string()))?)?)
     })
 }
 
@@ -197,13 +197,13 @@ pub extern "C" fn terrace_locate(store: *const Store, key: *const c_char, json: 
 /// until one of them changes. The copy is as durable as the object.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_copy(store: *const Store, from: *const c_char, to: *const c_char) -> Status {
-    guard(|| Ok(there(store)?.store.copy(string(from, "the key")?, string(to, "the key of the copy")?)?))
+    guard(|| Ok(find_store(store)?.store.copy(string(from, "the key")?, string(to, "the key of the copy")?)?))
 }
 
 /// Deletes an object.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_delete(store: *const Store, key: *const c_char) -> Status {
-    guard(|| Ok(there(store)?.store.remove(string(key, "the key")?)?))
+    guard(|| Ok(find_store(store)?.store.remove(string(key, "the key")?)?))
 }
 
 /// Waits until a write has reached `"placed"`, `"replicated"` or `"durable"`, and updates the receipt. The receipt must
@@ -211,12 +211,12 @@ pub extern "C" fn terrace_delete(store: *const Store, key: *const c_char) -> Sta
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_wait(store: *const Store, receipt: *mut Receipt, level: *const c_char) -> Status {
     guard(|| {
-        let store = there(store)?;
-        let level = ack(text(level, "the level")?.ok_or_else(|| Failure::Invalid("the level is null".into()))?)?;
+        let store = find_store(store)?;
+        let level = ack(required_text(level, "the level")?)?;
         // SAFETY: the caller passes null or a place as long as a receipt.
         let mut known = unsafe { Receipt::known(receipt, store.store.id()) }?;
         store.store.wait(&mut known, level)?;
-        give(receipt, Receipt::of(&known, store.store.id()));
+        write_out(receipt, Receipt::of(&known, store.store.id()));
         Ok(())
     })
 }
@@ -224,7 +224,7 @@ pub extern "C" fn terrace_wait(store: *const Store, receipt: *mut Receipt, level
 /// Waits until no replica is pending and everything is durable.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_sync(store: *const Store) -> Status {
-    guard(|| Ok(there(store)?.store.sync()?))
+    guard(|| Ok(find_store(store)?.store.sync()?))
 }
 
 /// Explains how the store would place a block of bytes under a key, without writing it. Returns the JSON that `terrace
@@ -239,12 +239,12 @@ pub extern "C" fn terrace_plan(
     json: *mut *mut c_char,
 ) -> Status {
     guard(|| {
-        let store = there(store)?;
-        let options = &understood(operation)?.over(&store.application);
-        let block = given(bytes, length)?;
+        let store = find_store(store)?;
+        let options = &put_options(operation)?.over(&store.application);
+        let block = caller_bytes(bytes, length)?;
         let question = Question { key: string(key, "the key")?, block, options, what_if: &[] };
         let explained = store.store.explain(&question)?;
-        Ok(give_text(json, serde_json::to_string(&explained).map_err(|e| Failure::Internal(e.to_string()))?)?)
+        Ok(write_out_text(json, serde_json::to_string(&explained).map_err(|e| Failure::Internal(e.to_string()))?)?)
     })
 }
 

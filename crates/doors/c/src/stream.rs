@@ -4,10 +4,10 @@ use std::ffi::{c_char, c_void};
 
 use crate::failure::guard;
 use crate::options::ack;
-use crate::store::{Store, there};
+use crate::store::{Store, find_store};
 use crate::{Failure, Status};
 use terrace_foreign::Handles;
-use terrace_foreign::{give, given, string, text};
+use terrace_foreign::{caller_bytes, required_text, string, write_out};
 
 static OPEN_STREAMS: Handles<Stream> = Handles::new("stream");
 
@@ -35,9 +35,9 @@ pub struct Request {
 }
 
 impl Request {
-    fn understood(&self) -> Result<stream::Framed, Failure> {
+    fn to_framed(&self) -> Result<stream::Framed, Failure> {
         let destination = string(self.destination, "the destination")?;
-        let bytes = given(self.bytes, self.length)?.to_vec();
+        let bytes = caller_bytes(self.bytes, self.length)?.to_vec();
         let request = match u64::try_from(self.offset) {
             Ok(offset) => stream::Request::at(destination, offset, bytes),
             Err(_) if self.offset == -1 => stream::Request::append(destination, bytes),
@@ -67,11 +67,10 @@ pub extern "C" fn terrace_stream_open(
         if stream.is_null() {
             return Err(Failure::Invalid("the place for the stream is null".into()));
         }
-        let store = there(store)?;
-        let missing = |what: &str| Failure::Invalid(format!("{what} is null"));
-        let name = text(name, "the name")?.ok_or_else(|| missing("the name"))?;
-        let level = ack(text(level, "the level")?.ok_or_else(|| missing("the level"))?)?;
-        give(stream, OPEN_STREAMS.keep(Stream { stream: stream::Stream::open(&store.store, name, level)? }));
+        let store = find_store(store)?;
+        let name = required_text(name, "the name")?;
+        let level = ack(required_text(level, "the level")?)?;
+        write_out(stream, OPEN_STREAMS.keep(Stream { stream: stream::Stream::open(&store.store, name, level)? }));
         Ok(())
     })
 }
@@ -99,9 +98,9 @@ pub extern "C" fn terrace_stream_append(
     guard(|| {
         let stream = OPEN_STREAMS.find(stream)?;
         let framed = terrace_foreign::items(requests, count, "the requests")?;
-        let framed = framed.iter().map(Request::understood).collect::<Result<Vec<_>, _>>()?;
+        let framed = framed.iter().map(Request::to_framed).collect::<Result<Vec<_>, _>>()?;
         let accepted = stream.stream.append_framed(framed)?;
-        give(added, accepted.iter().filter(|accepted| **accepted == stream::Accepted::New).count());
+        write_out(added, accepted.iter().filter(|accepted| **accepted == stream::Accepted::New).count());
         Ok(())
     })
 }
@@ -111,8 +110,8 @@ pub extern "C" fn terrace_stream_append(
 pub extern "C" fn terrace_stream_backlog(stream: *const Stream, requests: *mut u64, bytes: *mut u64) -> Status {
     guard(|| {
         let backlog = OPEN_STREAMS.find(stream)?.stream.backlog()?;
-        give(requests, backlog.requests);
-        give(bytes, backlog.bytes);
+        write_out(requests, backlog.requests);
+        write_out(bytes, backlog.bytes);
         Ok(())
     })
 }
