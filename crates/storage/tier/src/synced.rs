@@ -1,4 +1,4 @@
-//! The notes of how far the frames of a target on a service were complete.
+//! The note on a target on a service: the last commit all of whose frames are there.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use terrace_format::Reach;
 
-/// The last note on a target, as the store's directory knows it. An older one there, or none, is that of an older copy of the target.
+/// The last note on a target, as the store's directory knows it. If the target's own note is older or missing, the target is an
+/// older copy.
 pub struct SyncedNote(PathBuf);
 
 impl SyncedNote {
@@ -40,12 +41,12 @@ impl SyncedNote {
         fs::read(&self.0).ok().and_then(|text| SyncedNote::parse(&text))
     }
 
-    /// Notes what was noted on the target. It is not synced: an older text, or half of one, asks for less.
+    /// Writes what was noted on the target. It is not synced: after a power cut, an older or cut note only makes the check weaker.
     pub fn write(&self, reach: Reach) -> io::Result<()> {
         fs::write(&self.0, SyncedNote::text(reach))
     }
 
-    /// Forgets what was noted: the target begins as an empty one.
+    /// Removes the note: the target begins as an empty one.
     pub fn remove(&self) -> io::Result<()> {
         match fs::remove_file(&self.0) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
