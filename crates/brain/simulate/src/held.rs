@@ -1,4 +1,4 @@
-//! The locations of written blocks, as long as they will be read.
+//! The stored pieces of blocks that will still be read.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -15,8 +15,8 @@ pub(crate) struct Held {
 impl Held {
     /// Stores a block's pieces.
     pub fn keep(&mut self, [process, step, object]: [usize; 3], pieces: &[Piece]) {
-        let steps = at(&mut self.objects, process);
-        at(at(steps, step), object).extend_from_slice(pieces);
+        let steps = entry_at(&mut self.objects, process);
+        entry_at(entry_at(steps, step), object).extend_from_slice(pieces);
     }
 
     /// Returns the replica of a block with the earliest estimated arrival, as far as the process knows. Of replicas
@@ -32,7 +32,7 @@ impl Held {
         let takes = |replica: u8| of(replica).map(time).sum::<f64>();
         let asks =
             |replica: u8| of(replica).map(|piece| asked.get(usize::from(piece.target)).unwrap_or(&0)).sum::<u32>();
-        let turn = |replica: u8| {
+        let tie_breaker = |replica: u8| {
             let mut hasher = DefaultHasher::new();
             (process, step, object, block, replica).hash(&mut hasher);
             hasher.finish()
@@ -40,7 +40,7 @@ impl Held {
         let last = of_block().map(|piece| piece.replica).max().unwrap_or(0);
         let order = |a: &u8, b: &u8| {
             let order = takes(*a).total_cmp(&takes(*b)).then_with(|| asks(*a).cmp(&asks(*b)));
-            order.then_with(|| turn(*a).cmp(&turn(*b)))
+            order.then_with(|| tie_breaker(*a).cmp(&tie_breaker(*b)))
         };
         of((0..=last).min_by(order).unwrap_or(0)).copied().collect()
     }
@@ -57,7 +57,8 @@ pub(crate) struct ReadContext<'a> {
     pub now: f64,
 }
 
-fn at<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
+/// Returns the entry of a list at this index. The list grows if it is shorter.
+fn entry_at<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
     if list.len() <= index {
         list.resize_with(index + 1, T::default);
     }
