@@ -22,6 +22,8 @@ pub const COMMON_FEATURES: c_ulong = AGGREGATED_METADATA_FEATURE
 const MAX_SUPERBLOCK_BYTES: u64 = 256;
 
 /// An open file.
+///
+/// All accesses to its numbers are relaxed: no other memory depends on them, and HDF5 itself orders its calls on a file.
 pub struct DrivenFile {
     /// The name by which the program opened it.
     pub name: String,
@@ -32,8 +34,9 @@ pub struct DrivenFile {
     end_of_addresses: AtomicU64,
     /// Known here because HDF5 asks for it often.
     end_of_file: AtomicU64,
-    /// The number of bytes that the file had when it was opened, and that were written since.
-    written: AtomicU64,
+    /// An upper bound of the bytes in the file: its first length, and all bytes written since. It only shows whether anything beyond the
+    /// superblock was written.
+    touched_bytes: AtomicU64,
 }
 
 impl DrivenFile {
@@ -45,7 +48,7 @@ impl DrivenFile {
             name: name.to_string_lossy().into_owned(),
             end_of_addresses: AtomicU64::new(0),
             end_of_file: AtomicU64::new(length),
-            written: AtomicU64::new(length),
+            touched_bytes: AtomicU64::new(length),
             ignores_missing_locks,
             bytes,
         })
@@ -79,14 +82,14 @@ impl DrivenFile {
         let end = end.ok_or_else(|| DriverError::new(libc::EFBIG, "the bytes lie behind the highest address"))?;
         self.bytes.write_at(address, bytes)?;
         self.end_of_file.fetch_max(end, Ordering::Relaxed);
-        self.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.touched_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
     /// Makes what was written durable, or only visible if the file is being closed. HDF5 also flushes a new file before its user gets it; there
     /// is nothing in it yet that would be worth the time.
     pub fn flush(&self, is_closing: bool) -> DriverResult<()> {
-        let is_bare = self.written.load(Ordering::Relaxed) <= MAX_SUPERBLOCK_BYTES;
+        let is_bare = self.touched_bytes.load(Ordering::Relaxed) <= MAX_SUPERBLOCK_BYTES;
         if is_closing || is_bare { self.bytes.place() } else { self.bytes.sync() }
     }
 
