@@ -32,14 +32,14 @@ pub struct TaskOptions {
     pub drain_time: Duration,
 }
 
-/// Says to a connection when the server ends.
+/// Tells a connection when the server ends.
 #[derive(Clone, Debug)]
 pub struct Ending(watch::Receiver<bool>);
 
 impl Ending {
     /// Waits until the server ends.
     pub async fn wait(&mut self) {
-        // The result is a lock, which must not live on. An error means that the server has gone.
+        // `wait_for` returns a guard that locks the channel, so it is dropped at once. An error means that the server has gone.
         drop(self.0.wait_for(|is_ending| *is_ending).await);
     }
 }
@@ -118,7 +118,8 @@ async fn accept<T: Future<Output = ()> + Send + 'static>(
     let permits = Arc::new(Semaphore::new(options.max_connections as usize));
     let for_connections = ending.clone();
     let begin = |stream: TcpStream, permit: OwnedSemaphorePermit| {
-        // Replies are written whole, so delaying them (Nagle's algorithm) gains nothing. With it, the connection works, too.
+        // Replies are written whole, so delaying them (Nagle's algorithm) gains nothing. An error is
+        // ignored: the connection also works with the delay.
         let _ = stream.set_nodelay(true);
         let served = serve(stream, for_connections.clone());
         drop(tokio::spawn(async move {
@@ -144,8 +145,8 @@ async fn accept<T: Future<Output = ()> + Send + 'static>(
             },
         }
     }
-    // Connections that the system has accepted already would be reset with the listener. They are served. Clients that go on
-    // connecting must not keep the server from ending.
+    // Dropping the listener would reset the connections that the system has accepted, so they are served. Their number is limited,
+    // because clients that go on connecting must not keep the server from ending.
     let last = async {
         let listener = listener.into_std()?;
         for _ in 0..ACCEPT_BACKLOG {
