@@ -10,10 +10,10 @@ use crate::{Encoding, Transform};
 /// The size of a block in bytes: a multiple of every width.
 const BLOCK_BYTES: usize = 8192;
 
-/// Transforms `raw` into `out`, which has the same length.
+/// Transforms `raw` into `out`, which has the same length. The encoding's transform is not [`Transform::None`].
 pub fn apply(encoding: Encoding, raw: &[u8], out: &mut [u8]) {
     let width = encoding.element.width();
-    let (whole, rest) = raw.split_at(whole(encoding, raw.len()));
+    let (whole, rest) = raw.split_at(transformed_length(encoding, raw.len()));
     let (planes, end) = out.split_at_mut(whole.len());
     end.copy_from_slice(rest);
     let mut differences = [0; BLOCK_BYTES];
@@ -32,15 +32,15 @@ pub fn apply(encoding: Encoding, raw: &[u8], out: &mut [u8]) {
 }
 
 /// Returns how many of `length` bytes are transformed.
-fn whole(encoding: Encoding, length: usize) -> usize {
+fn transformed_length(encoding: Encoding, length: usize) -> usize {
     let least = encoding.element.width() * if encoding.transform == Transform::BitShuffle { 8 } else { 1 };
     length - length % least
 }
 
-/// Undoes [`apply`]: fills `raw`, which has the same length as `transformed`.
+/// Undoes [`apply`]: fills `raw`, which has the same length as `transformed`. The encoding's transform is not [`Transform::None`].
 pub fn undo(encoding: Encoding, transformed: &[u8], raw: &mut [u8]) {
     let width = encoding.element.width();
-    let (planes, rest) = transformed.split_at(whole(encoding, raw.len()));
+    let (planes, rest) = transformed.split_at(transformed_length(encoding, raw.len()));
     let (whole, end) = raw.split_at_mut(planes.len());
     end.copy_from_slice(rest);
     let mut sums = delta::Sums::default();
