@@ -192,21 +192,24 @@ fn with_store(store: &Store, command: &StoreCommand, show: Show) -> Result<bool>
         StoreCommand::Status => inspect::status(store, show),
         StoreCommand::Top { interval, count } => inspect::top(store, *interval, *count, show),
         StoreCommand::Stage { prefix, tier, limit } => {
-            moves::stage(store, known(store, prefix)?, tier, limit.map(|limit| limit.0), show)
+            moves::stage(store, checked_prefix(store, prefix)?, tier, limit.map(|limit| limit.0), show)
         }
-        StoreCommand::Evict { prefix, tier } => moves::moved(&store.evict(known(store, prefix)?, tier)?, show),
+        StoreCommand::Evict { prefix, tier } => {
+            moves::report_moved(&store.evict(checked_prefix(store, prefix)?, tier)?, show)
+        }
         StoreCommand::Tune { prefix, all } => {
-            moves::tuned(&store.tune(known(store, prefix.as_deref().unwrap_or_default())?, *all)?, show)
+            moves::report_tuned(&store.tune(checked_prefix(store, prefix.as_deref().unwrap_or_default())?, *all)?, show)
         }
-        StoreCommand::Drain { tier } => moves::moved(&store.drain(tier)?, show),
+        StoreCommand::Drain { tier } => moves::report_moved(&store.drain(tier)?, show),
         StoreCommand::Scrub { prefix, repair, subset } => care::scrub(store, prefix.as_deref(), *repair, *subset, show),
         StoreCommand::Prune { force } => care::prune(store, *force, show),
         StoreCommand::Repair { prefix } => care::scrub(store, prefix.as_deref(), true, None, show),
     }
 }
 
-fn known<'a>(store: &Store, prefix: &'a OsStr) -> Result<&'a [u8]> {
-    inspect::there(store, prefix.as_bytes())?;
+/// Returns the bytes of a prefix, at or below which an object is stored.
+fn checked_prefix<'a>(store: &Store, prefix: &'a OsStr) -> Result<&'a [u8]> {
+    inspect::check_stored(store, prefix.as_bytes())?;
     Ok(prefix.as_bytes())
 }
 

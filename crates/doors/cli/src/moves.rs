@@ -43,7 +43,7 @@ pub enum Tiers {
 }
 
 /// Reports moved data; returns false if some had to stay.
-pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
+pub fn report_moved(moved: &Moved, show: Show) -> Result<bool> {
     show.result(moved, &format!("{} made, {} dropped", count(moved.made, "replica"), moved.dropped))?;
     let changed: u64 = moved.changed.values().sum();
     let unplaced = moved.kept.saturating_sub(moved.kept_from_memory + changed);
@@ -82,7 +82,7 @@ pub fn stage(store: &Store, prefix: &[u8], tier: &str, limit: Option<u64>, show:
     });
     bar.finish_and_clear();
     let fetched = fetched?;
-    let is_moved = moved(&store.stage(prefix, tier)?, show)?;
+    let is_moved = report_moved(&store.stage(prefix, tier)?, show)?;
     if fetched.files > 0 && !show.json {
         let words = format!("{} fetched from {}", size(fetched.fetched), count(fetched.files, "file"));
         show.line(&words)?;
@@ -95,7 +95,7 @@ pub fn stage(store: &Store, prefix: &[u8], tier: &str, limit: Option<u64>, show:
 }
 
 /// Reports re-encoded data. Data that is as dense as possible stays, which is not a failure.
-pub fn tuned(moved: &Moved, show: Show) -> Result<bool> {
+pub fn report_tuned(moved: &Moved, show: Show) -> Result<bool> {
     show.result(moved, &format!("{} replaced by denser ones", count(moved.made, "replica")))?;
     Ok(true)
 }
@@ -111,11 +111,11 @@ pub fn node(store: &Store, change: &NodeChange, show: Show) -> Result<bool> {
             show.result(&json!({"node": name, "tier": tier}), &words)?;
             Ok(true)
         }
-        NodeChange::Drain { name } => moved(&store.drain_node(name)?, show),
+        NodeChange::Drain { name } => report_moved(&store.drain_node(name)?, show),
         NodeChange::Remove { name, force } => {
             let done = store.remove_node(name, *force)?;
             // With `force`, replicas without another place are lost, so that is no failure.
-            moved(&done, show)?;
+            report_moved(&done, show)?;
             show.line(&format!("node {name} is not part of the store any more"))?;
             Ok(true)
         }

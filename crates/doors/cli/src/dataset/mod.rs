@@ -92,17 +92,17 @@ pub fn run(command: &DeclarationCommand, opened: &dyn Fn() -> Result<Store>, sho
         DeclarationCommand::Fmt { files, check } => fmt(files, *check, show),
         DeclarationCommand::Explain { subject, only, size } => {
             let explanation = match is_file(subject) {
-                true => explained(subject, size, show)?,
-                false => Some(explained_stored(subject, size, opened)?),
+                true => explain_file(subject, size, show)?,
+                false => Some(explain_stored(subject, size, opened)?),
             };
             explanation.map_or(Ok(false), |explanation| show_explanation(explanation, only.as_deref(), show))
         }
-        DeclarationCommand::Import { source, from, count } => imported(source, *from, *count, show),
+        DeclarationCommand::Import { source, from, count } => import_file(source, *from, *count, show),
     }
 }
 
 /// Reads a text file of a user.
-fn text(path: &Path) -> Result<String> {
+fn read_text(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     if path == Path::new("-") {
         io::stdin().take(MAX_DECLARATION_BYTES + 1).read_to_end(&mut bytes).context("reading stdin")?;
@@ -119,15 +119,15 @@ fn text(path: &Path) -> Result<String> {
 }
 
 /// Reads and checks a declaration with all its includes.
-fn model(path: &Path) -> Result<(Option<Declared>, Sources, Diagnostics)> {
+fn read_model(path: &Path) -> Result<(Option<Declared>, Sources, Diagnostics)> {
     let mut load =
-        |name: &str| text(Path::new(name)).map_err(|error| io::Error::other(format!("{:#}", error.root_cause())));
-    Ok(terrace_datasets::read_declaration(&path.display().to_string(), text(path)?, &mut load))
+        |name: &str| read_text(Path::new(name)).map_err(|error| io::Error::other(format!("{:#}", error.root_cause())));
+    Ok(terrace_datasets::read_declaration(&path.display().to_string(), read_text(path)?, &mut load))
 }
 
 /// Reads a declaration, reports its diagnostics, and fails if it has errors.
-pub fn declared(path: &Path, show: Show) -> Result<Declared> {
-    let (declared, sources, diagnostics) = model(path)?;
+pub fn read_declaration(path: &Path, show: Show) -> Result<Declared> {
+    let (declared, sources, diagnostics) = read_model(path)?;
     report::report(&sources, diagnostics, show)?;
     declared.with_context(|| format!("{} has errors", path.display()))
 }
@@ -135,7 +135,7 @@ pub fn declared(path: &Path, show: Show) -> Result<Declared> {
 fn check(files: &[PathBuf], show: Show) -> Result<bool> {
     let mut good = true;
     for path in files {
-        let (model, sources, diagnostics) = model(path)?;
+        let (model, sources, diagnostics) = read_model(path)?;
         report::report(&sources, diagnostics, show)?;
         good &= model.is_some();
         if let Some(Declared { model, .. }) = model {
@@ -150,7 +150,7 @@ fn check(files: &[PathBuf], show: Show) -> Result<bool> {
 fn fmt(files: &[PathBuf], check: bool, show: Show) -> Result<bool> {
     let mut good = true;
     for path in files {
-        let old = text(path)?;
+        let old = read_text(path)?;
         let mut diagnostics = Diagnostics::default();
         let parsed: Parsed = language::parse(&old, 0, &mut diagnostics);
         if diagnostics.failed() {
@@ -188,14 +188,14 @@ fn replace(path: &Path, text: &str) -> Result<()> {
     written.with_context(|| format!("writing {}", path.display()))
 }
 
-/// Whether the subject is a declaration file rather than a dataset of the store.
+/// Returns whether the subject is a declaration file rather than a dataset of the store.
 fn is_file(subject: &Path) -> bool {
     subject == Path::new("-") || subject.components().count() != 1 || subject.exists()
 }
 
 /// Explains a declaration without errors.
-fn explained(path: &Path, sizes: &[(String, u64)], show: Show) -> Result<Option<Explanation>> {
-    let (declared, sources, diagnostics) = model(path)?;
+fn explain_file(path: &Path, sizes: &[(String, u64)], show: Show) -> Result<Option<Explanation>> {
+    let (declared, sources, diagnostics) = read_model(path)?;
     let Some(Declared { model, .. }) = declared else {
         report::report(&sources, diagnostics, show)?;
         return Ok(None);
@@ -205,11 +205,7 @@ fn explained(path: &Path, sizes: &[(String, u64)], show: Show) -> Result<Option<
 }
 
 /// Explains a dataset of the store with its present array lengths.
-fn explained_stored(
-    subject: &Path,
-    sizes: &[(String, u64)],
-    opened: &dyn Fn() -> Result<Store>,
-) -> Result<Explanation> {
+fn explain_stored(subject: &Path, sizes: &[(String, u64)], opened: &dyn Fn() -> Result<Store>) -> Result<Explanation> {
     let name = subject.to_string_lossy();
     let store = opened()?;
     let datasets = Datasets::new(&store);
@@ -245,7 +241,7 @@ pub fn sizes(model: &Model, given: &[(String, u64)]) -> Result<Sizes> {
     Ok(known)
 }
 
-fn imported(source: &Path, from: Option<import::Format>, count: u64, show: Show) -> Result<bool> {
+fn import_file(source: &Path, from: Option<import::Format>, count: u64, show: Show) -> Result<bool> {
     let imported = import::import(source, from, count).with_context(|| format!("importing {}", source.display()))?;
     if !show.quiet {
         imported.left_out.iter().for_each(|what| note(&format!("left out: {what}")));

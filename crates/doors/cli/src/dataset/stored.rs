@@ -8,7 +8,7 @@ use serde_json::json;
 use terrace::Store;
 use terrace_datasets::{Dataset, Datasets, Declared};
 
-use super::declared;
+use super::read_declaration;
 use crate::output::{Show, complain, count, note};
 
 #[derive(Subcommand)]
@@ -61,7 +61,7 @@ pub fn run(store: &Store, command: &Stored, show: Show) -> Result<bool> {
     match command {
         Stored::Add { file, name } => {
             let name = name.clone().map_or_else(|| stem(file), Ok)?;
-            let dataset = datasets.add_declared(&name, &declared(file, show)?)?;
+            let dataset = datasets.add_declared(&name, &read_declaration(file, show)?)?;
             let (views, replicas) = (dataset.views()?, dataset.replicas()?);
             let words = format!(
                 "added {name}: {} and {}",
@@ -73,7 +73,7 @@ pub fn run(store: &Store, command: &Stored, show: Show) -> Result<bool> {
         }
         Stored::Edit { name, file } => {
             let dataset = datasets.open(name)?;
-            dataset.change(&declared(file, show)?)?;
+            dataset.change(&read_declaration(file, show)?)?;
             show.result(&json!({"dataset": name}), &format!("changed {name}"))?;
             Ok(true)
         }
@@ -96,8 +96,8 @@ pub fn run(store: &Store, command: &Stored, show: Show) -> Result<bool> {
             }
             Ok(good)
         }
-        Stored::Show { name, declaration } => shown(&datasets.open(name)?, *declaration, show),
-        Stored::Repair { name, accept_loss } => repaired(&datasets.open(name)?, *accept_loss, show),
+        Stored::Show { name, declaration } => show_dataset(&datasets.open(name)?, *declaration, show),
+        Stored::Repair { name, accept_loss } => repair_dataset(&datasets.open(name)?, *accept_loss, show),
         Stored::Rm { name } => {
             datasets.remove(name)?;
             show.result(&json!({"dataset": name}), &format!("removed {name}"))?;
@@ -110,10 +110,8 @@ pub fn run(store: &Store, command: &Stored, show: Show) -> Result<bool> {
 pub fn open(store: &Store, dataset: &str) -> Result<Dataset> {
     let datasets = Datasets::new(store);
     let is_name = !dataset.contains('/') && datasets.contains(dataset).unwrap_or(false);
-    match is_name || !Path::new(dataset).is_file() {
-        true => Ok(datasets.open(dataset)?),
-        false => Ok(datasets.open(&stem(Path::new(dataset))?)?),
-    }
+    let file = Path::new(dataset);
+    if !is_name && file.is_file() { Ok(datasets.open(&stem(file)?)?) } else { Ok(datasets.open(dataset)?) }
 }
 
 /// Adds the dataset that a file declares, unless the store has it.
@@ -125,13 +123,13 @@ pub fn prepare(store: &Store, dataset: &str, show: Show) -> Result<()> {
     let name = stem(path)?;
     if datasets.contains(&name)? {
         let stored = Declared::parse(&datasets.open(&name)?.declaration()?)?;
-        let same = stored.is_of_same_dataset(&declared(path, show)?);
+        let same = stored.is_of_same_dataset(&read_declaration(path, show)?);
         ensure!(
             same,
             "the dataset {name} of the store has other variables than {dataset}; `terrace dataset add --name` adds that as another one"
         );
     } else {
-        datasets.add_declared(&name, &declared(path, show)?)?;
+        datasets.add_declared(&name, &read_declaration(path, show)?)?;
         if !show.quiet {
             note(&format!("added {dataset} as {name}"));
         }
@@ -145,7 +143,7 @@ fn stem(file: &Path) -> Result<String> {
     stem.map(str::to_owned).with_context(|| format!("{} has no name for a dataset; give --name", file.display()))
 }
 
-fn shown(dataset: &Dataset, declaration: bool, show: Show) -> Result<bool> {
+fn show_dataset(dataset: &Dataset, declaration: bool, show: Show) -> Result<bool> {
     if declaration {
         crate::output::print(dataset.declaration()?.as_bytes())?;
         return Ok(true);
@@ -165,10 +163,10 @@ fn shown(dataset: &Dataset, declaration: bool, show: Show) -> Result<bool> {
     Ok(true)
 }
 
-fn repaired(dataset: &Dataset, accept_loss: bool, show: Show) -> Result<bool> {
+fn repair_dataset(dataset: &Dataset, accept_loss: bool, show: Show) -> Result<bool> {
     let found = dataset.repair(accept_loss)?;
     let words = format!(
-        "{}: {} looked at, {} gone, {} bad, {} left that lack what no replica has",
+        "{}: {} looked at, {} gone, {} bad, {} with bytes that no replica has",
         dataset.name(),
         count(found.files, "file"),
         found.gone,

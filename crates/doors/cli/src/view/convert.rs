@@ -14,7 +14,7 @@ use crate::output::{Show, size};
 
 /// Converts a file from one view's layout to another's.
 pub fn convert(wanted: &Convert, show: Show) -> Result<bool> {
-    let declared = dataset::declared(&wanted.declaration, show)?;
+    let declared = dataset::read_declaration(&wanted.declaration, show)?;
     let sizes = dataset::sizes(&declared.model, &wanted.size)?;
     let source = File::open(&wanted.source).with_context(|| format!("reading {}", wanted.source.display()))?;
     let output = &wanted.output;
