@@ -46,7 +46,7 @@ pub struct Node {
     part: NodePart,
 }
 
-/// A change of one of the nodes that share a store, asked for on any of them.
+/// A change of a node of a shared store. Any node can carry it out.
 #[derive(Subcommand)]
 pub enum NodeChange {
     /// Add a target of a node to a tier. The node may join before or later; until it serves the target, that is away.
@@ -130,8 +130,8 @@ fn keep_store(
     options.listen = (!wanted.no_listen).then_some(wanted.listen);
     options.trust_network = wanted.trust_network;
     options.scrub_interval = (!wanted.scrub_every.0.is_zero()).then_some(wanted.scrub_every.0);
-    let waiting = signals.handle();
-    let node = begin(store, shared, targets, &options, move || waiting.close())?;
+    let signal_handle = signals.handle();
+    let node = begin(store, shared, targets, &options, move || signal_handle.close())?;
     let place = node.address().map_or_else(String::new, |address| format!(" at http://{address}/"));
     say(&format!("the node of {} runs{place}", dir.display()));
     wait_for_signal(signals);

@@ -99,7 +99,7 @@ pub struct Convert {
 const STEP_BYTES: usize = 4 << 20;
 
 impl StoredView {
-    /// The dataset that it is about.
+    /// Returns the name of the dataset, or of the file with its declaration.
     fn dataset(&self) -> &str {
         match self {
             StoredView::Read { dataset, .. }
@@ -115,7 +115,7 @@ pub fn run(store: &Store, command: &StoredView, show: Show) -> Result<bool> {
     match command {
         StoredView::Read { dataset, view, range, output } => {
             let view = dataset::open(store, dataset)?.view(view)?;
-            match output.as_deref().filter(named) {
+            match output.as_deref().filter(is_file_path) {
                 // Nothing else prints to stdout meanwhile.
                 None => read(&view, range.as_ref(), &mut io::stdout().lock()),
                 Some(path) => {
@@ -130,7 +130,7 @@ pub fn run(store: &Store, command: &StoredView, show: Show) -> Result<bool> {
         }
         StoredView::Write { dataset, view, file, at } => {
             let view = dataset::open(store, dataset)?.view(view)?;
-            let written = match file.as_deref().filter(named) {
+            let written = match file.as_deref().filter(is_file_path) {
                 // Only this thread reads stdin.
                 None => write(&view, *at, &mut io::stdin().lock())?,
                 Some(path) => {
@@ -157,8 +157,8 @@ pub fn run(store: &Store, command: &StoredView, show: Show) -> Result<bool> {
     }
 }
 
-/// Whether a path names a file rather than `-`, which is stdin or stdout.
-fn named(path: &&Path) -> bool {
+/// Returns whether a path names a file rather than `-`, which is stdin or stdout.
+fn is_file_path(path: &&Path) -> bool {
     *path != Path::new("-")
 }
 
@@ -202,7 +202,7 @@ fn write(view: &terrace_datasets::View, at: u64, source: &mut impl Read) -> Resu
             let error = anyhow::Error::from(error);
             match written {
                 0 => bail!(error),
-                _ => return Err(error.context(format!("after {written} bytes, which are written"))),
+                _ => return Err(error.context(format!("{written} bytes were written before this"))),
             }
         }
         written += buffer.len() as u64;
