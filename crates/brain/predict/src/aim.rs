@@ -48,16 +48,16 @@ impl Aim {
 
     /// Returns the objective of the planner's cost model, on an idle target.
     pub fn objective(&self) -> Objective {
-        self.at(&self.pace)
+        self.objective_at(&self.pace)
     }
 
-    /// Returns the objective by which the first bytes of a stream earn time to study them, if it is another one.
-    pub fn lender(&self) -> Option<Objective> {
-        self.slowest.as_ref().map(|pace| self.at(pace))
+    /// Returns the objective on the slowest device, if there is one: the first bytes of a stream earn time for studies by it.
+    pub fn slowest_objective(&self) -> Option<Objective> {
+        self.slowest.as_ref().map(|pace| self.objective_at(pace))
     }
 
     /// Returns the objective for another device.
-    fn at(&self, pace: &Pace) -> Objective {
+    fn objective_at(&self, pace: &Pace) -> Objective {
         let slow = if self.dense { ARCHIVE_BYTES_PER_SECOND } else { f64::INFINITY };
         let rate = |rate: f64| round_rate(rate.min(slow));
         let target = TargetRates::from_speeds(rate(pace.write), rate(pace.read), 0.0);

@@ -59,8 +59,8 @@ impl StudiedStream {
 
     /// Studies bytes of the stream, which are at a place of a file. Returns whether the expected costs changed.
     pub fn study(&mut self, predictor: &mut Predictor, (file, place): (u64, u64), raw: &[u8], aim: &Aim) -> bool {
-        if let Some(lender) = aim.lender().filter(|_| self.is_new()) {
-            self.stream.lend(raw.len() as u64, &lender);
+        if let Some(objective) = aim.slowest_objective().filter(|_| self.is_new()) {
+            self.stream.lend(raw.len() as u64, &objective);
         }
         self.stream.at(file, place);
         let learned = predictor.study(&mut self.stream, raw, &aim.objective());

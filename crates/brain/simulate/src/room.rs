@@ -47,7 +47,8 @@ struct View {
     /// The learned write time per byte of each tier in seconds, and the value in the current plan.
     learned: Vec<f64>,
     used: Vec<f64>,
-    looked: f64,
+    /// The time at which the learned values were last compared with those in the plan.
+    compared: f64,
     /// The learned read time per byte of each tier in seconds; the targets of a tier count as equally fast.
     reading: Vec<f64>,
     /// The duration of each target's own work.
@@ -74,7 +75,7 @@ impl Room {
             filled,
             learned: speeds,
             used,
-            looked: 0.0,
+            compared: 0.0,
             reading,
             works: cluster.works(),
         };
@@ -157,10 +158,10 @@ impl View {
     /// Applies the learned speeds to later plans if they deviate enough. A tier never counts as faster than the one
     /// before it.
     fn apply_learned_speeds(&mut self, now: f64) {
-        if now < self.looked + SPEED_UPDATE_INTERVAL_SECONDS {
+        if now < self.compared + SPEED_UPDATE_INTERVAL_SECONDS {
             return;
         }
-        self.looked = now;
+        self.compared = now;
         let mut least = 0.0f64;
         let learned: Vec<f64> = self.learned.iter().map(|each| (least = least.max(*each), least).1).collect();
         let differ =

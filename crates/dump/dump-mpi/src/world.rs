@@ -78,7 +78,7 @@ impl MpiWorld {
         self.has_threads
     }
 
-    fn rank_of(&self, rank: u32) -> mpi::topology::Process<'_> {
+    fn process(&self, rank: u32) -> mpi::topology::Process<'_> {
         self.communicator.process_at_rank(rank as i32)
     }
 }
@@ -138,12 +138,12 @@ impl World for MpiWorld {
             let reason = format!("{} bytes are more than MPI counts; use a smaller table", bytes.len());
             return Err(Error::Transport { what: "sending", reason });
         }
-        self.rank_of(to).send(bytes);
+        self.process(to).send(bytes);
         Ok(())
     }
 
     fn receive(&self, from: u32) -> Result<Vec<u8>> {
-        Ok(self.rank_of(from).receive_vec().0)
+        Ok(self.process(from).receive_vec().0)
     }
 
     fn window<'b>(&'b self, bytes: usize) -> Result<Box<dyn Window<'b> + 'b>> {

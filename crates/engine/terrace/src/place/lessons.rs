@@ -160,7 +160,7 @@ impl Lessons {
     /// nothing if the predictor is busy for longer than the wait is worth.
     pub fn study(&self, known: &Mutex<Known>, at: (u64, u64), raw: &[u8], aim: &Aim) -> bool {
         // If stored bytes are what matters, waiting for the predictor costs less than storing raw bytes.
-        let moved = aim.lender().unwrap_or_else(|| aim.objective());
+        let moved = aim.slowest_objective().unwrap_or_else(|| aim.objective());
         let worth = Duration::from_secs_f64(MAX_PREDICTOR_WAIT_FRACTION * raw.len() as f64 * moved.target.write);
         let free = if aim.dense { Some(self.predictor().lock()) } else { self.predictor_within(worth) };
         let Some(mut predictor) = free else { return false };

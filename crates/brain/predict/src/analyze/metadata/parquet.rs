@@ -36,13 +36,13 @@ pub fn spans(window: Window) -> Option<Vec<Span>> {
     let footer = rest.len().checked_sub(u32::from_le_bytes(*length) as usize)?;
     let mut chunks = Vec::new();
     // FileMetaData.row_groups, RowGroup.columns, ColumnChunk.meta_data.
-    structure(&mut Fields(rest.get(footer..)?), 0, &mut |number, kind, fields| match (number, kind) {
-        (4, KIND_LIST) => list(fields, 1, &mut |group| {
-            structure(group, 2, &mut |number, kind, fields| match (number, kind) {
-                (1, KIND_LIST) => list(fields, 3, &mut |column| {
-                    structure(column, 4, &mut |number, kind, fields| match (number, kind) {
+    visit_struct(&mut Fields(rest.get(footer..)?), 0, &mut |number, kind, fields| match (number, kind) {
+        (4, KIND_LIST) => visit_list(fields, 1, &mut |group| {
+            visit_struct(group, 2, &mut |number, kind, fields| match (number, kind) {
+                (1, KIND_LIST) => visit_list(fields, 3, &mut |column| {
+                    visit_struct(column, 4, &mut |number, kind, fields| match (number, kind) {
                         (3, KIND_STRUCT) => {
-                            chunks.push(chunk(fields)?);
+                            chunks.push(read_chunk(fields)?);
                             (chunks.len() <= MAX_ENTRIES_PER_WINDOW).then_some(true)
                         }
                         _ => Some(false),
@@ -74,23 +74,23 @@ impl Chunk {
     }
 }
 
-/// ColumnMetaData.
-fn chunk(fields: &mut Fields) -> Option<Chunk> {
+/// Reads a ColumnMetaData.
+fn read_chunk(fields: &mut Fields) -> Option<Chunk> {
     let mut chunk = Chunk { plain: true, ..Chunk::default() };
-    structure(fields, 5, &mut |number, kind, fields| {
+    visit_struct(fields, 5, &mut |number, kind, fields| {
         match (number, kind) {
-            (1, _) => chunk.kind = zigzag(fields)?,
+            (1, _) => chunk.kind = read_zigzag(fields)?,
             (2, KIND_LIST) => {
                 let plain = &mut chunk.plain;
-                list(fields, 6, &mut |fields| {
-                    *plain &= PLAIN_ENCODINGS.contains(&zigzag(fields)?);
+                visit_list(fields, 6, &mut |fields| {
+                    *plain &= PLAIN_ENCODINGS.contains(&read_zigzag(fields)?);
                     Some(())
                 })?;
             }
-            (4, _) => chunk.codec = zigzag(fields)?,
-            (7, _) => chunk.length = zigzag(fields)?,
-            (9, _) => chunk.data = zigzag(fields)?,
-            (11, _) => chunk.dictionary = Some(zigzag(fields)?),
+            (4, _) => chunk.codec = read_zigzag(fields)?,
+            (7, _) => chunk.length = read_zigzag(fields)?,
+            (9, _) => chunk.data = read_zigzag(fields)?,
+            (11, _) => chunk.dictionary = Some(read_zigzag(fields)?),
             _ => return Some(false),
         }
         Some(true)
@@ -98,9 +98,9 @@ fn chunk(fields: &mut Fields) -> Option<Chunk> {
     Some(chunk)
 }
 
-/// Calls `each` for every field of a structure with its number and kind. Fields that the call does not read are
+/// Calls `visit` with the number and kind of every field of a structure. It returns whether it has read the field; other fields are
 /// skipped.
-fn structure(
+fn visit_struct(
     fields: &mut Fields,
     depth: usize,
     visit: &mut dyn FnMut(i64, u8, &mut Fields) -> Option<bool>,
@@ -113,51 +113,51 @@ fn structure(
             return Some(());
         }
         number = match head >> 4 {
-            0 => zigzag(fields)?,
+            0 => read_zigzag(fields)?,
             delta => i64::checked_add(number, delta.into())?,
         };
         if !visit(number, head & 0x0F, fields)? {
-            pass(fields, head & 0x0F, depth + 1)?;
+            skip_field(fields, head & 0x0F, depth + 1)?;
         }
     }
 }
 
-fn list(fields: &mut Fields, depth: usize, visit: &mut dyn FnMut(&mut Fields) -> Option<()>) -> Option<()> {
+fn visit_list(fields: &mut Fields, depth: usize, visit: &mut dyn FnMut(&mut Fields) -> Option<()>) -> Option<()> {
     (depth < MAX_STRUCT_DEPTH).then_some(())?;
-    let (count, _) = head_of_list(fields)?;
+    let (count, _) = read_list_head(fields)?;
     (0..count).try_for_each(|_| visit(fields))
 }
 
-fn head_of_list(fields: &mut Fields) -> Option<(u64, u8)> {
+fn read_list_head(fields: &mut Fields) -> Option<(u64, u8)> {
     let head = fields.byte()?;
-    let count = if head >> 4 == 15 { varint(fields)? } else { u64::from(head >> 4) };
+    let count = if head >> 4 == 15 { read_varint(fields)? } else { u64::from(head >> 4) };
     Some((count, head & 0x0F))
 }
 
-fn pass(fields: &mut Fields, kind: u8, depth: usize) -> Option<()> {
+fn skip_field(fields: &mut Fields, kind: u8, depth: usize) -> Option<()> {
     match kind {
         KIND_TRUE | KIND_FALSE => Some(()),
         KIND_BYTE => fields.skip(1),
         KIND_DOUBLE => fields.skip(8),
         KIND_BINARY => {
-            let length = usize::try_from(varint(fields)?).ok()?;
+            let length = usize::try_from(read_varint(fields)?).ok()?;
             fields.skip(length)
         }
         KIND_LIST | KIND_SET => {
             (depth < MAX_STRUCT_DEPTH).then_some(())?;
-            let (count, kind) = head_of_list(fields)?;
+            let (count, kind) = read_list_head(fields)?;
             // A flag in a list takes a byte, unlike one in a structure.
             let kind = if matches!(kind, KIND_TRUE | KIND_FALSE) { KIND_BYTE } else { kind };
-            (0..count).try_for_each(|_| pass(fields, kind, depth + 1))
+            (0..count).try_for_each(|_| skip_field(fields, kind, depth + 1))
         }
-        KIND_STRUCT => structure(fields, depth, &mut |_, _, _| Some(false)),
-        4..=6 => varint(fields).map(drop),
+        KIND_STRUCT => visit_struct(fields, depth, &mut |_, _, _| Some(false)),
+        4..=6 => read_varint(fields).map(drop),
         // Parquet uses no maps.
         _ => None,
     }
 }
 
-fn varint(fields: &mut Fields) -> Option<u64> {
+fn read_varint(fields: &mut Fields) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
         let byte = fields.byte()?;
@@ -169,7 +169,7 @@ fn varint(fields: &mut Fields) -> Option<u64> {
     None
 }
 
-fn zigzag(fields: &mut Fields) -> Option<i64> {
-    let number = varint(fields)?;
+fn read_zigzag(fields: &mut Fields) -> Option<i64> {
+    let number = read_varint(fields)?;
     Some((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
 }
