@@ -1,7 +1,7 @@
 //! Shuffle: bytes of equal rank side by side, so that what changes slowly compresses well.
 //!
-//! A block's words of one place are gathered, then taken apart by rank. The loops are plain enough for the compiler
-//! to use vectors.
+//! In wide elements, the words of four bytes at one place of each element are gathered first, and then split by rank. The loops are
+//! simple enough for the compiler to use vector instructions.
 
 use super::BLOCK_BYTES;
 
@@ -18,13 +18,13 @@ pub fn apply(width: usize, block: &[u8], first: usize, planes: &mut [u8]) {
         2 => {
             let elements = block.as_chunks::<2>().0;
             for rank in 0..2 {
-                plane(rank, &mut |out| bytes_of(elements, out, |e| (u16::from_le_bytes(e) >> (8 * rank)) as u8));
+                plane(rank, &mut |out| extract_bytes(elements, out, |e| (u16::from_le_bytes(e) >> (8 * rank)) as u8));
             }
         }
         4 => {
             let elements = block.as_chunks::<4>().0;
             for rank in 0..4 {
-                plane(rank, &mut |out| bytes_of(elements, out, |e| (u32::from_le_bytes(e) >> (8 * rank)) as u8));
+                plane(rank, &mut |out| extract_bytes(elements, out, |e| (u32::from_le_bytes(e) >> (8 * rank)) as u8));
             }
         }
         _ => {
@@ -33,7 +33,7 @@ pub fn apply(width: usize, block: &[u8], first: usize, planes: &mut [u8]) {
             for place in 0..width / 4 {
                 gather(width, block, place, words);
                 for rank in 0..4 {
-                    plane(4 * place + rank, &mut |out| bytes_of(words, out, |w| (w >> (8 * rank)) as u8));
+                    plane(4 * place + rank, &mut |out| extract_bytes(words, out, |w| (w >> (8 * rank)) as u8));
                 }
             }
         }
@@ -53,12 +53,12 @@ pub fn undo(width: usize, planes: &[u8], first: usize, block: &mut [u8]) {
                 *element = [*a, *b];
             }
         }
-        4 => put_together(block.as_chunks_mut::<4>().0, |rank| plane(rank)),
+        4 => join_planes(block.as_chunks_mut::<4>().0, |rank| plane(rank)),
         _ => {
             let mut words = [[0u8; 4]; BLOCK_BYTES / 8];
             let words = &mut words[..count];
             for place in 0..width / 4 {
-                put_together(words, |rank| plane(4 * place + rank));
+                join_planes(words, |rank| plane(4 * place + rank));
                 scatter(width, words, place, block);
             }
         }
@@ -66,14 +66,14 @@ pub fn undo(width: usize, planes: &[u8], first: usize, block: &mut [u8]) {
 }
 
 #[inline(always)]
-fn bytes_of<E: Copy>(elements: &[E], out: &mut [u8], byte: impl Fn(E) -> u8) {
+fn extract_bytes<E: Copy>(elements: &[E], out: &mut [u8], byte: impl Fn(E) -> u8) {
     for (out, element) in out.iter_mut().zip(elements) {
         *out = byte(*element);
     }
 }
 
 #[inline(always)]
-fn put_together<'p>(words: &mut [[u8; 4]], plane: impl Fn(usize) -> &'p [u8]) {
+fn join_planes<'p>(words: &mut [[u8; 4]], plane: impl Fn(usize) -> &'p [u8]) {
     let low = plane(0).iter().zip(plane(1));
     let high = plane(2).iter().zip(plane(3));
     for (word, ((a, b), (c, d))) in words.iter_mut().zip(low.zip(high)) {
@@ -81,16 +81,16 @@ fn put_together<'p>(words: &mut [[u8; 4]], plane: impl Fn(usize) -> &'p [u8]) {
     }
 }
 
-/// The words that stand at `place` in each element.
+/// Collects the words at `place` of each element.
 fn gather(width: usize, block: &[u8], place: usize, words: &mut [u32]) {
     let all = block.as_chunks::<4>().0;
     match width {
-        8 => bytes_at::<2>(all, place, words),
-        _ => bytes_at::<8>(all, place, words),
+        8 => gather_words::<2>(all, place, words),
+        _ => gather_words::<8>(all, place, words),
     }
 }
 
-fn bytes_at<const WORDS: usize>(all: &[[u8; 4]], place: usize, words: &mut [u32]) {
+fn gather_words<const WORDS: usize>(all: &[[u8; 4]], place: usize, words: &mut [u32]) {
     for (word, element) in words.iter_mut().zip(all.as_chunks::<WORDS>().0) {
         *word = u32::from_le_bytes(element[place % WORDS]);
     }
@@ -100,12 +100,12 @@ fn bytes_at<const WORDS: usize>(all: &[[u8; 4]], place: usize, words: &mut [u32]
 fn scatter(width: usize, words: &[[u8; 4]], place: usize, block: &mut [u8]) {
     let all = block.as_chunks_mut::<4>().0;
     match width {
-        8 => put_at::<2>(words, place, all),
-        _ => put_at::<8>(words, place, all),
+        8 => scatter_words::<2>(words, place, all),
+        _ => scatter_words::<8>(words, place, all),
     }
 }
 
-fn put_at<const WORDS: usize>(words: &[[u8; 4]], place: usize, all: &mut [[u8; 4]]) {
+fn scatter_words<const WORDS: usize>(words: &[[u8; 4]], place: usize, all: &mut [[u8; 4]]) {
     for (word, element) in words.iter().zip(all.as_chunks_mut::<WORDS>().0) {
         element[place % WORDS] = *word;
     }
