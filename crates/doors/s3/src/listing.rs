@@ -13,7 +13,7 @@ use terrace::{Object, Store};
 use crate::bucket_folder::{BucketFolder, owner};
 use crate::checksums;
 use crate::conditions::{etag, last_modified};
-use crate::name_form::{NameForm, limit};
+use crate::name_form::{NameForm, limit_names};
 use crate::refusal::refused;
 use crate::unsupported::ONLY_VERSION;
 use crate::wishes::class_of;
@@ -46,7 +46,7 @@ impl Page {
                 None => (None, None),
             };
             Listed {
-                key: Some(form.of(name)),
+                key: Some(form.format(name)),
                 e_tag: Some(etag(object)),
                 last_modified: Some(last_modified(&object.attributes)),
                 size: Some(size(object)),
@@ -62,7 +62,7 @@ impl Page {
 }
 
 fn prefixes(page: &NamePage, form: NameForm) -> Vec<CommonPrefix> {
-    page.common_prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(form.of(prefix)) }).collect()
+    page.common_prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(form.format(prefix)) }).collect()
 }
 
 fn size(object: &Object) -> i64 {
@@ -70,7 +70,7 @@ fn size(object: &Object) -> i64 {
 }
 
 pub fn list(store: &Store, input: &ListObjectsInput) -> S3Result<ListObjectsOutput> {
-    let (form, limit) = (NameForm::new(input.encoding_type.as_ref())?, limit(input.max_keys)?);
+    let (form, limit) = (NameForm::new(input.encoding_type.as_ref())?, limit_names(input.max_keys)?);
     let (prefix, delimiter) = (input.prefix.as_deref(), input.delimiter.as_deref());
     let found = page(store, &input.bucket, prefix, delimiter, input.marker.as_ref().map(String::as_bytes), limit)?;
     let listed = Page::new(&found, form, true);
@@ -78,21 +78,21 @@ pub fn list(store: &Store, input: &ListObjectsInput) -> S3Result<ListObjectsOutp
     let has_delimiter = delimiter.is_some_and(|delimiter| !delimiter.is_empty());
     Ok(ListObjectsOutput {
         name: Some(input.bucket.clone()),
-        prefix: Some(form.of(prefix.unwrap_or_default().as_bytes())),
-        marker: Some(form.of(input.marker.as_deref().unwrap_or_default().as_bytes())),
+        prefix: Some(form.format(prefix.unwrap_or_default().as_bytes())),
+        marker: Some(form.format(input.marker.as_deref().unwrap_or_default().as_bytes())),
         max_keys: Some(limit),
         is_truncated: Some(found.next.is_some()),
         contents: Some(listed.contents),
         common_prefixes: Some(listed.common_prefixes),
-        delimiter: form.of_given(input.delimiter.as_ref()),
-        next_marker: found.next.filter(|_| has_delimiter).map(|next| form.of(&next)),
+        delimiter: form.format_given(input.delimiter.as_ref()),
+        next_marker: found.next.filter(|_| has_delimiter).map(|next| form.format(&next)),
         encoding_type: input.encoding_type.clone(),
         request_charged: None,
     })
 }
 
 pub fn list_v2(store: &Store, input: &ListObjectsV2Input) -> S3Result<ListObjectsV2Output> {
-    let (form, limit) = (NameForm::new(input.encoding_type.as_ref())?, limit(input.max_keys)?);
+    let (form, limit) = (NameForm::new(input.encoding_type.as_ref())?, limit_names(input.max_keys)?);
     let (prefix, delimiter) = (input.prefix.as_deref(), input.delimiter.as_deref());
     let wrong = || s3_error!(InvalidArgument, "this server did not issue the continuation token");
     // A token is the last name of the page before, in base64, since names may have any bytes.
@@ -103,7 +103,7 @@ pub fn list_v2(store: &Store, input: &ListObjectsV2Input) -> S3Result<ListObject
     let listed = Page::new(&found, form, input.fetch_owner.unwrap_or_default());
     Ok(ListObjectsV2Output {
         name: Some(input.bucket.clone()),
-        prefix: Some(form.of(prefix.unwrap_or_default().as_bytes())),
+        prefix: Some(form.format(prefix.unwrap_or_default().as_bytes())),
         max_keys: Some(limit),
         key_count: Some((listed.contents.len() + listed.common_prefixes.len()).try_into().unwrap_or(i32::MAX)),
         continuation_token: input.continuation_token.clone(),
@@ -111,20 +111,20 @@ pub fn list_v2(store: &Store, input: &ListObjectsV2Input) -> S3Result<ListObject
         next_continuation_token: found.next.map(|next| BASE64_URL_SAFE_NO_PAD.encode(next)),
         contents: Some(listed.contents),
         common_prefixes: Some(listed.common_prefixes),
-        delimiter: form.of_given(input.delimiter.as_ref()),
+        delimiter: form.format_given(input.delimiter.as_ref()),
         encoding_type: input.encoding_type.clone(),
-        start_after: form.of_given(input.start_after.as_ref()),
+        start_after: form.format_given(input.start_after.as_ref()),
         request_charged: None,
     })
 }
 
 /// Lists objects, each with its only version.
 pub fn list_versions(store: &Store, input: &ListObjectVersionsInput) -> S3Result<ListObjectVersionsOutput> {
-    let (form, limit) = (NameForm::new(input.encoding_type.as_ref())?, limit(input.max_keys)?);
+    let (form, limit) = (NameForm::new(input.encoding_type.as_ref())?, limit_names(input.max_keys)?);
     let (prefix, delimiter) = (input.prefix.as_deref(), input.delimiter.as_deref());
     let found = page(store, &input.bucket, prefix, delimiter, input.key_marker.as_ref().map(String::as_bytes), limit)?;
     let version = |(name, object): &(Vec<u8>, Object)| ObjectVersion {
-        key: Some(form.of(name)),
+        key: Some(form.format(name)),
         version_id: Some(ONLY_VERSION.to_owned()),
         is_latest: Some(true),
         e_tag: Some(etag(object)),
@@ -136,15 +136,15 @@ pub fn list_versions(store: &Store, input: &ListObjectVersionsInput) -> S3Result
     };
     Ok(ListObjectVersionsOutput {
         name: Some(input.bucket.clone()),
-        prefix: Some(form.of(prefix.unwrap_or_default().as_bytes())),
-        delimiter: form.of_given(input.delimiter.as_ref()),
-        key_marker: Some(form.of(input.key_marker.as_deref().unwrap_or_default().as_bytes())),
+        prefix: Some(form.format(prefix.unwrap_or_default().as_bytes())),
+        delimiter: form.format_given(input.delimiter.as_ref()),
+        key_marker: Some(form.format(input.key_marker.as_deref().unwrap_or_default().as_bytes())),
         version_id_marker: Some(input.version_id_marker.clone().unwrap_or_default()),
         max_keys: Some(limit),
         is_truncated: Some(found.next.is_some()),
         versions: Some(found.names.iter().map(version).collect()),
         common_prefixes: Some(prefixes(&found, form)),
-        next_key_marker: found.next.as_ref().map(|next| form.of(next)),
+        next_key_marker: found.next.as_ref().map(|next| form.format(next)),
         next_version_id_marker: found.next.as_ref().map(|_| ONLY_VERSION.to_owned()),
         encoding_type: input.encoding_type.clone(),
         ..ListObjectVersionsOutput::default()

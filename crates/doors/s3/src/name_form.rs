@@ -1,26 +1,26 @@
-//! [`NameForm`]: how names stand in answers, and how many of them.
+//! [`NameForm`]: how an answer writes names; and how many names it has at most.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use s3s::dto::EncodingType;
 use s3s::{S3Result, s3_error};
 
-/// Most names in one answer.
+/// The most names in one answer.
 pub const MAX_PAGE_NAMES: i32 = 1000;
 /// Signs that a name keeps if it is encoded as URLs are.
 const PLAIN_SIGNS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 
-/// How many names a client wants at most.
-pub fn limit(wanted: Option<i32>) -> S3Result<i32> {
+/// Returns the most names in the answer to a client that asks for at most this number.
+pub fn limit_names(wanted: Option<i32>) -> S3Result<i32> {
     match wanted.unwrap_or(MAX_PAGE_NAMES) {
         limit @ 0.. => Ok(limit.min(MAX_PAGE_NAMES)),
         limit => Err(s3_error!(InvalidArgument, "{} names cannot be listed", limit)),
     }
 }
 
-/// How names stand in an answer.
+/// How an answer writes names.
 #[derive(Clone, Copy)]
 pub struct NameForm {
-    /// XML has no form for some bytes, so clients ask for that of URLs.
+    /// Whether names are encoded as in URLs. Clients ask for it because XML cannot express some bytes.
     is_encoded: bool,
 }
 
@@ -33,16 +33,17 @@ impl NameForm {
         }
     }
 
-    pub fn of(self, name: &[u8]) -> String {
+    /// Returns a name as the answer writes it.
+    pub fn format(self, name: &[u8]) -> String {
         match self.is_encoded {
             true => percent_encode(name, PLAIN_SIGNS).to_string(),
             false => String::from_utf8_lossy(name).into_owned(),
         }
     }
 
-    /// Of text that a client sent. Empty text is none.
-    pub fn of_given(self, text: Option<&String>) -> Option<String> {
-        text.filter(|text| !text.is_empty()).map(|text| self.of(text.as_bytes()))
+    /// Returns text that the client sent as the answer writes it; none for empty text.
+    pub fn format_given(self, text: Option<&String>) -> Option<String> {
+        text.filter(|text| !text.is_empty()).map(|text| self.format(text.as_bytes()))
     }
 }
 
@@ -53,9 +54,12 @@ mod tests {
     #[test]
     fn names_keep_only_signs_that_urls_and_xml_keep() {
         let url = NameForm::new(Some(&EncodingType::from("url".to_owned()))).expect("is one");
-        assert_eq!(url.of(b"a b+c/\x01\xff~-_.%"), "a%20b%2Bc/%01%FF~-_.%25");
-        assert_eq!(NameForm::new(None).expect("is one").of(b"a b+c"), "a b+c");
+        assert_eq!(url.format(b"a b+c/\x01\xff~-_.%"), "a%20b%2Bc/%01%FF~-_.%25");
+        assert_eq!(NameForm::new(None).expect("is one").format(b"a b+c"), "a b+c");
         assert!(NameForm::new(Some(&EncodingType::from("base64".to_owned()))).is_err());
-        assert_eq!((limit(Some(0)).ok(), limit(Some(5000)).ok(), limit(Some(-1)).ok()), (Some(0), Some(1000), None));
+        assert_eq!(
+            (limit_names(Some(0)).ok(), limit_names(Some(5000)).ok(), limit_names(Some(-1)).ok()),
+            (Some(0), Some(1000), None)
+        );
     }
 }

@@ -14,14 +14,14 @@ use crate::bucket_folder::{BucketFolder, OWNER_NAME, owner};
 use crate::checksums::{self, give_checksum};
 use crate::conditions::{etag, last_modified};
 use crate::described::STORAGE_CLASS;
-use crate::name_form::{NameForm, limit};
+use crate::name_form::{NameForm, limit_names};
 use crate::refusal::refused;
 use crate::wishes::STANDARD_CLASS;
 
 pub fn list_parts(store: &Store, input: &ListPartsInput) -> S3Result<ListPartsOutput> {
     let bucket = BucketFolder::find(store, &input.bucket)?;
     let upload = find(store, &bucket, &input.key, &input.upload_id)?;
-    let limit = limit(input.max_parts)?;
+    let limit = limit_names(input.max_parts)?;
     let marker = input.part_number_marker.unwrap_or_default();
     let count = usize::try_from(limit).unwrap_or_default();
     let after = u32::try_from(marker).ok().filter(|number| *number > 0);
@@ -77,7 +77,7 @@ fn of_bucket(store: &Store, space: &KeySpace, prefix: &[u8]) -> S3Result<Vec<(Ve
 }
 
 pub fn list(store: &Store, input: &ListMultipartUploadsInput) -> S3Result<ListMultipartUploadsOutput> {
-    let (form, limit) = (NameForm::new(input.encoding_type.as_ref())?, limit(input.max_uploads)?);
+    let (form, limit) = (NameForm::new(input.encoding_type.as_ref())?, limit_names(input.max_uploads)?);
     let bucket = BucketFolder::find(store, &input.bucket)?;
     let prefix = input.prefix.as_deref().unwrap_or_default().as_bytes();
     let delimiter = input.delimiter.as_deref().unwrap_or_default();
@@ -114,21 +114,23 @@ pub fn list(store: &Store, input: &ListMultipartUploadsInput) -> S3Result<ListMu
         }
     }
     let (next_key_marker, next_upload_id_marker) = match last.filter(|_| is_truncated) {
-        Some((name, id)) => (Some(form.of(&name)), Some(id)),
+        Some((name, id)) => (Some(form.format(&name)), Some(id)),
         None => (None, None),
     };
     Ok(ListMultipartUploadsOutput {
         bucket: Some(input.bucket.clone()),
-        prefix: form.of_given(input.prefix.as_ref()),
-        delimiter: form.of_given(input.delimiter.as_ref()),
-        key_marker: Some(form.of(key_marker)),
+        prefix: form.format_given(input.prefix.as_ref()),
+        delimiter: form.format_given(input.delimiter.as_ref()),
+        key_marker: Some(form.format(key_marker)),
         upload_id_marker: Some(input.upload_id_marker.clone().unwrap_or_default()),
         next_key_marker,
         next_upload_id_marker,
         max_uploads: Some(limit),
         is_truncated: Some(is_truncated),
         uploads: Some(uploads),
-        common_prefixes: Some(prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(form.of(prefix)) }).collect()),
+        common_prefixes: Some(
+            prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(form.format(prefix)) }).collect(),
+        ),
         encoding_type: input.encoding_type.clone(),
         ..ListMultipartUploadsOutput::default()
     })
@@ -146,7 +148,7 @@ fn listed(name: &[u8], upload: &Upload, id: String, form: NameForm) -> Multipart
     let begun = Attributes { mtime: upload.begun, ..Attributes::default() };
     let checksum = UploadChecksum::read(upload.attributes.as_ref());
     MultipartUpload {
-        key: Some(form.of(name)),
+        key: Some(form.format(name)),
         upload_id: Some(id),
         initiated: Some(last_modified(&begun)),
         initiator: Some(initiator()),
