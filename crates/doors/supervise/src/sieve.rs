@@ -1,4 +1,4 @@
-//! Tells calls that may concern the store from others, without asking the store.
+//! Separates calls that may concern the store from others, without asking the store.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -24,7 +24,7 @@ impl OpenedInodes {
         self.0.lock().insert(inode);
     }
 
-    /// Removes a file that has ended.
+    /// Removes a file that no program has open any more.
     pub fn remove(&self, inode: (u64, u64)) {
         self.0.lock().remove(&inode);
     }
@@ -34,7 +34,7 @@ impl OpenedInodes {
     }
 }
 
-/// The sieve. It holds back some calls that do not concern the store, and never lets one through that does.
+/// The sieve. It may hold back a call that does not concern the store, but never lets one through that does.
 pub struct CallSieve {
     /// Where programs see the store.
     pub prefix: Arc<StorePrefix>,
@@ -45,7 +45,7 @@ pub struct CallSieve {
 }
 
 impl CallSieve {
-    /// Whether a call may concern the store. False if its path cannot be read: the kernel finds the mistake.
+    /// Returns whether a call may concern the store. False if its path cannot be read: then the kernel reports the error.
     pub fn holds(&self, caller: Caller, call: &PathCall) -> bool {
         let path = match call.path {
             0 => Ok(Vec::new()),

@@ -12,7 +12,7 @@ const ENTRY_BYTES: usize = 32;
 /// One request that the disk received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// Bytes that lie at `at` in `data`; `None` if all of them are zero.
+    /// Bytes, which are in `data` from `at` on; `None` if all of them are zero, and not in `data`.
     Write { offset: u64, length: u64, at: Option<u64> },
     /// All writes before it are durable.
     Flush,
@@ -40,12 +40,12 @@ impl Entry {
     }
 }
 
-/// The number of entries so far.
+/// Counts the entries so far.
 pub(super) fn count_entries(folder: &Path) -> io::Result<usize> {
     Ok(folder.join("record").metadata()?.len() as usize / ENTRY_BYTES)
 }
 
-/// All entries so far.
+/// Reads all entries so far.
 pub(super) fn read_entries(folder: &Path) -> io::Result<Vec<Entry>> {
     Ok(std::fs::read(folder.join("record"))?.chunks_exact(ENTRY_BYTES).map(Entry::parse).collect())
 }
@@ -99,7 +99,7 @@ impl Recorder {
         self.add(Entry::Flush)
     }
 
-    /// The entry comes last, so that a reader never sees one whose bytes are missing.
+    /// Adds an entry, after its bytes, so that a reader never sees one whose bytes are missing.
     fn add(&mut self, entry: Entry) -> io::Result<()> {
         self.record.write_all_at(&entry.to_bytes(), self.entries * ENTRY_BYTES as u64)?;
         self.entries += 1;

@@ -1,10 +1,10 @@
-//! Lines of words to commands.
+//! Parses lines of memcached's text protocol.
 
 use super::command::{ItemDeed, MemcachedCommand, StoreWay};
 
 /// The longest name of an item.
 const MAX_KEY_BYTES: usize = 250;
-/// A length that no block of data has. memcached counts them by 32 bits with a sign.
+/// The longest block of data that a command may announce. memcached counts it and the line's end after it by 32 bits with a sign.
 const MAX_BLOCK_BYTES: usize = i32::MAX as usize - 2;
 
 const UNKNOWN_COMMAND: &str = "ERROR";
@@ -20,7 +20,7 @@ pub enum Line {
     Whole(MemcachedCommand),
     /// A command whose value is a block of this length behind the line.
     WithBlock(MemcachedCommand, usize),
-    /// A wrong command with a block of this length behind it, which is no command.
+    /// A wrong command. The block of this length behind it is skipped.
     WrongWithBlock(&'static str, usize),
 }
 

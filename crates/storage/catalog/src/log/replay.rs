@@ -198,7 +198,8 @@ impl Log {
         Ok(false)
     }
 
-    /// Returns whether the file to which a record belongs ends before it. Else there is something else in its place.
+    /// Returns whether the file to which a record belongs ends before it. Otherwise the file has other bytes in its
+    /// place.
     pub fn ends_before(&self, end: Tail, record: &[u8]) -> bool {
         let begin = end.position - record.len() as u64;
         fs::metadata(self.path(end.file)).map_or(true, |file| file.len() <= begin)
