@@ -63,7 +63,7 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
             if is_void {
                 gone.push(place);
             } else {
-                doubt(edit, &mut doubts);
+                add_frames_in_doubt(edit, &mut doubts);
             }
         }
     })?;
@@ -84,7 +84,8 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
     Ok(doubts)
 }
 
-fn doubt(edit: &Edit, frames: &mut HashSet<FrameId>) {
+/// Adds the frames of the replicas that an edit brings: they may be missing.
+fn add_frames_in_doubt(edit: &Edit, frames: &mut HashSet<FrameId>) {
     if let Some((object, extents)) = edit.new_extents() {
         frames.extend(extents.iter().map(|new| frame_in(object, &new.extent)));
     }

@@ -120,7 +120,7 @@ impl Dirty {
     }
 
     /// Returns the completely buffered blocks among those that `start..end` touches.
-    pub fn whole(&self, start: u64, end: u64) -> Vec<(u64, &[u8])> {
+    pub fn whole_blocks(&self, start: u64, end: u64) -> Vec<(u64, &[u8])> {
         let block = self.spare.block();
         let touched = self.pieces.range(start - start % block..end);
         touched.filter(|(_, piece)| piece.len() as u64 == block).map(|(at, piece)| (*at, piece.as_slice())).collect()
@@ -202,7 +202,7 @@ mod tests {
                 prop_assert_eq!(dirty.covers(at as u64, at as u64 + 1), byte.is_some());
                 prop_assert_eq!(dirty.touches(at as u64, at as u64 + 1), byte.is_some());
             }
-            for (at, whole) in dirty.whole(0, 300) {
+            for (at, whole) in dirty.whole_blocks(0, 300) {
                 prop_assert!(at % block == 0 && whole.len() as u64 == block);
                 prop_assert!(dirty.covers(at, at + block));
             }

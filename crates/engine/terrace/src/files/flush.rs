@@ -93,7 +93,7 @@ impl Shared {
     /// buffer.
     pub fn flush_whole(&self, open: &Open, state: &mut State, start: u64, end: u64) -> FileResult<()> {
         let Some((_, mtime)) = state.written else { return Ok(()) };
-        let whole = state.dirty.whole(start, end);
+        let whole = state.dirty.whole_blocks(start, end);
         if whole.is_empty() {
             return Ok(());
         }

@@ -59,7 +59,7 @@ impl Departing {
         Ok(Departing { beside: targets.clone(), targets, to: TierSet::of(0..tiers.tiers.len()), silent, may_thin })
     }
 
-    /// Targets that leave what is owed to them to others.
+    /// Targets whose pending replicas are made on others instead.
     pub fn owed(tiers: &Tiers, targets: Vec<TargetId>) -> Departing {
         let (to, silent) = (TierSet::of(0..tiers.tiers.len()), targets.clone());
         Departing { beside: targets.clone(), targets, to, silent, may_thin: false }
@@ -123,7 +123,7 @@ impl Mover {
                             let task = task_of(object.id, extent, replica);
                             self.reader.suspects.report(Suspect { key: key.to_vec(), task, replica: *replica });
                         }
-                        // It may be good, and does not answer now. The next ones there are not waited for.
+                        // It may be good, but its target does not answer, so the next replicas there are not waited for.
                         Err(error) => device.failed(&error),
                     }
                 }
@@ -207,7 +207,7 @@ impl Mover {
         let volatile = self.planning.rules.now().may_be_volatile(key);
         let placer = self.placer_for(object, key);
         let avoided: Vec<TargetId> = beside.iter().chain(&departing.beside).copied().collect();
-        // A move that was stopped has made one pending. It is waited for as those of this move are.
+        // An interrupted move may have left a pending one, which then serves this move.
         let place = match self.find_pending_instead(object, left, replica, &owed, chosen, departing)? {
             None => placer.choose_target_of_move(departing.to, left, &avoided, volatile),
             pending => pending,
@@ -236,7 +236,8 @@ impl Mover {
         Ok(())
     }
 
-    /// Returns the target of a pending replica that can replace this one: it was to do so before, or fewer replicas may stay, and it has room.
+    /// Returns the target of a pending replica that can replace this one: one that is meant to or, if fewer replicas may stay, any that
+    /// has room.
     fn find_pending_instead(
         &self,
         object: u64,

@@ -161,7 +161,7 @@ impl Read for PieceBytes<'_> {
             let Some(next) = self.left.next() else { return Ok(0) };
             let pinned = ObjectSnapshot::pinned(self.store, &next.key);
             let snapshot = match pinned {
-                Ok(snapshot) if next.is(&snapshot.object) => snapshot,
+                Ok(snapshot) if next.is_unchanged(&snapshot.object) => snapshot,
                 Ok(_) | Err(Error::NotFound { .. }) => {
                     self.has_changed = true;
                     return Err(io::Error::other("the part was put again"));

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 /// Extents that one commit shares. Each is two or three records, and all processes wait for the commit.
 const MAX_EXTENTS_PER_COMMIT: u64 = 1024;
-/// How often one commit is tried again because replicas moved.
+/// One commit is tried this many times, because replicas may move meanwhile.
 const MAX_TRIES: usize = 100;
 
 /// An object whose bytes become a part of the new object.
@@ -24,7 +24,8 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    pub fn is(&self, now: &Object) -> bool {
+    /// Returns whether `now` is the object as it was.
+    pub fn is_unchanged(&self, now: &Object) -> bool {
         (now.id, now.generation) == (self.object.id, self.object.generation)
     }
 }
@@ -40,11 +41,12 @@ pub(super) struct Joined<'a> {
     pub then: Vec<Edit>,
 }
 
-/// An extent of a piece: the piece's place among the pieces, and the extent's range in that object.
+/// The extents of the pieces: for each, the place of its piece among the pieces, and its range in the piece's object.
 type Extents = Vec<(usize, u64, u64)>;
 
 impl Store {
-    /// Whether no tier is to have a plain file of the new object or a piece, or has one. A plain file is one object's.
+    /// Returns whether objects may share the frames of the pieces: neither the new object nor a piece has a plain file on a tier, or is to
+    /// have one, because a plain file belongs to one object.
     pub(super) fn may_share(&self, pieces: &[Piece], to: &[u8]) -> Result<bool> {
         let rules = self.engine.planning.rules.now();
         let is_plain = |key: &[u8]| (0..self.engine.tiers.tiers.len()).any(|level| rules.is_plain(level, key));
@@ -62,7 +64,7 @@ impl Store {
 
     fn has_changed(&self, pieces: &[Piece]) -> Result<bool> {
         for piece in pieces {
-            if !self.engine.catalog.object(&piece.key)?.is_some_and(|now| piece.is(&now)) {
+            if !self.engine.catalog.object(&piece.key)?.is_some_and(|now| piece.is_unchanged(&now)) {
                 return Ok(true);
             }
         }
@@ -72,7 +74,7 @@ impl Store {
     /// Makes an object that shares all frames of the pieces. One commit makes it visible; if there are many extents, earlier commits
     /// stage them. `None` if a piece has changed meanwhile: then nothing is made.
     pub(super) fn share(&self, pieces: &[Piece], new: &Joined<'_>) -> Result<Option<Object>> {
-        let Some(extents) = self.extents_of(pieces)? else { return Ok(None) };
+        let Some(extents) = self.locate_extents(pieces)? else { return Ok(None) };
         let id = self.engine.catalog.next_id()?;
         let most = fail::limit("TERRACE_SHARED_EXTENTS", MAX_EXTENTS_PER_COMMIT) as usize;
         let mut batches = extents.chunks(most).peekable();
@@ -110,10 +112,10 @@ impl Store {
         }
     }
 
-    fn extents_of(&self, pieces: &[Piece]) -> Result<Option<Extents>> {
+    fn locate_extents(&self, pieces: &[Piece]) -> Result<Option<Extents>> {
         let mut all = Extents::new();
         for (place, piece) in pieces.iter().enumerate() {
-            let found = self.engine.catalog.locate(&piece.key, 0, u64::MAX)?.filter(|(now, _)| piece.is(now));
+            let found = self.engine.catalog.locate(&piece.key, 0, u64::MAX)?.filter(|(now, _)| piece.is_unchanged(now));
             let Some((_, extents)) = found else { return Ok(None) };
             all.extend(extents.iter().map(|extent| (place, extent.offset, extent.end())));
         }
@@ -158,11 +160,11 @@ impl Store {
         Err(Error::Conflict { key: conflict, reason })
     }
 
-    /// The extents of a piece in this range as those of the new object, with their replicas as they are now. `None` if the piece has
+    /// Returns the extents of a piece in this range as extents of the new object, with their present replicas. `None` if the piece has
     /// changed.
     fn list_frames(&self, piece: &Piece, start: u64, end: u64) -> Result<Option<Vec<NewExtent>>> {
         let catalog = &self.engine.catalog;
-        let found = catalog.locate(&piece.key, start, end)?.filter(|(now, _)| piece.is(now));
+        let found = catalog.locate(&piece.key, start, end)?.filter(|(now, _)| piece.is_unchanged(now));
         let Some((_, extents)) = found else { return Ok(None) };
         let mut new = Vec::with_capacity(extents.len());
         for extent in extents {
@@ -181,13 +183,13 @@ impl Store {
     }
 }
 
-/// The pieces that a batch of extents is of. They are in the same order.
+/// Returns the pieces to which a batch of extents belongs. Extents are in the order of their pieces.
 fn pieces_of<'a>(pieces: &'a [Piece], batch: &[(usize, u64, u64)]) -> &'a [Piece] {
     let (first, last) = (batch.first().map_or(0, |one| one.0), batch.last().map_or(0, |one| one.0 + 1));
     pieces.get(first..last).unwrap_or_default()
 }
 
-/// A piece is as it was, and its frames may be shared.
+/// Expects that a piece has not changed, and that its frames may be shared.
 fn expect_unchanged(piece: &Piece) -> [Expect; 3] {
     let Piece { key, object, .. } = piece;
     [
