@@ -11,6 +11,33 @@ fn read(file: &str) -> String {
     fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
+/// A guide that no test runs may say what is not so.
+#[test]
+fn every_guide_is_named_by_a_test() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let mut tests = String::new();
+    let mut folders = vec![root.join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("reads a folder") {
+            let path = entry.expect("reads a folder").path();
+            let is_test = path.components().any(|part| part.as_os_str() == "tests");
+            let is_source = path.extension().is_some_and(|name| name == "rs" || name == "py");
+            match path.is_dir() {
+                true => folders.push(path),
+                false if is_test && is_source => tests += &fs::read_to_string(path).expect("reads a test"),
+                false => {}
+            }
+        }
+    }
+    // It describes promises, and has no commands.
+    let without_commands = ["files.md"];
+    for entry in fs::read_dir(root.join("docs/guide")).expect("reads the guides") {
+        let name = entry.expect("reads the guides").file_name().into_string().expect("a name");
+        let is_named = tests.contains(&format!("\"{name}\""));
+        assert!(is_named || without_commands.contains(&name.as_str()), "no test runs docs/guide/{name}");
+    }
+}
+
 #[test]
 fn every_file_and_item_that_the_recipes_name_is_there() {
     let page = read("docs/adding.md");
@@ -21,5 +48,5 @@ fn every_file_and_item_that_the_recipes_name_is_there() {
         assert!(read(file).contains(item), "{file} has no {item:?}");
         count += 1;
     }
-    assert_eq!(count, 35, "rows of the recipes");
+    assert_eq!(count, 36, "rows of the recipes");
 }

@@ -67,7 +67,7 @@ pub fn items<'a, T>(items: *const T, count: usize, what: &str) -> Result<&'a [T]
         (_, 0) => Ok(&[]),
         (true, _) => Err(BadArgument(format!("{what} are null"))),
         (false, _) if count.checked_mul(size_of::<T>()).is_none_or(|bytes| isize::try_from(bytes).is_err()) => {
-            Err(too_many(count))
+            Err(BadArgument(format!("{count} are more than any memory has; is the number negative?")))
         }
         (false, _) if !items.is_aligned() => Err(BadArgument(format!("{what} are not where such structures can be"))),
         // SAFETY: the caller passes a pointer to this number of items.

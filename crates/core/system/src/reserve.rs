@@ -130,7 +130,7 @@ impl Reserve {
     ///
     /// # Errors
     /// [`FullDisk::no_space`] if the disk stays full.
-    pub fn with<T, E: FullDisk + Display>(&self, mut run: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    pub fn run_with<T, E: FullDisk + Display>(&self, mut run: impl FnMut() -> Result<T, E>) -> Result<T, E> {
         loop {
             match run() {
                 Err(error) if self.is_why(&error) => {
@@ -147,7 +147,7 @@ impl Reserve {
     ///
     /// # Errors
     /// [`FullDisk::no_space`] if the disk is full.
-    pub fn without<T, E: FullDisk + Display>(&self, run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    pub fn run_without<T, E: FullDisk + Display>(&self, run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         if self.is_short.load(Ordering::Relaxed) {
             self.fill();
             // The freed part of the reserve counts as free space now, but must not be used for this.
@@ -202,11 +202,11 @@ mod tests {
         let parts = (0..).take_while(|_| reserve.lend()).count() as u64;
         assert_eq!((parts, reserve.length()), (RESERVE_BYTES / PART_BYTES, 0));
         assert!(reserve.is_short.load(Ordering::Relaxed));
-        reserve.without(|| Ok::<_, io::Error>(())).expect("this disk has room");
+        reserve.run_without(|| Ok::<_, io::Error>(())).expect("this disk has room");
         assert_eq!((reserve.length(), reserve.is_short.load(Ordering::Relaxed)), (RESERVE_BYTES, false));
         // Another disk is full, but not this one.
         let full = || io::Error::from_raw_os_error(libc::ENOSPC);
-        assert_eq!(reserve.with(|| Err::<(), _>(full())).expect_err("fails").raw_os_error(), Some(libc::ENOSPC));
+        assert_eq!(reserve.run_with(|| Err::<(), _>(full())).expect_err("fails").raw_os_error(), Some(libc::ENOSPC));
         assert_eq!(reserve.length(), RESERVE_BYTES);
     }
 }

@@ -1,4 +1,4 @@
-//! The only way to discard data that no commit has freed.
+//! The permission to discard data that no commit has freed: whoever discards any asks here first.
 
 use crate::{Error, Result};
 

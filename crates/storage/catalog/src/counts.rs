@@ -49,7 +49,7 @@ impl Catalog {
         // Reopening the environment waits until nobody has it.
         drop(txn);
         drop(env);
-        if let Err(error) = self.reserve.with(|| self.keep_counts()) {
+        if let Err(error) = self.reserve.run_with(|| self.keep_counts()) {
             // Nothing but the time of the next call depends on it.
             tracing::debug!(%error, "the numbers of objects and of pending replicas could not be kept");
         }

@@ -18,7 +18,7 @@ struct Pinned {
 impl Catalog {
     /// Records a lease. `id` is the number of its holder, and its own number.
     pub fn lease(&self, id: (u64, u64), object: u64, generation: u64) -> Result<()> {
-        self.reserve.with(|| {
+        self.reserve.run_with(|| {
             let env = self.env()?;
             let mut txn = env.write_txn()?;
             env.records.put(&mut txn, &keys::lease(id), &encode(&Pinned { object, generation })?)?;
@@ -28,7 +28,7 @@ impl Catalog {
 
     /// Ends a lease.
     pub fn unlease(&self, id: (u64, u64)) -> Result<()> {
-        self.reserve.with(|| {
+        self.reserve.run_with(|| {
             let env = self.env()?;
             let mut txn = env.write_txn()?;
             env.records.delete(&mut txn, &keys::lease(id))?;

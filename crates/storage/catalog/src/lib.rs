@@ -111,7 +111,7 @@ pub struct Catalog {
     oldest_segment: OnceLock<u64>,
     /// No change is committed before this time, in nanoseconds of the monotonic clock. 0 once it has passed. It is set before
     /// the catalog is shared with other threads, so relaxed loads see it; clearing it only saves reading the clock.
-    not_before: AtomicU64,
+    changes_begin_at: AtomicU64,
 }
 
 /// Buffers of a thread that commits.
@@ -140,22 +140,22 @@ impl Catalog {
             commit_flag: CommitFlag::open(&folder.join("turn")),
             ids: Mutex::new((0, 0)),
             oldest_segment: OnceLock::new(),
-            not_before: AtomicU64::new(0),
+            changes_begin_at: AtomicU64::new(0),
         };
         catalog.log.fit_to(catalog.used_bytes()?);
         Ok(catalog)
     }
 
     /// Delays all commits until this time of the monotonic clock, in nanoseconds.
-    pub fn change_nothing_before(&self, time: u64) {
-        self.not_before.store(time, Ordering::Relaxed);
+    pub fn delay_changes_until(&self, time: u64) {
+        self.changes_begin_at.store(time, Ordering::Relaxed);
     }
 
-    fn wait_for_trust_to_end(&self) {
-        let time = self.not_before.load(Ordering::Relaxed);
+    fn wait_until_changes_may_begin(&self) {
+        let time = self.changes_begin_at.load(Ordering::Relaxed);
         if time > 0 {
             std::thread::sleep(Duration::from_nanos(time.saturating_sub(monotonic_nanos())));
-            self.not_before.store(0, Ordering::Relaxed);
+            self.changes_begin_at.store(0, Ordering::Relaxed);
         }
     }
 
@@ -200,8 +200,8 @@ impl Catalog {
         // One thread at a time calls `commit_group`, with all changes that wait (`group.rs`).
         let commit = |change| self.commit_queue.commit(change, |changes| self.commit_group(changes));
         match change.brings_bytes() {
-            true => self.reserve.without(|| commit(change)),
-            false => self.reserve.with(|| commit(change.clone())),
+            true => self.reserve.run_without(|| commit(change)),
+            false => self.reserve.run_with(|| commit(change.clone())),
         }
     }
 
@@ -215,8 +215,8 @@ impl Catalog {
         }
         let commit = || self.commit_group(&changes.iter().collect::<Vec<_>>());
         match changes.iter().any(Change::brings_bytes) {
-            true => self.reserve.without(commit),
-            false => self.reserve.with(commit),
+            true => self.reserve.run_without(commit),
+            false => self.reserve.run_with(commit),
         }
     }
 
@@ -224,7 +224,7 @@ impl Catalog {
         thread_local! {
             static COMMIT_BUFFERS: RefCell<Buffers> = RefCell::default();
         }
-        self.wait_for_trust_to_end();
+        self.wait_until_changes_may_begin();
         COMMIT_BUFFERS.with_borrow_mut(|Buffers { edits, commits, record }| {
             // The edits are encoded before LMDB's write lock is taken, because all processes wait for it.
             edits.clear();
@@ -349,7 +349,7 @@ impl Catalog {
         if ids.0 == ids.1 {
             let first = match self.shared_log.get() {
                 Some(log) => log.claim_numbers(ID_BLOCK)?,
-                None => self.reserve.with(|| self.claim_ids())?,
+                None => self.reserve.run_with(|| self.claim_ids())?,
             };
             *ids = (first, first + ID_BLOCK);
         }

@@ -2,7 +2,7 @@
 
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
-use super::{Result, Room, text};
+use super::{OutputBuffer, Result, text};
 
 /// Reusable contexts; the compressor is for the level used last.
 #[derive(Default)]
@@ -12,7 +12,7 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    pub fn encode(&mut self, source: &[u8], level: i8, out: &mut Vec<u8>, room: &mut Room) -> Result<()> {
+    pub fn encode(&mut self, source: &[u8], level: i8, out: &mut Vec<u8>, buffer: &mut OutputBuffer) -> Result<()> {
         let compressor = match &mut self.compressor {
             Some((at, compressor)) if *at == level => compressor,
             slot => {
@@ -21,7 +21,7 @@ impl Contexts {
             }
         };
         let bound = compressor.deflate_compress_bound(source.len());
-        room.append(bound, out, |target| compressor.deflate_compress(source, target).map_err(text))
+        buffer.append(bound, out, |target| compressor.deflate_compress(source, target).map_err(text))
     }
 
     pub fn decode(&mut self, stored: &[u8], target: &mut [u8]) -> Result<usize> {

@@ -2,6 +2,7 @@
 //! and returns the number of bytes it filled; the stored bytes cannot raise the bound of its allocations.
 
 mod brotli;
+mod buffer;
 mod bzip2;
 mod deflate;
 mod fields;
@@ -12,13 +13,12 @@ mod lzo;
 mod pco;
 mod ppmd;
 mod quicklz;
-mod room;
 mod snappy;
 mod zstd;
 
 use crate::{CodecId, Encoding};
 
-use room::Room;
+use buffer::OutputBuffer;
 
 /// The state that codecs keep between calls.
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub struct Contexts {
     deflate: deflate::Contexts,
     fields: fields::Context,
     numbers: Vec<u64>,
-    room: Room,
+    buffer: OutputBuffer,
 }
 
 /// The result of a codec, with a message as the error.
@@ -39,13 +39,13 @@ pub fn encode(encoding: Encoding, source: &[u8], out: &mut Vec<u8>, contexts: &m
     let level = encoding.level;
     match encoding.codec {
         CodecId::None => out.extend_from_slice(source),
-        CodecId::Lz4 => lz4::encode(source, level, out, &mut contexts.room)?,
+        CodecId::Lz4 => lz4::encode(source, level, out, &mut contexts.buffer)?,
         CodecId::Zstd => contexts.zstd.encode(source, level, out)?,
         CodecId::Huffman => contexts.huffman.encode(source, out)?,
         CodecId::Pco => pco::encode(encoding.element, source, level, out, &mut contexts.numbers)?,
-        CodecId::Lz4Hc => lz4::encode_high(source, level, out, &mut contexts.room)?,
-        CodecId::Snappy => snappy::encode(source, out, &mut contexts.room)?,
-        CodecId::Deflate => contexts.deflate.encode(source, level, out, &mut contexts.room)?,
+        CodecId::Lz4Hc => lz4::encode_high(source, level, out, &mut contexts.buffer)?,
+        CodecId::Snappy => snappy::encode(source, out, &mut contexts.buffer)?,
+        CodecId::Deflate => contexts.deflate.encode(source, level, out, &mut contexts.buffer)?,
         CodecId::Brotli => brotli::encode(source, level, out)?,
         CodecId::Bzip2 => bzip2::encode(source, level, out)?,
         CodecId::Lzma => lzma::encode(source, level, out)?,

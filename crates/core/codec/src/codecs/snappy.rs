@@ -2,10 +2,10 @@
 
 use snap::raw::{Decoder, Encoder, max_compress_len};
 
-use super::{Result, Room, text};
+use super::{OutputBuffer, Result, text};
 
-pub fn encode(source: &[u8], out: &mut Vec<u8>, room: &mut Room) -> Result<()> {
-    room.append(max_compress_len(source.len()), out, |target| Encoder::new().compress(source, target).map_err(text))
+pub fn encode(source: &[u8], out: &mut Vec<u8>, buffer: &mut OutputBuffer) -> Result<()> {
+    buffer.append(max_compress_len(source.len()), out, |target| Encoder::new().compress(source, target).map_err(text))
 }
 
 pub fn decode(stored: &[u8], target: &mut [u8]) -> Result<usize> {

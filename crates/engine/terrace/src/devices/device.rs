@@ -42,8 +42,8 @@ pub struct Device {
     pub reading: Speed,
     /// Its speed for writes.
     pub writing: Speed,
-    /// Whether small frames are written to it by the caller's own thread.
-    pub quick: bool,
+    /// Whether it is on this machine, without a throttle or a timeout. The caller's own thread then writes small frames to it.
+    pub is_local: bool,
     /// Whether its bytes are in this machine's memory, so that a power cut takes all of them.
     pub is_in_memory: bool,
     /// The bytes that this process has appended to such a target since garbage there was freed. Relaxed: a thread that reads it late frees

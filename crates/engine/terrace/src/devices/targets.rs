@@ -106,7 +106,7 @@ impl Opener<'_> {
             target,
             reading: speed(limits.as_ref().and_then(|l| l.read), profiled.map(|p| p.read)),
             writing: speed(limits.as_ref().and_then(|l| l.write), profiled.map(|p| p.write)),
-            quick: limits.is_none() && tier.timeout.is_none() && !capabilities.remote,
+            is_local: limits.is_none() && tier.timeout.is_none() && !capabilities.remote,
             is_in_memory: is_in_memory && !tier.persistent,
             appended: AtomicU64::new(0),
             capabilities,

@@ -162,8 +162,10 @@ impl Mover {
             edits.extend(self.want_at_most(task, owed, extent.replicas.len())?);
             return Ok(Some(edits));
         }
-        match placer.encode_and_append(device, identity, encoding, &raw) {
+        let encoding = placer.pinned_or(encoding);
+        match device.append_extent(identity, encoding, &raw) {
             Ok(replica) => {
+                placer.note_appended(device, task.frame_offset, encoding, raw.len());
                 self.writer.kept.made(task);
                 let mut edits = vec![Edit::Made { task: *task, replica }];
                 let lose = |replica: &Replica| {

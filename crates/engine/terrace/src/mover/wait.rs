@@ -90,7 +90,7 @@ impl Mover {
             let (Some(extent), Some(found), None) = (extent, found, self.writer.kept.get(&task)) else { continue };
             let mut raw = vec![0; extent.raw_len as usize];
             let read = self.reader.read_from_replicas(&key, &found, &extent, 0, &mut raw);
-            if let Err(error) = read.map_err(|error| self.reader.failed(&key, &found, error))
+            if let Err(error) = read.map_err(|error| self.reader.note_if_lost(&key, &found, error))
                 && matches!(error, Error::Unreadable { is_lost: true, .. })
             {
                 return Ok(Some(key::show(&key)));

@@ -16,7 +16,6 @@ pub use planner::Planned;
 pub(crate) use planner::{Planner, Site, describe_tiers, snapshot_of};
 pub(crate) use policy::WritePolicy;
 
-use std::io;
 use std::sync::Arc;
 
 use rustix_futex_sync::Mutex;
@@ -25,7 +24,7 @@ use terrace_catalog::{Extent, Replica, TargetId};
 use terrace_codec::{Element, Encoding};
 use terrace_cost::Weights;
 use terrace_cost::{Costs, Expected};
-use terrace_format::frame::{Coded, Identity, with_scratch};
+use terrace_format::frame::{Coded, with_scratch};
 use terrace_plan::policy::{Ack, Budget, Policy};
 use terrace_plan::snapshot::TierSet;
 use terrace_predict::{Aim, MIN_STUDIED_BYTES, Pace};
@@ -298,26 +297,22 @@ impl<'a> Placer<'a> {
         self.planning.planner.encoding(&self.planning.tiers, device, raw.len(), reads, wanted, &costs)
     }
 
-    /// Encodes an extent, appends a replica of it, and learns from the result.
-    pub fn encode_and_append(
-        &self,
-        device: &Device,
-        identity: Identity,
-        encoding: Encoding,
-        raw: &[u8],
-    ) -> io::Result<Replica> {
-        let encoding = self.pinned.unwrap_or(encoding);
-        let replica = device.append_extent(identity, encoding, raw)?;
-        self.planning.note_arrival(device, self.key, identity.offset);
-        if raw.len() < MIN_STUDIED_BYTES {
-            return Ok(replica);
+    /// Returns the encoding of a replica for which this one is planned: the one that a rule names, if there is one.
+    pub fn pinned_or(&self, planned: Encoding) -> Encoding {
+        self.pinned.unwrap_or(planned)
+    }
+
+    /// Notes a replica that this thread has just appended from raw bytes, and learns from their encoding.
+    pub fn note_appended(&self, device: &Device, offset: u64, encoding: Encoding, raw_bytes: usize) {
+        self.planning.note_arrival(device, self.key, offset);
+        if raw_bytes < MIN_STUDIED_BYTES {
+            return;
         }
         let encoded = match encoding {
-            Encoding::NONE => Coded { raw: raw.len(), stored: raw.len(), seconds: 0.0 },
+            Encoding::NONE => Coded { raw: raw_bytes, stored: raw_bytes, seconds: 0.0 },
             _ => with_scratch(|scratch| scratch.encoded),
         };
         self.planning.lessons.learn(&self.known, encoding, encoded);
-        Ok(replica)
     }
 
     /// Returns a hash of the object and an extent's place in it.

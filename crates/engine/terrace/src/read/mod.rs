@@ -66,7 +66,7 @@ impl Reader {
 
     /// Notes that an object has lost bytes, if this is the reason why a read failed, and returns the reason. The catalog still names the
     /// frames that were read.
-    pub fn failed(&self, key: &[u8], object: &Object, error: Error) -> Error {
+    pub fn note_if_lost(&self, key: &[u8], object: &Object, error: Error) -> Error {
         if matches!(error, Error::Unreadable { is_lost: true, .. }) {
             self.lost.note(key, object);
         }
@@ -257,7 +257,7 @@ fn ask_about_frame(device: &Device, store: u64, place: Place, head: usize, error
 
 /// Returns whether it pays to keep a replica's bytes: raw bytes on a fast device are as near as any buffer.
 fn is_costly(device: &Device, replica: &Replica) -> bool {
-    replica.encoding != Encoding::NONE || !device.quick
+    replica.encoding != Encoding::NONE || !device.is_local
 }
 
 /// Returns whether the error means that this replica is damaged or missing, and not that its device is away.

@@ -136,7 +136,7 @@ fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
         let remains = find_remains(dir, id, Some(opened))?;
         check_allowed(dir, &remains, force)?;
         let text = format!("format {FORMAT_VERSION}\nid {id:016x}\n{DESTROYED_LINE}\n");
-        Reserve::new(dir).with(|| write_file(&dir.join("store"), text.as_bytes()))?;
+        Reserve::new(dir).run_with(|| write_file(&dir.join("store"), text.as_bytes()))?;
         terrace_system::fail::point("destroy:begun");
         Ok(remains)
     };

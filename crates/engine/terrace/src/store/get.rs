@@ -296,7 +296,7 @@ impl Store {
         // This is damage only if the catalog still names the same frames.
         let again = engine.catalog.locate(key, offset, offset.saturating_add(length))?;
         let same = again.is_some_and(|(now, found)| now.id == object.id && same_frames(&found, extents));
-        if same { Err(engine.reader.failed(key, object, failed)) } else { Ok(Some(failed)) }
+        if same { Err(engine.reader.note_if_lost(key, object, failed)) } else { Ok(Some(failed)) }
     }
 }
 

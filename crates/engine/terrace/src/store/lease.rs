@@ -13,7 +13,7 @@ impl Lease {
     /// Pins the bytes that commits after `generation` remove from an object.
     pub fn take(store: &Store, object: u64, generation: u64) -> Result<Lease> {
         let catalog = &store.engine.catalog;
-        let holder = catalog.reserve().with(|| store.engine.leases.holder(|| Ok(catalog.next_id()?)))?;
+        let holder = catalog.reserve().run_with(|| store.engine.leases.holder(|| Ok(catalog.next_id()?)))?;
         let id = (holder, catalog.next_id()?);
         catalog.lease(id, object, generation)?;
         Ok(Lease { store: store.clone(), id })

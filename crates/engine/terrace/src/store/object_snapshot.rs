@@ -130,7 +130,7 @@ impl ObjectSnapshot {
             match self.store.engine.catalog.locate(&self.key, offset, end)? {
                 Some((object, now)) if self.is(&object) => {
                     if same_frames(&now, &extents) {
-                        return Err(self.store.engine.reader.failed(&self.key, &object, failed));
+                        return Err(self.store.engine.reader.note_if_lost(&self.key, &object, failed));
                     }
                     extents = now;
                 }

@@ -139,7 +139,7 @@ fn open_shared(dir: &Path, id: u64, catalog: Option<Arc<Catalog>>) -> Result<Eng
 }
 
 fn open(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
-    Reserve::new(dir).with(|| open_alone(dir, id, opening))
+    Reserve::new(dir).run_with(|| open_alone(dir, id, opening))
 }
 
 fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
@@ -174,7 +174,7 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
         check_log_end(&catalog, reach, dir, &config).map_err(|error| advise_unreadable(dir, error))?;
         Survey::check_same(dir, &config, catalog.log())?;
     }
-    catalog.change_nothing_before(trust.ends_at());
+    catalog.delay_changes_until(trust.ends_at());
     let engine = Engine::new(dir, Held { rules, trust, sole, lock, nodes: KnownNodes::default() }, catalog)?;
     if opening == Opening::Damaged {
         // Nothing can be committed before the new log begins. The store is opened as usual afterwards.

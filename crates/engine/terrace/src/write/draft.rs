@@ -145,7 +145,7 @@ impl<'a> Draft<'a> {
         let mut extent = self.new_extent(raw)?;
         let identity = Identity { object: self.object, write: extent.write, offset: extent.offset, replica: 0 };
         extent.replicas.push(make(identity)?);
-        self.complete_extent(raw, extent, ReplicaPlans::new())?;
+        self.write_extent(raw, extent, ReplicaPlans::new())?;
         self.stage_if_many()
     }
 
@@ -211,7 +211,7 @@ impl<'a> Draft<'a> {
                 let part = &raw[..plan.length];
                 let extent = self.new_extent(part)?;
                 // Without a first replica, its target is not used for a while, and the bytes are planned again.
-                if !self.complete_extent(part, extent, plan.replicas)? {
+                if !self.write_extent(part, extent, plan.replicas)? {
                     continue;
                 }
                 self.is_slow |= plan.is_slow;
@@ -229,9 +229,10 @@ impl<'a> Draft<'a> {
         Ok(Extent { offset, length, skip: 0, raw_len: length, write, replicas, source: None })
     }
 
-    /// Adds the planned replicas to an extent, and more until it has enough, and the extent to the object. Returns false if the first replica
+    /// Writes the first replica of an extent and lets the others become pending, as planned and more until it has enough, and adds the extent
+    /// to the object. Returns false if the first replica
     /// could not be written.
-    fn complete_extent(&mut self, raw: &[u8], mut extent: Extent, mut plans: ReplicaPlans) -> Result<bool> {
+    fn write_extent(&mut self, raw: &[u8], mut extent: Extent, mut plans: ReplicaPlans) -> Result<bool> {
         let mut owed: Vec<TargetId> = Vec::new();
         let want = self.placer.count(plans.len());
         loop {
@@ -284,15 +285,19 @@ impl<'a> Draft<'a> {
             let device = self.writer.planning.tiers.device(*target)?;
             let plain = self.writer.planning.rules.now().is_plain(device.tier, self.key);
             // A budget is spent on the other replicas once the size of the first is known.
-            let later = raw.len() > INLINE_BYTES || !device.quick || plain || self.placer.has_budget();
+            let later = raw.len() > INLINE_BYTES || !device.is_local || plain || self.placer.has_budget();
             if !extent.replicas.is_empty() && later {
                 owed.push(*target);
                 continue;
             }
             let replica = extent.replicas.len() as u8;
             let identity = Identity { object: self.object, write: extent.write, offset: extent.offset, replica };
-            match self.placer.encode_and_append(device, identity, *encoding, raw) {
-                Ok(replica) => extent.replicas.push(replica),
+            let encoding = self.placer.pinned_or(*encoding);
+            match device.append_extent(identity, encoding, raw) {
+                Ok(replica) => {
+                    self.placer.note_appended(device, extent.offset, encoding, raw.len());
+                    extent.replicas.push(replica);
+                }
                 Err(e) => {
                     device.failed_to_write(&e);
                     break;

@@ -8,9 +8,9 @@ const MAX_KEPT_BYTES: usize = 2 << 20;
 /// A buffer that codecs write to. Its bytes stay initialized from call to call, so that a call does not first fill them with zeros that
 /// it then overwrites.
 #[derive(Default)]
-pub struct Room(Vec<u8>);
+pub struct OutputBuffer(Vec<u8>);
 
-impl Room {
+impl OutputBuffer {
     /// Has `write` fill a buffer of `bound` bytes, whose content is arbitrary, and appends to `out` as many of its first bytes as
     /// `write` returns.
     pub fn append(
@@ -42,22 +42,22 @@ mod tests {
 
     #[test]
     fn bytes_stay_initialized_between_calls() {
-        let (mut room, mut out) = (Room::default(), Vec::new());
+        let (mut buffer, mut out) = (OutputBuffer::default(), Vec::new());
         let fill = |target: &mut [u8]| {
             target.fill(7);
             Ok(3)
         };
-        room.append(100, &mut out, fill).expect("fits");
+        buffer.append(100, &mut out, fill).expect("fits");
         let mut seen = Vec::new();
         let look = |target: &mut [u8]| {
             seen = target.to_vec();
             Ok(1)
         };
-        room.append(50, &mut out, look).expect("fits");
+        buffer.append(50, &mut out, look).expect("fits");
         assert_eq!((seen, out), (vec![7; 50], vec![7; 4]));
-        assert!(room.append(10, &mut Vec::new(), |_| Ok(1 << 20)).is_err());
-        room.append(MAX_KEPT_BYTES + 1, &mut Vec::new(), |_| Ok(0)).expect("fits");
-        assert!(room.0.is_empty(), "a long buffer is not kept");
+        assert!(buffer.append(10, &mut Vec::new(), |_| Ok(1 << 20)).is_err());
+        buffer.append(MAX_KEPT_BYTES + 1, &mut Vec::new(), |_| Ok(0)).expect("fits");
+        assert!(buffer.0.is_empty(), "a long buffer is not kept");
     }
 
     #[test]
