@@ -36,7 +36,7 @@ pub fn each(store: &Store, prefix: &[u8], mut visit: impl FnMut(&[u8], &Object) 
 }
 
 /// Checks that an object is stored at or below a prefix, so that a mistyped one is reported.
-pub fn check_stored(store: &Store, prefix: &[u8]) -> Result<()> {
+pub fn check_has_objects(store: &Store, prefix: &[u8]) -> Result<()> {
     if !prefix.is_empty() && store.list(prefix, None, 1)?.is_empty() {
         bail!("nothing is stored at or below {:?}; `terrace ls` lists what is", key::show(prefix));
     }

@@ -209,7 +209,7 @@ fn with_store(store: &Store, command: &StoreCommand, show: Show) -> Result<bool>
 
 /// Returns the bytes of a prefix, at or below which an object is stored.
 fn checked_prefix<'a>(store: &Store, prefix: &'a OsStr) -> Result<&'a [u8]> {
-    inspect::check_stored(store, prefix.as_bytes())?;
+    inspect::check_has_objects(store, prefix.as_bytes())?;
     Ok(prefix.as_bytes())
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use terrace::{Error, Files, Store, key};
 use terrace_datasets::Datasets;
 
-use crate::inspect::{check_stored, each};
+use crate::inspect::{check_has_objects, each};
 use crate::output::{Show, complain, count, name};
 
 /// Refuses an empty key, unless it was said that it means all objects: in a script it is often a variable that was never set.
@@ -23,14 +23,16 @@ pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show
     let key = key.as_bytes();
     let mut keys = Vec::new();
     if recursive {
-        check_stored(store, key)?;
+        check_has_objects(store, key)?;
         each(store, key, |key, _| {
             keys.push(key.to_vec());
             Ok(())
         })?;
     } else {
         match store.stat(key) {
-            Err(e @ (Error::NotFound { .. } | Error::BadKey { .. })) if check_stored(store, key).is_err() => bail!(e),
+            Err(e @ (Error::NotFound { .. } | Error::BadKey { .. })) if check_has_objects(store, key).is_err() => {
+                bail!(e)
+            }
             Err(Error::NotFound { .. } | Error::BadKey { .. }) => {
                 bail!("{:?} holds objects and is none itself; `terrace rm -r` deletes them", key::show(key))
             }

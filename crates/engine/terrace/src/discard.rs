@@ -1,4 +1,4 @@
-//! The permission to discard data that no commit has freed: whoever discards any asks here first.
+//! The permission to discard data that no commit has freed. Code that discards any asks for it first.
 
 use crate::{Error, Result};
 

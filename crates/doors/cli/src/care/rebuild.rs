@@ -92,7 +92,9 @@ fn rebuild_from(dir: &Path, from: &OsStr, asked: &Rebuild, show: Show) -> Result
     }
     if let Some(copied) = made.copied_at {
         let at = time(i64::try_from(copied).unwrap_or(i64::MAX).saturating_mul(1_000_000_000));
-        note(&format!("the bucket's copy of the log is of {at} UTC; what came later is not in the store"));
+        note(&format!(
+            "the bucket's copy of the log is of {at} UTC; later commits are in the store only if a disk has a newer copy"
+        ));
     }
     let salvaged = made.salvaged.map_or(String::new(), |found| format!("; {}", describe_salvaged(&found)));
     let words = format!(

@@ -9,7 +9,7 @@ use terrace::report::Scrubbed;
 use terrace::{Store, key};
 use terrace_datasets::Datasets;
 
-use crate::inspect::check_stored;
+use crate::inspect::check_has_objects;
 use crate::output::{Show, complain, count, name};
 
 pub fn scrub(
@@ -20,7 +20,7 @@ pub fn scrub(
     show: Show,
 ) -> Result<bool> {
     let prefix = prefix.unwrap_or_default().as_bytes();
-    check_stored(store, prefix)?;
+    check_has_objects(store, prefix)?;
     let mut found = scrub_with_datasets(store, prefix, repair, subset, show)?;
     // Bytes that other replicas of a dataset hold are not lost until their repair has failed.
     let needs_dataset = if repair { 0 } else { take_of_datasets(store, &mut found)? };

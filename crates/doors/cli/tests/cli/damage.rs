@@ -307,7 +307,7 @@ fn a_log_that_was_mended_beside_a_snapshot_is_whole() {
     fs::remove_dir_all(place.path("store/catalog")).unwrap();
     let listed = run(&["ls", "objects"]);
     assert_eq!((listed.code, listed.out.lines().count()), (0, puts), "{}", listed.err);
-    assert!(listed.err.contains("was mended from a copy"), "{}", listed.err);
+    assert!(listed.err.contains("was continued from there"), "{}", listed.err);
     let scrubbed = run(&["scrub"]);
     assert_eq!((scrubbed.code, scrubbed.err.as_str()), (0, ""), "{}", scrubbed.out);
 }

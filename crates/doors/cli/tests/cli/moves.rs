@@ -89,6 +89,27 @@ fn a_drain_that_was_killed_can_be_repeated() {
     assert_eq!(tiers_of(&place, "a"), ["archive"]);
 }
 
+/// Both said "2 dropped", though the commit refused it, and `health` spoke of one copy until the next scrub.
+#[test]
+fn no_replica_leaves_while_the_only_other_one_is_away() {
+    let place = Place::new();
+    add(&place, "archive", &[]);
+    place.write("a", noise(1_500_000, 2));
+    place.good(["put", "a", "a", "--constraint", "tiers=disk+archive", "--ack", "durable", "-q"]);
+    place.good(["sync"]);
+    assert_eq!(tiers_of(&place, "a"), ["disk", "archive"]);
+    let (archive, away) = (place.path("tiers/archive"), place.path("tiers/unmounted"));
+    for words in [&["drain", "disk"][..], &["evict", "a", "--tier", "disk"]] {
+        fs::rename(&archive, &away).unwrap();
+        let moved = place.run(words);
+        assert!(moved.out.starts_with("0 replicas made, 0 dropped\n2 stay as they are"), "{}{}", moved.out, moved.err);
+        assert!(!moved.out.contains("fewer replicas"), "{}", moved.out);
+        fs::rename(&away, &archive).unwrap();
+        assert_eq!(tiers_of(&place, "a"), ["disk", "archive"]);
+        assert_eq!(place.good(["health", "--wait", "safe"]), "safe\n");
+    }
+}
+
 /// It said "safe" of two replicas of three.
 #[test]
 fn health_knows_of_extents_with_some_of_their_replicas() {

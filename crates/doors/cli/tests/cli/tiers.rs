@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
+use crate::damage::damage;
 use crate::place::{Place, noise, ran};
 
 pub fn tiers_of(place: &Place, key: &str) -> Vec<String> {
@@ -105,7 +106,7 @@ fn a_tier_with_the_only_copies_is_not_renewed_unasked() {
     for _ in 0..2 {
         let renewed = place.run(["tiers", "renew", "disk"]);
         assert_eq!(renewed.code, 1, "{}", renewed.out);
-        for words in ["only copy of bytes of 2 objects: a, ...", "renew disk --force", "Nothing was changed"] {
+        for words in ["only good copy of bytes of 2 objects: a, ...", "renew disk --force", "Nothing was changed"] {
             assert!(renewed.err.contains(words), "{}", renewed.err);
         }
         assert_eq!(fs::read_dir(&disk).unwrap().count(), 0);
@@ -116,6 +117,26 @@ fn a_tier_with_the_only_copies_is_not_renewed_unasked() {
     // There is nothing to renew.
     place.good(["tiers", "renew", "disk"]);
     place.good(["check", "b", "b"]);
+}
+
+/// The replica on the other tier was bad, and `renew` gave up the good one.
+#[test]
+fn a_tier_with_the_only_good_copy_is_not_renewed_unasked() {
+    let place = Place::new();
+    place.write("a", noise(300_000, 2));
+    place.good(["put", "a", "a", "--ack", "replicated", "-q"]);
+    damage(&place, "a", "ram");
+    let (disk, away) = (place.path("tiers/disk"), place.path("tiers/unmounted"));
+    fs::rename(&disk, &away).unwrap();
+    let renewed = place.run(["tiers", "renew", "disk"]);
+    assert!(renewed.code == 1 && renewed.err.contains("only good copy of bytes of an object: a."), "{}", renewed.err);
+    fs::rename(&away, &disk).unwrap();
+    place.good(["repair"]);
+    place.good(["check", "a", "a"]);
+    // The other copy is good now.
+    fs::rename(&disk, &away).unwrap();
+    assert_eq!(place.run(["tiers", "renew", "disk"]).code, 0);
+    place.good(["check", "a", "a"]);
 }
 
 #[test]

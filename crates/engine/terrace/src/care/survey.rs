@@ -264,11 +264,16 @@ impl Survey {
             );
         }
         for path in &mended {
-            if !is_older {
-                tracing::warn!(
+            match (is_older, ends_early) {
+                (true, _) => {}
+                (false, true) => tracing::warn!(
+                    file = %path.display(),
+                    "the commit log ended before its copy, and was continued from there; no commit is missing, but unless this directory is new, check the disk of this file"
+                ),
+                (false, false) => tracing::warn!(
                     file = %path.display(),
                     "the commit log was damaged, and was mended from a copy; no commit is missing, but check the disk of this file"
-                );
+                ),
             }
             sync(path)?;
         }

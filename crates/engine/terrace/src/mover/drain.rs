@@ -30,7 +30,7 @@ impl Departing {
     pub fn tier(tiers: &Tiers, level: usize) -> Departing {
         let targets = tiers.devices.iter().filter(|device| device.tier == level).map(|device| device.id).collect();
         let to = TierSet::of((0..tiers.tiers.len()).filter(|other| *other != level));
-        Departing { targets, to, beside: Vec::new(), silent: Vec::new(), may_thin: true }
+        Departing { targets, to, beside: Vec::new(), silent: silent_targets(tiers), may_thin: true }
     }
 
     /// The targets of a node. Replicas stay if there are too few other nodes, unless they `may_thin`.
@@ -50,13 +50,8 @@ impl Departing {
             return Err(Error::Config(format!("{name} is the only node with targets, so nothing can move off it")));
         }
         let targets: Vec<TargetId> = devices.iter().map(|device| device.id).collect();
-        let silent = tiers
-            .devices
-            .iter()
-            .filter(|device| device.target.check_again().is_err())
-            .map(|device| device.id)
-            .collect();
-        Ok(Departing { beside: targets.clone(), targets, to: TierSet::of(0..tiers.tiers.len()), silent, may_thin })
+        let (to, silent) = (TierSet::of(0..tiers.tiers.len()), silent_targets(tiers));
+        Ok(Departing { beside: targets.clone(), targets, to, silent, may_thin })
     }
 
     /// Targets whose pending replicas are made on others instead.
@@ -68,6 +63,14 @@ impl Departing {
     pub fn has(&self, target: TargetId) -> bool {
         self.targets.contains(&target)
     }
+
+    pub fn is_silent(&self, target: TargetId) -> bool {
+        self.silent.contains(&target)
+    }
+}
+
+fn silent_targets(tiers: &Tiers) -> Vec<TargetId> {
+    tiers.devices.iter().filter(|device| device.target.check_again().is_err()).map(|device| device.id).collect()
 }
 
 impl Mover {
@@ -154,7 +157,7 @@ impl Mover {
         if leave.is_empty() && off.is_empty() {
             return Ok(());
         }
-        if extent.replicas.iter().all(|replica| departing.silent.contains(&replica.target)) {
+        if extent.replicas.iter().all(|r| departing.is_silent(r.target)) && !self.is_cached(key, object.id)? {
             // It has no other replica, and cannot be copied from there now.
             moved.kept += (leave.len() + off.len()) as u64;
             return Ok(());
@@ -162,7 +165,7 @@ impl Mover {
         let (mut left, mut chosen) = (extent.clone(), Vec::new());
         let wanted = usize::from(self.wanted(object.want, object.id, extent));
         for replica in leave {
-            let others = || left.replicas.iter().filter(|r| *r != replica && !departing.silent.contains(&r.target));
+            let others = || left.replicas.iter().filter(|r| *r != replica && !departing.is_silent(r.target));
             let is_spare = others().count() + chosen.len() + stay.len() >= wanted && others().any(|r| self.outlives(r));
             if is_spare && !departing.may_thin {
                 edits.push(drop_replica(key, object.id, &left, replica));
@@ -201,7 +204,7 @@ impl Mover {
         let beside: Vec<TargetId> =
             stay().map(|r| r.target).chain(owed.iter().copied()).chain(chosen.iter().copied()).collect();
         let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
-        let answers = |r: &&Replica| !departing.silent.contains(&r.target);
+        let answers = |r: &&Replica| !departing.is_silent(r.target);
         let outlives =
             chosen.iter().any(|target| persistent(*target)) || stay().filter(answers).any(|r| self.outlives(r));
         let volatile = self.planning.rules.now().may_be_volatile(key);

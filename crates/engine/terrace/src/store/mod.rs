@@ -25,6 +25,7 @@ mod own_places;
 mod price;
 mod put;
 mod rebuild_from;
+mod renew;
 mod restore;
 mod saved;
 mod share;
