@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
+use crate::damage::damage;
 use crate::place::{Place, noise, ran};
 use crate::tiers::{add, tier_names, tiers_of};
 
@@ -108,6 +109,65 @@ fn no_replica_leaves_while_the_only_other_one_is_away() {
         assert_eq!(tiers_of(&place, "a"), ["disk", "archive"]);
         assert_eq!(place.good(["health", "--wait", "safe"]), "safe\n");
     }
+}
+
+/// The other replica was bad, and could not be replaced. The drain dropped the good one, and exited with 0.
+#[test]
+fn no_replica_leaves_a_tier_that_is_away_while_the_other_one_is_bad() {
+    let place = Place::new();
+    add(&place, "archive", &[]);
+    place.write("a", noise(1_500_000, 2));
+    place.good(["put", "a", "a", "--constraint", "tiers=disk+archive", "--ack", "durable", "-q"]);
+    place.good(["sync"]);
+    damage(&place, "a", "archive");
+    let (disk, away) = (place.path("tiers/disk"), place.path("tiers/unmounted"));
+    fs::rename(&disk, &away).unwrap();
+    let drained = place.run(["drain", "disk"]);
+    assert!(drained.code == 1 && drained.out.contains("2 stay as they are"), "{}{}", drained.out, drained.err);
+    fs::rename(&away, &disk).unwrap();
+    assert_eq!(tiers_of(&place, "a"), ["disk", "archive"]);
+    place.good(["repair"]);
+    place.good(["check", "a", "a"]);
+}
+
+/// A good replica in memory was enough for the drain, so the bad one on the other disk stayed, and a reboot lost the bytes.
+#[test]
+fn a_drain_replaces_a_bad_replica_beside_a_good_one_in_memory() {
+    let place = Place::new();
+    add(&place, "archive", &[]);
+    place.write("a", noise(1_500_000, 2));
+    place.good(["put", "a", "a", "--replicas", "3", "--ack", "replicated", "-q"]);
+    assert_eq!(tiers_of(&place, "a"), ["ram", "disk", "archive"]);
+    damage(&place, "a", "archive");
+    place.run(["drain", "disk"]);
+    damage(&place, "a", "ram");
+    assert_eq!(place.run(["check", "a", "a"]).code, 0);
+}
+
+/// `health` forgot what a scrub of a part has found, and what the last scrub of all could not read again: an eviction dropped the last good
+/// replica.
+#[test]
+fn bad_replicas_are_known_until_they_are_read_again() {
+    let place = Place::new();
+    place.write("a", noise(1_500_000, 2));
+    place.good(["put", "a", "a", "--ack", "replicated", "-q"]);
+    damage(&place, "a", "disk");
+    let stays_known = || {
+        assert_eq!(place.json(["health"]).0["findings"][0]["code"], "BAD_REPLICAS");
+        assert!(place.run(["evict", "a", "--tier", "ram"]).err.contains("bad replicas that nothing has replaced"));
+        assert_eq!(tiers_of(&place, "a"), ["ram", "disk"]);
+    };
+    assert_eq!(place.run(["scrub", "a"]).code, 1);
+    stays_known();
+    assert_eq!(place.run(["scrub"]).code, 1);
+    let (disk, away) = (place.path("tiers/disk"), place.path("tiers/unmounted"));
+    fs::rename(&disk, &away).unwrap();
+    assert_eq!(place.run(["scrub"]).code, 1);
+    fs::rename(&away, &disk).unwrap();
+    stays_known();
+    place.good(["repair"]);
+    place.good(["scrub"]);
+    assert_eq!(place.good(["health", "--wait", "safe"]), "safe\n");
 }
 
 /// It said "safe" of two replicas of three.

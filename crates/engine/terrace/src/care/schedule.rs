@@ -33,7 +33,7 @@ impl Care {
         let now = unix_seconds();
         // The part is still due, unless the clock was set back.
         let _ = record.next(interval, now);
-        record.add(&found, &unreplaced, now);
+        record.add(&found, &unreplaced, now, |target| self.is_away(target));
         record.write(dir);
         Ok((Some(found), record.next(interval, now).err().unwrap_or_default()))
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use terrace_catalog::TargetId;
 use terrace_system::clock::unix_seconds;
 use terrace_system::replace_durably;
 
@@ -107,8 +108,8 @@ impl ScrubRecord {
         self.unreplaced.iter().chain(&self.last_unreplaced).filter_map(|line| BadReplica::parse(line))
     }
 
-    /// Notes that a part is done.
-    pub fn add(&mut self, found: &Scrubbed, unreplaced: &[BadReplica], now: u64) {
+    /// Notes that a part is done. Bad replicas of the last round stay listed if their targets are away.
+    pub fn add(&mut self, found: &Scrubbed, unreplaced: &[BadReplica], now: u64, is_away: impl Fn(TargetId) -> bool) {
         self.done += 1;
         let room = MAX_LISTED_REPLICAS.saturating_sub(self.unreplaced.len());
         self.unreplaced.extend(unreplaced.iter().take(room).map(BadReplica::line));
@@ -126,20 +127,53 @@ impl ScrubRecord {
         self.found.log_copies_damaged += found.log_copies_damaged;
         self.found.log_copies_behind += found.log_copies_behind;
         if self.done >= self.parts {
-            self.last = Some(LastScrub { finished: now, found: std::mem::take(&mut self.found) });
-            self.last_unreplaced = std::mem::take(&mut self.unreplaced);
+            let (mut found, mut listed) = (std::mem::take(&mut self.found), std::mem::take(&mut self.unreplaced));
+            found.bad += list_unread(&mut listed, &self.last_unreplaced, is_away);
+            self.last = Some(LastScrub { finished: now, found });
+            self.last_unreplaced = listed;
         }
     }
 
-    /// Notes the findings of a scrub of the whole store that did not follow the schedule.
-    pub fn note_scrubbed(dir: &Path, found: &Scrubbed, unreplaced: &[BadReplica]) {
+    /// Notes the findings of a scrub of the whole store that did not follow the schedule. Bad replicas that were listed before stay listed
+    /// if their targets are away.
+    pub fn note_scrubbed(dir: &Path, found: &Scrubbed, unreplaced: &[BadReplica], is_away: impl Fn(TargetId) -> bool) {
         let mut record = ScrubRecord::read(dir);
-        let found = Scrubbed { lost_of: Default::default(), changed_of: Default::default(), ..found.clone() };
+        let mut found = Scrubbed { lost_of: Default::default(), changed_of: Default::default(), ..found.clone() };
+        let mut listed = unreplaced.iter().map(BadReplica::line).collect();
+        for known in [&record.last_unreplaced, &record.unreplaced] {
+            found.bad += list_unread(&mut listed, known, &is_away);
+        }
         record.last = Some(LastScrub { finished: unix_seconds(), found });
-        record.last_unreplaced = unreplaced.iter().map(BadReplica::line).collect();
+        record.last_unreplaced = listed;
         (record.found, record.unreplaced) = (Scrubbed::default(), Vec::new());
         record.write(dir);
     }
+
+    /// Notes the bad replicas that a scrub of a part of the store has found, as findings of this round.
+    pub fn note_bad(dir: &Path, unreplaced: &[BadReplica]) {
+        let mut record = ScrubRecord::read(dir);
+        let lines = unreplaced.iter().map(BadReplica::line);
+        let new: Vec<String> =
+            lines.filter(|line| !record.unreplaced.contains(line) && !record.last_unreplaced.contains(line)).collect();
+        if !new.is_empty() {
+            record.found.bad += new.len() as u64;
+            let room = MAX_LISTED_REPLICAS.saturating_sub(record.unreplaced.len());
+            record.unreplaced.extend(new.into_iter().take(room));
+            record.write(dir);
+        }
+    }
+}
+
+/// Adds the lines of `known` whose targets are away, and which thus were not read again. Returns how many.
+fn list_unread(listed: &mut Vec<String>, known: &[String], is_away: impl Fn(TargetId) -> bool) -> u64 {
+    let before = listed.len();
+    for line in known.iter().take(MAX_LISTED_REPLICAS.saturating_sub(before)) {
+        let is_unread = BadReplica::parse(line).is_some_and(|bad| is_away(bad.task.target));
+        if is_unread && !listed.contains(line) {
+            listed.push(line.clone());
+        }
+    }
+    (listed.len() - before) as u64
 }
 
 #[cfg(test)]
@@ -157,7 +191,7 @@ mod tests {
         for round in 0..3 {
             for part in 1..=48 {
                 assert_eq!(record.next(2 * DAY_SECONDS, now), Ok((part, 48)), "round {round}");
-                record.add(&Scrubbed { checked: 10, ..Scrubbed::default() }, &[], now);
+                record.add(&Scrubbed { checked: 10, ..Scrubbed::default() }, &[], now, |_| false);
                 now += 3600;
                 let waits = record.clone().next(2 * DAY_SECONDS, now - 1);
                 assert_eq!(waits, Err(Duration::from_secs(1)), "round {round}, after part {part}");
@@ -172,11 +206,11 @@ mod tests {
     fn a_late_round_catches_up_and_a_clock_that_was_set_back_stops_nothing() {
         let mut record = ScrubRecord::default();
         assert_eq!(record.next(DAY_SECONDS, 10 * DAY_SECONDS), Ok((1, 24)));
-        record.add(&Scrubbed::default(), &[], 10 * DAY_SECONDS);
+        record.add(&Scrubbed::default(), &[], 10 * DAY_SECONDS, |_| false);
         // The machine was off for days.
         for part in 2..=24 {
             assert_eq!(record.next(DAY_SECONDS, 15 * DAY_SECONDS), Ok((part, 24)));
-            record.add(&Scrubbed::default(), &[], 15 * DAY_SECONDS);
+            record.add(&Scrubbed::default(), &[], 15 * DAY_SECONDS, |_| false);
         }
         assert_eq!(record.next(DAY_SECONDS, 15 * DAY_SECONDS), Ok((1, 24)), "the next round");
         record.done = 24;
@@ -188,12 +222,37 @@ mod tests {
         assert!(record.last.is_some());
     }
 
+    /// A round that could not read a bad replica forgot it.
+    #[test]
+    fn bad_replicas_on_targets_that_are_away_stay_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let task = |target| terrace_catalog::Task { object: 1, frame_offset: 0, write: 2, target };
+        let bad = |target| BadReplica {
+            key: b"a".to_vec(),
+            task: task(target),
+            place: terrace_tier::Place { segment: 1, offset: 0, length: 0 },
+        };
+        let two = Scrubbed { bad: 2, ..Scrubbed::default() };
+        ScrubRecord::note_scrubbed(dir.path(), &two, &[bad(1), bad(2)], |_| false);
+        ScrubRecord::note_scrubbed(dir.path(), &Scrubbed { away: 1, ..Scrubbed::default() }, &[], |target| target == 2);
+        let mut record = ScrubRecord::read(dir.path());
+        assert_eq!(record.unreplaced().collect::<Vec<_>>(), [bad(2)]);
+        assert_eq!(record.last.as_ref().unwrap().found.bad, 1);
+        // A scrub of a part adds what is new, and a round of the schedule replaces all that it could read.
+        ScrubRecord::note_bad(dir.path(), &[bad(2), bad(3)]);
+        record = ScrubRecord::read(dir.path());
+        assert_eq!((record.unreplaced().count(), record.found.bad), (2, 1));
+        assert!(record.next(60, 100).is_ok());
+        record.add(&Scrubbed::default(), &[], 100, |target| target == 2);
+        assert_eq!(record.unreplaced().collect::<Vec<_>>(), [bad(2)]);
+    }
+
     #[test]
     fn the_record_survives_a_restart_and_a_damaged_one_begins_again() {
         let dir = tempfile::tempdir().unwrap();
         let mut record = ScrubRecord::default();
         assert!(record.next(60, 100).is_ok());
-        record.add(&Scrubbed { checked: 3, bad: 2, repaired: 1, lost: 1, ..Scrubbed::default() }, &[], 100);
+        record.add(&Scrubbed { checked: 3, bad: 2, repaired: 1, lost: 1, ..Scrubbed::default() }, &[], 100, |_| false);
         record.write(dir.path());
         assert_eq!(ScrubRecord::read(dir.path()), record);
         fs::write(dir.path().join(RECORD_FILE), b"\xff parts = -1").unwrap();

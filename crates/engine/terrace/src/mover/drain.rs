@@ -1,6 +1,9 @@
 //! Moves all replicas off a tier or a node that will be removed.
 
+use std::collections::HashSet;
+
 use terrace_catalog::{Edit, Extent, Object, Replica, TargetId, frames};
+use terrace_format::Place;
 use terrace_format::frame::with_block;
 use terrace_plan::snapshot::TierSet;
 
@@ -21,6 +24,8 @@ pub(super) struct Departing {
     beside: Vec<TargetId>,
     /// Targets of the store that do not answer now. Nothing can be copied from them, and nobody knows whether they come back.
     silent: Vec<TargetId>,
+    /// Replicas on other targets that were read, and are bad.
+    bad: HashSet<(TargetId, Place)>,
     /// Whether a replica may leave although no other target takes it.
     may_thin: bool,
 }
@@ -30,7 +35,14 @@ impl Departing {
     pub fn tier(tiers: &Tiers, level: usize) -> Departing {
         let targets = tiers.devices.iter().filter(|device| device.tier == level).map(|device| device.id).collect();
         let to = TierSet::of((0..tiers.tiers.len()).filter(|other| *other != level));
-        Departing { targets, to, beside: Vec::new(), silent: silent_targets(tiers), may_thin: true }
+        Departing {
+            targets,
+            to,
+            beside: Vec::new(),
+            silent: silent_targets(tiers),
+            bad: HashSet::new(),
+            may_thin: true,
+        }
     }
 
     /// The targets of a node. Replicas stay if there are too few other nodes, unless they `may_thin`.
@@ -51,21 +63,22 @@ impl Departing {
         }
         let targets: Vec<TargetId> = devices.iter().map(|device| device.id).collect();
         let (to, silent) = (TierSet::of(0..tiers.tiers.len()), silent_targets(tiers));
-        Ok(Departing { beside: targets.clone(), targets, to, silent, may_thin })
+        Ok(Departing { beside: targets.clone(), targets, to, silent, bad: HashSet::new(), may_thin })
     }
 
     /// Targets whose pending replicas are made on others instead.
     pub fn owed(tiers: &Tiers, targets: Vec<TargetId>) -> Departing {
         let (to, silent) = (TierSet::of(0..tiers.tiers.len()), targets.clone());
-        Departing { beside: targets.clone(), targets, to, silent, may_thin: false }
+        Departing { beside: targets.clone(), targets, to, silent, bad: HashSet::new(), may_thin: false }
     }
 
     pub fn has(&self, target: TargetId) -> bool {
         self.targets.contains(&target)
     }
 
-    pub fn is_silent(&self, target: TargetId) -> bool {
-        self.silent.contains(&target)
+    /// Returns whether a replica may count for something when another one leaves: nothing says that it cannot be read.
+    pub fn may_be_read(&self, replica: &Replica) -> bool {
+        !self.silent.contains(&replica.target) && !self.bad.contains(&(replica.target, replica.place))
     }
 }
 
@@ -82,8 +95,8 @@ impl Mover {
                 "{tier} is the only tier, so nothing can move off it; add another one first"
             )));
         }
-        let departing = Departing::tier(&self.tiers, level);
-        self.mend_beside(&departing)?;
+        let mut departing = Departing::tier(&self.tiers, level);
+        departing.bad = self.mend_beside(&departing)?;
         let mut moved = self.move_each(b"", |key, object, extent, edits, moved| {
             self.depart(key, object, extent, &departing, edits, moved)
         })?;
@@ -98,17 +111,19 @@ impl Mover {
 
     /// Carries out [`Store::drain_node`](crate::Store::drain_node).
     pub fn drain_node(&self, name: &str) -> Result<Moved> {
-        let departing = Departing::node(&self.tiers, name, true)?;
-        self.mend_beside(&departing)?;
+        let mut departing = Departing::node(&self.tiers, name, true)?;
+        departing.bad = self.mend_beside(&departing)?;
         self.move_each(b"", |key, object, extent, edits, moved| {
             self.depart(key, object, extent, &departing, edits, moved)
         })
     }
 
     /// Looks for a good replica beside those that leave, and replaces the bad ones that it finds: without that, the last good one could leave.
-    fn mend_beside(&self, departing: &Departing) -> Result<()> {
+    /// Returns where the bad ones were.
+    fn mend_beside(&self, departing: &Departing) -> Result<HashSet<(TargetId, Place)>> {
+        let mut bad_places = HashSet::new();
         self.catalog.each_object(b"", |key, object, extents| {
-            let mut is_any_bad = false;
+            let (mut is_any_bad, volatile) = (false, self.planning.rules.now().may_be_volatile(key));
             for extent in frames(extents).filter(|extent| extent.replicas.iter().any(|r| departing.has(r.target))) {
                 for replica in extent.replicas.iter().filter(|replica| !departing.has(replica.target)) {
                     let device = self.tiers.device(replica.target)?;
@@ -120,9 +135,12 @@ impl Mover {
                         self.reader.read_replica(device, object.id, extent, replica, 0, raw)
                     });
                     match read {
-                        Ok(()) => break,
+                        // One in memory is not enough, unless the rules say so.
+                        Ok(()) if volatile || self.outlives(replica) => break,
+                        Ok(()) => {}
                         Err(error) if bad(&error) => {
                             is_any_bad = true;
+                            bad_places.insert((replica.target, replica.place));
                             let task = task_of(object.id, extent, replica);
                             self.reader.suspects.report(Suspect { key: key.to_vec(), task, replica: *replica });
                         }
@@ -135,7 +153,8 @@ impl Mover {
                 self.repair_suspects()?;
             }
             Ok::<_, Error>(true)
-        })
+        })?;
+        Ok(bad_places)
     }
 
     /// Adds the edits that move an extent's replicas off the departing targets, made and pending ones.
@@ -157,7 +176,7 @@ impl Mover {
         if leave.is_empty() && off.is_empty() {
             return Ok(());
         }
-        if extent.replicas.iter().all(|r| departing.is_silent(r.target)) && !self.is_cached(key, object.id)? {
+        if !extent.replicas.iter().any(|r| departing.may_be_read(r)) && !self.is_cached(key, object.id)? {
             // It has no other replica, and cannot be copied from there now.
             moved.kept += (leave.len() + off.len()) as u64;
             return Ok(());
@@ -165,7 +184,7 @@ impl Mover {
         let (mut left, mut chosen) = (extent.clone(), Vec::new());
         let wanted = usize::from(self.wanted(object.want, object.id, extent));
         for replica in leave {
-            let others = || left.replicas.iter().filter(|r| *r != replica && !departing.is_silent(r.target));
+            let others = || left.replicas.iter().filter(|r| *r != replica && departing.may_be_read(r));
             let is_spare = others().count() + chosen.len() + stay.len() >= wanted && others().any(|r| self.outlives(r));
             if is_spare && !departing.may_thin {
                 edits.push(drop_replica(key, object.id, &left, replica));
@@ -204,7 +223,7 @@ impl Mover {
         let beside: Vec<TargetId> =
             stay().map(|r| r.target).chain(owed.iter().copied()).chain(chosen.iter().copied()).collect();
         let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
-        let answers = |r: &&Replica| !departing.is_silent(r.target);
+        let answers = |r: &&Replica| departing.may_be_read(r);
         let outlives =
             chosen.iter().any(|target| persistent(*target)) || stay().filter(answers).any(|r| self.outlives(r));
         let volatile = self.planning.rules.now().may_be_volatile(key);

@@ -64,7 +64,7 @@ impl Mover {
             let others = (0..self.tiers.tiers.len()).filter(|other| *other != level);
             let owed = self.owed_beside(object.id, extent)?;
             for replica in on {
-                if !off.iter().any(|r| !departing.is_silent(r.target) && (volatile || self.outlives(r))) {
+                if !off.iter().any(|r| departing.may_be_read(r) && (volatile || self.outlives(r))) {
                     self.move_off(key, object.id, &mut left, &mut chosen, replica, &departing, edits, moved)?;
                     continue;
                 }

@@ -1,14 +1,14 @@
 //! Adds tiers to a store, removes them, and changes its rules.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 
 use terrace_format::key;
 
 use super::{Store, destroy};
 use crate::config::{Config, Rule, TierConfig};
 use crate::devices::targets;
-use crate::home::{Cluster, boot, check_identity, lock_store, read_config, refuse, refuse_if_shared, write_file};
+use crate::home::{Cluster, boot, check_identity, lock_store, read_config, refuse_if_shared, write_file};
 use crate::report::TierRemains;
 use crate::{Error, Result};
 

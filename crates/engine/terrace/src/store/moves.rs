@@ -92,8 +92,13 @@ impl Store {
         let redirected = if repair { self.engine.mover.redirect_owed(prefix)?.made } else { 0 };
         let mut scrubbed = self.engine.care.scrub(prefix, repair, subset, &mut go_on)?;
         scrubbed.found.redirected = redirected;
-        if prefix.is_empty() && subset.is_none() {
-            ScrubRecord::note_scrubbed(&self.engine.dir, &scrubbed.found, &scrubbed.unreplaced);
+        let (dir, care) = (&self.engine.dir, &self.engine.care);
+        match prefix.is_empty() && subset.is_none() {
+            true => {
+                let is_away = |target| care.is_away(target);
+                ScrubRecord::note_scrubbed(dir, &scrubbed.found, &scrubbed.unreplaced, is_away);
+            }
+            false => ScrubRecord::note_bad(dir, &scrubbed.unreplaced),
         }
         Ok(scrubbed.found)
     }

@@ -6,7 +6,7 @@ mod records;
 
 use std::collections::HashMap;
 
-use terrace_catalog::{Extent, Object, Task, frames};
+use terrace_catalog::{Extent, Object, TargetId, Task, frames};
 use terrace_format::key::show;
 
 use super::Care;
@@ -60,6 +60,11 @@ struct Subject<'a> {
 }
 
 impl Care {
+    /// Returns whether nothing can be read from a target now.
+    pub fn is_away(&self, target: TargetId) -> bool {
+        self.tiers.device(target).is_ok_and(|device| device.target.check_again().is_err())
+    }
+
     /// Reads and verifies every replica of every object at or below `prefix`; with `repair`, replaces bad and missing
     /// ones. `subset` is `(n, t)`: only the n-th (from 1) of t parts, by key. `progress` is called after each extent with the
     /// replicas checked so far, and ends the scrub by returning false.
