@@ -55,7 +55,8 @@ pub(crate) fn ack(name: &str) -> Result<Ack, Failure> {
 }
 
 impl Options {
-    fn to_put_options(&self) -> Result<PutOptions, Failure> {
+    /// Checks and parses the fields.
+    fn parse(&self) -> Result<PutOptions, Failure> {
         let requirements = text(self.requirements, "requirements")?.unwrap_or_default();
         let wrong = |error| Failure::Invalid(format!("requirements: {error}"));
         let requirements = Asked::parse_all(requirements).map_err(wrong)?;
@@ -78,7 +79,7 @@ pub(crate) fn put_options(options: *const Options) -> Result<PutOptions, Failure
     if options.is_null() {
         return Ok(PutOptions::default());
     }
-    let asked = copy_options(options)?.to_put_options()?;
+    let asked = copy_options(options)?.parse()?;
     asked.check().map_err(|error| Failure::Invalid(error.to_string()))?;
     Ok(asked)
 }

@@ -35,7 +35,8 @@ pub struct Request {
 }
 
 impl Request {
-    fn to_framed(&self) -> Result<stream::Framed, Failure> {
+    /// Checks the fields, and copies what they point to.
+    fn parse(&self) -> Result<stream::Framed, Failure> {
         let destination = string(self.destination, "the destination")?;
         let bytes = caller_bytes(self.bytes, self.length)?.to_vec();
         let request = match u64::try_from(self.offset) {
@@ -98,7 +99,7 @@ pub extern "C" fn terrace_stream_append(
     guard(|| {
         let stream = OPEN_STREAMS.find(stream)?;
         let framed = terrace_foreign::items(requests, count, "the requests")?;
-        let framed = framed.iter().map(Request::to_framed).collect::<Result<Vec<_>, _>>()?;
+        let framed = framed.iter().map(Request::parse).collect::<Result<Vec<_>, _>>()?;
         let accepted = stream.stream.append_framed(framed)?;
         write_out(added, accepted.iter().filter(|accepted| **accepted == stream::Accepted::New).count());
         Ok(())

@@ -111,6 +111,19 @@ fn no_replica_leaves_while_the_only_other_one_is_away() {
     }
 }
 
+/// The other replica was bad, and nobody knew it.
+#[test]
+fn an_eviction_reads_the_replica_that_stays() {
+    let place = Place::new();
+    add(&place, "archive", &[]);
+    place.write("a", noise(1_500_000, 2));
+    place.good(["put", "a", "a", "--constraint", "tiers=disk+archive", "--ack", "durable", "-q"]);
+    damage(&place, "a", "archive");
+    assert_eq!(place.run(["evict", "a", "--tier", "disk"]).code, 0);
+    assert_eq!(tiers_of(&place, "a"), ["archive"]);
+    place.good(["check", "a", "a"]);
+}
+
 /// The other replica was bad, and could not be replaced. The drain dropped the good one, and exited with 0.
 #[test]
 fn no_replica_leaves_a_tier_that_is_away_while_the_other_one_is_bad() {

@@ -25,7 +25,7 @@ pub(super) struct Departing {
     /// Targets of the store that do not answer now. Nothing can be copied from them, and nobody knows whether they come back.
     silent: Vec<TargetId>,
     /// Replicas on other targets that were read, and are bad.
-    bad: HashSet<(TargetId, Place)>,
+    pub bad: HashSet<(TargetId, Place)>,
     /// Whether a replica may leave although no other target takes it.
     may_thin: bool,
 }
@@ -96,7 +96,7 @@ impl Mover {
             )));
         }
         let mut departing = Departing::tier(&self.tiers, level);
-        departing.bad = self.mend_beside(&departing)?;
+        departing.bad = self.mend_beside(b"", &departing)?;
         let mut moved = self.move_each(b"", |key, object, extent, edits, moved| {
             self.depart(key, object, extent, &departing, edits, moved)
         })?;
@@ -112,7 +112,7 @@ impl Mover {
     /// Carries out [`Store::drain_node`](crate::Store::drain_node).
     pub fn drain_node(&self, name: &str) -> Result<Moved> {
         let mut departing = Departing::node(&self.tiers, name, true)?;
-        departing.bad = self.mend_beside(&departing)?;
+        departing.bad = self.mend_beside(b"", &departing)?;
         self.move_each(b"", |key, object, extent, edits, moved| {
             self.depart(key, object, extent, &departing, edits, moved)
         })
@@ -120,9 +120,9 @@ impl Mover {
 
     /// Looks for a good replica beside those that leave, and replaces the bad ones that it finds: without that, the last good one could leave.
     /// Returns where the bad ones were.
-    fn mend_beside(&self, departing: &Departing) -> Result<HashSet<(TargetId, Place)>> {
+    pub(super) fn mend_beside(&self, prefix: &[u8], departing: &Departing) -> Result<HashSet<(TargetId, Place)>> {
         let mut bad_places = HashSet::new();
-        self.catalog.each_object(b"", |key, object, extents| {
+        self.catalog.each_object(prefix, |key, object, extents| {
             let (mut is_any_bad, volatile) = (false, self.planning.rules.now().may_be_volatile(key));
             for extent in frames(extents).filter(|extent| extent.replicas.iter().any(|r| departing.has(r.target))) {
                 for replica in extent.replicas.iter().filter(|replica| !departing.has(replica.target)) {

@@ -47,7 +47,11 @@ impl Mover {
     /// Carries out [`Store::evict`](crate::Store::evict).
     pub fn evict_prefix(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         let level = self.tiers.level(tier)?;
-        let departing = Departing::tier(&self.tiers, level);
+        let mut departing = Departing::tier(&self.tiers, level);
+        // What is in memory is expected to vanish, so it may leave unread.
+        if self.tiers.tiers[level].persistent {
+            departing.bad = self.mend_beside(prefix, &departing)?;
+        }
         self.move_each(prefix, |key, object, extent, edits, moved| {
             let (on, off): (Vec<&Replica>, Vec<&Replica>) =
                 extent.replicas.iter().partition(|r| self.tiers.device(r.target).is_ok_and(|d| d.tier == level));

@@ -15,7 +15,8 @@ impl Store {
 
     /// Removes the replicas of everything at or below `prefix` from a tier. A replica that is the only persistent one, or
     /// that the object needs to have as many replicas as it wants, is moved to another tier first. If no other failure
-    /// domain has room, only the last persistent replica stays.
+    /// domain has room, only the last persistent replica stays. From a persistent tier none leaves before another replica of the same bytes
+    /// was read, and bad ones were replaced.
     ///
     /// # Errors
     /// [`Error::Store`](crate::Error::Store) if the last scrub has found bad replicas that were not replaced.
