@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Result;
 use serde::Serialize;
-use terrace::report::Scrubbed;
+use terrace::report::{Scrubbed, TierState};
 use terrace::{Store, key};
 use terrace_datasets::Datasets;
 
@@ -149,9 +149,12 @@ fn show_advice(store: &Store, found: &Scrubbed, repair: bool, show: Show) -> Res
     if found.away > 0 {
         show.line("`terrace status` names the targets that are away; bring them back, and repeat this")?;
     }
-    let owed = store.status()?.owed;
-    if owed > 0 {
-        show.line(&format!("{}; `terrace sync` makes them", count(owed, "pending replica")))?;
+    let status = store.status()?;
+    if status.owed > 0 {
+        let pending = count(status.owed, "pending replica");
+        let waits = status.tiers.iter().any(|tier| tier.queue > 0 && tier.state == TierState::Away);
+        let next = if waits { "`terrace health` says what they wait for" } else { "`terrace sync` makes them" };
+        show.line(&format!("{pending}; {next}"))?;
     }
     if found.log_damaged > 0 {
         show.line("`terrace rebuild` makes the commit log whole")?;

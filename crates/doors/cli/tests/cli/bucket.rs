@@ -122,3 +122,21 @@ fn a_rebuild_names_what_a_restored_disk_has_lost() {
     assert_eq!(place.json(["rebuild"]), (json!({ "objects": 2, "lost": [] }), 0));
     place.good(["check", "a", "both"]);
 }
+
+/// With the disk still there, the log was called damaged. The folder of a mistyped bucket was made.
+#[test]
+fn a_rebuild_from_a_bucket_goes_on_with_a_newer_disk() {
+    let place = place_with_folder_as_bucket();
+    place.write("a", noise(300_000, 1));
+    place.good(["put", "a", "a", "-q"]);
+    place.good(["sync", "-q"]);
+    place.good(["put", "a", "later", "-q"]);
+    fs::remove_dir_all(place.path("store")).unwrap();
+    let from = |folder: &str| format!("fs://{}", place.path(folder).display());
+    place.bad(["rebuild", "--from", &from("mistyped")], &["no store has a target there"]);
+    assert!(!place.path("mistyped").exists());
+    let made = place.run(["rebuild", "--from", &from("bucket"), "--force"]);
+    assert!(made.code == 0 && made.out.contains("2 objects, 0 of them with lost bytes"), "{}{}", made.out, made.err);
+    assert!(!made.err.contains("damaged") && made.err.contains("if a disk has a newer copy"), "{}", made.err);
+    place.good(["check", "a", "later"]);
+}

@@ -9,6 +9,9 @@ use super::Store;
 use crate::error::{Error, Result};
 use crate::home::is_home;
 
+/// The service whose blobs are files of this machine.
+pub(super) const FILES_SERVICE: &str = "fs";
+
 /// The folders in which a store keeps its own files, without symbolic links.
 pub struct OwnPlaces(Vec<PathBuf>);
 
@@ -61,7 +64,7 @@ impl OwnPlaces {
     /// [`Error::Store`] names the folder. [`Error::Io`] if the service cannot be reached.
     #[cfg(feature = "object")]
     pub fn check_service(&self, service: &terrace_tier::Service) -> Result<()> {
-        if service.name == "fs" {
+        if service.name == FILES_SERVICE {
             self.check_outside(&real_path(service.root.as_ref()))?;
         }
         match terrace_tier::Blobs::find_owner(service) {

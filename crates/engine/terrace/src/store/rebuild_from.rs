@@ -16,6 +16,7 @@ use terrace_tier::{
 
 use super::destroy::{self, NoIds};
 use super::marked_id::Marked;
+use super::own_places::FILES_SERVICE;
 use super::restore::advise_salvage;
 use super::{Store, begin_directory, change};
 use crate::care::Survey;
@@ -101,10 +102,15 @@ impl FoundCopy<'_> {
         let place = PathBuf::from(format!("{service}:{}", settings.path.display()));
         let reaching = || format!("reaching {}", place.display());
         kind.check(settings).map_err(Error::Config)?;
+        let nothing = "no store has a target there; check the bucket, the path and the options";
+        // The service would make the directory.
+        if service == FILES_SERVICE && !settings.path.is_dir() {
+            return Err(refuse(&place, nothing));
+        }
         let blobs = kind.named_blobs(settings).map_err(Error::io(reaching()))?;
         let mark = blobs.read_if_there(MARKER_FILE).map_err(Error::io(reaching()))?;
         if mark.is_none() && blobs.read(CONFIG_BLOB).is_err() {
-            return Err(refuse(&place, "no store has a target there; check the bucket, the path and the options"));
+            return Err(refuse(&place, nothing));
         }
         let damaged = "its blob terrace-target is damaged or missing. Write it again with the two lines `store ID` and `target N`: the ID is in the file \
                        terrace-target of any other target of the store, the number of this target in the blob terrace.toml. Nothing was changed";
@@ -120,8 +126,11 @@ impl FoundCopy<'_> {
         match self.blobs.read(CONFIG_BLOB) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let pieces = match self.blobs.list(LOG_PREFIX) {
-                    // Such a service holds no copy of the log: none could be fetched from there.
-                    Err(e) if e.kind() == io::ErrorKind::Unsupported => Vec::new(),
+                    Err(e) if e.kind() == io::ErrorKind::Unsupported => {
+                        let reason = "this service cannot list what it holds, so it gets no copy of the store's log; name another one of the store's \
+                                      buckets, or make the store again from a disk with `terrace rebuild`";
+                        return Err(refuse(&self.place, reason));
+                    }
                     pieces => pieces.map_err(Error::io(format!("listing {}", self.place.display())))?,
                 };
                 if pieces.iter().any(|name| LogPiece::parse(name).is_some()) {
