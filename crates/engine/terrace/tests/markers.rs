@@ -156,7 +156,7 @@ fn a_target_without_its_folder_for_segments_is_renewed() {
 
     fs::remove_dir_all(&folder).unwrap();
     let refused = Store::renew_tier(&home, "a", false).map(drop).unwrap_err().to_string();
-    assert!(refused.contains("only copy of bytes of an object: one.") && refused.contains("--force"), "{refused}");
+    assert!(refused.contains("only good copy of bytes of an object: one.") && refused.contains("--force"), "{refused}");
     let store = Store::renew_tier(&home, "a", true).unwrap().unwrap();
     store.sync().unwrap();
     assert!(store.get(b"both").unwrap() == both);
