@@ -2,8 +2,11 @@
 
 import os
 import pickle
+import select
+import signal
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,22 +103,29 @@ def test_threads_and_processes_fetch_a_block_once(place: Path, remote: str, orig
         thread.join()
     assert ends == [True] * 8 and origin.fetched == len(DATA)
     fs.pop_from_cache(remote)
-    counts = []
-    for _ in range(4):
-        reader, writer = os.pipe()
-        if (child := os.fork()) == 0:
-            status = 1
-            try:
-                Counted.fetched = 0
-                assert cache(place, origin).cat_file(remote) == DATA
-                os.write(writer, str(Counted.fetched).encode())
-                status = 0
-            finally:
-                os._exit(status)
-        os.close(writer)
-        counts.append((child, reader))
+
+    def fetched() -> bytes:
+        Counted.fetched = 0
+        assert cache(place, origin).cat_file(remote) == DATA
+        return str(Counted.fetched).encode()
+
+    counts = [forked(fetched) for _ in range(8)]
     assert sum(int(os.read(reader, 100)) for _, reader in counts) == len(DATA)
     assert all(os.waitpid(child, 0)[1] == 0 for child, _ in counts)
+
+
+def forked(run: Callable[[], bytes]) -> tuple[int, int]:
+    """Runs a function in a process of its own. Returns the process, and where the answer can be read."""
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            os.write(writer, run())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    return child, reader
 
 
 def test_a_sequential_reader_gets_more_and_more_ahead(
@@ -193,10 +203,7 @@ def test_what_is_cached_is_there_while_the_origin_is_away(
     assert sum(record.levelname == "WARNING" for record in caplog.records) > 1
 
 
-def test_the_blocks_not_used_for_longest_make_room(
-    place: Path, remote: str, origin: Counted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("terrace._blocks.USE_SECONDS", 0)
+def test_the_blocks_not_used_for_longest_make_room(place: Path, remote: str, origin: Counted) -> None:
     fs = cache(place, origin, limit=5 * BLOCK)
     for number in range(12):
         fs.cat_file(remote, number * BLOCK, number * BLOCK + 5)
@@ -210,6 +217,32 @@ def test_the_blocks_not_used_for_longest_make_room(
     assert origin.fetched == fetched + BLOCK
     fs.clear_cache()
     assert fs.blocks.size() == 0 and fs.cached() == []
+
+
+def test_the_limit_is_that_of_eight_processes_together(place: Path, remote: str, origin: Counted) -> None:
+    """Each process counted only what it had written itself. One of these is killed while it writes a block."""
+    limit = 60_000
+
+    def read(number: int) -> bytes:
+        fs, random = cache(place, origin, block_size=1000, limit=limit), numpy.random.default_rng(number)
+        if number == 0:
+            fs.store.put = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+        for start in random.integers(0, len(DATA) - 100, 100):
+            assert fs.cat_file(remote, int(start), int(start) + 100) == DATA[start : start + 100]
+        return b"done"
+
+    fs = cache(place, origin, block_size=1000, limit=limit)
+    fs.info(remote)
+    children, most = [forked(lambda number=number: read(number)) for number in range(8)], 0
+    while not all(select.select([reader], [], [], 0)[0] for _, reader in children):
+        most = max(most, fs.blocks.size())
+    assert [os.read(reader, 10) for _, reader in children] == [b""] + 7 * [b"done"]
+    assert [os.waitpid(child, 0)[1] for child, _ in children] == [signal.SIGKILL] + 7 * [0]
+    assert limit * 3 // 4 < most <= limit and fs.blocks.size() <= limit
+    # Answers about a file stay with its blocks, and an object beyond the limit is not kept.
+    assert fs.cached(remote)[0].cached > limit // 2
+    large = cache(place, origin, limit=limit)
+    assert large.cat_file(remote, 0, 5) == DATA[:5] and large.blocks.size() <= limit
 
 
 def test_unused_blocks_expire(place: Path, remote: str, origin: Counted) -> None:
@@ -258,9 +291,9 @@ def test_two_places_with_the_same_paths_are_apart(place: Path) -> None:
 
 def test_a_store_with_a_cache_is_destroyed_whole(place: Path, remote: str, origin: Counted) -> None:
     fs = cache(place, origin)
-    fs.cat_file(remote)
+    assert fs.cat_file(remote) == fs.cat_file(remote)
     fs.store.close()
-    assert (place / "cache.lock").exists()
+    assert (place / "cache.lock").exists() and len(list(place.glob("cache-uses-*"))) == 1
     program = Path(__file__).parents[4] / "target/debug/terrace"
     subprocess.run([program, "--store", place, "destroy", "--force", "--quiet"], check=True)
     assert not place.exists()

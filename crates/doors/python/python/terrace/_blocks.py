@@ -9,10 +9,11 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from math import inf
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 from terrace._errors import NoSpaceError, NotFoundError, UnreadableError
+from terrace._uses import Uses
 
 if TYPE_CHECKING:
     from terrace._store import Store
@@ -24,10 +25,13 @@ EXPIRY = "terrace.expires"
 """The attribute with the time at which the store removes an object, in nanoseconds since 1970."""
 USED = "cache.used"
 """The attribute with the time at which a process last noted that an object is used, in nanoseconds since 1970."""
-USE_SECONDS = 60
-"""A process notes at most this often that a block is used."""
+USE_NANOSECONDS = 60_000_000_000
+"""A process notes at most this often in an attribute that a block is used, which puts its expiry off."""
 MOST_NOTED_USES = 100_000
 LOCK_FILE = "cache.lock"
+ADDING, COUNTING = 1 << 62, (1 << 62) + 1
+"""Bytes of the lock file behind those of blocks: held by those who add bytes, and, alone, by who makes room; and by who
+counts the bytes to add."""
 
 
 class Place(NamedTuple):
@@ -43,14 +47,15 @@ class Place(NamedTuple):
 class Blocks:
     """The cached blocks below a folder of a store. Many threads and processes may use them at once.
 
-    A block expires `keep_seconds` after its last use, and never if this is `None`. If there are more than `limit`
-    bytes, those not used for longest are removed.
+    A block expires `keep_seconds` after its last use, and never if this is `None`. There are at most `limit` bytes:
+    those not used for longest make room for others.
     """
 
     def __init__(self, store: Store, folder: str, keep_seconds: float | None, limit: int | None) -> None:
         self.store, self.folder, self.keep_seconds, self.limit = store, folder, keep_seconds, limit
-        self._used: dict[str, float] = {}
-        self._added = 0
+        self._noted: dict[str, tuple[int, int]] = {}
+        """When this process last noted a use of a block in its attribute, and the hash of the key."""
+        self._uses = Uses(store.directory / f"cache-uses-{crc32(folder.encode())}")
 
     def read(self, place: Place, number: int, out: memoryview, offset: int) -> bool:
         """Fills `out` from byte `offset` of a block on. Returns whether the block is there.
@@ -95,16 +100,43 @@ class Blocks:
                 self.put_object(key, data)
             except NoSpaceError as error:
                 logger.warning("%s is not cached: %s", key, error)
-                return
-        self._added += len(data)
-        if self.limit is not None and self._added > self.limit // 16:
-            self._added = 0
-            if self.size() > self.limit:
-                self._remove_oldest(self.limit - self.limit // 16)
 
     def put_object(self, key: str, data: bytes | memoryview) -> None:
-        """Writes an object that expires."""
-        self.store.put(key, data, attributes=self._used_now())
+        """Writes an object that expires, after others have made room for it."""
+        if self.limit is None:
+            self.store.put(key, data, attributes=self._used_now())
+            return
+        if len(data) > self.limit:
+            logger.warning("%s is not cached: it has %d bytes, and the limit is %d", key, len(data), self.limit)
+            return
+        while True:
+            with self._lock(fcntl.F_RDLCK, ADDING):
+                if self._count(len(data), self.limit):
+                    self.store.put(key, data, attributes=self._used_now())
+                    return
+            self._make_room(len(data), self.limit)
+
+    def _count(self, length: int, limit: int) -> bool:
+        """Counts bytes before they are written: if this process is killed, they count as written until the next count
+        of all. Returns false if there are too many."""
+        with self._lock(fcntl.F_WRLCK, COUNTING):
+            counted = self._uses.counted
+            if counted is None or counted + length > limit:
+                return False
+            self._uses.counted = counted + length
+            return True
+
+    def _make_room(self, length: int, limit: int) -> None:
+        """Removes a 16th of the limit, or more if `length` bytes need it, unless there is room after all."""
+        # No process writes now, so that the listing has all bytes that were counted.
+        with self._lock(fcntl.F_WRLCK, ADDING):
+            counted = self._uses.counted
+            if counted is not None and counted + length <= limit:
+                return
+            size = self.size()
+            if size + length > limit:
+                size = self._remove_oldest(limit - max(limit // 16, length))
+            self._uses.counted = size
 
     def size(self) -> int:
         """Returns the number of cached bytes."""
@@ -130,14 +162,19 @@ class Blocks:
     @contextmanager
     def claim(self, file: str, first: int, count: int) -> Iterator[None]:
         """Holds the right to fetch blocks, for which others wait, in this process and in all others."""
-        start = (int(file[:8], 16) >> 1 << 31) + first
+        with self._lock(fcntl.F_WRLCK, (int(file[:8], 16) >> 1 << 31) + first, count):
+            yield
+
+    @contextmanager
+    def _lock(self, kind: int, start: int, count: int = 1) -> Iterator[None]:
+        """Holds a lock of bytes of the lock file."""
 
         def lock(kind: int) -> bytes:
             return struct.pack("hhqqi0q", kind, os.SEEK_SET, start, count, 0)
 
         # The lock belongs to this open file, which no other thread uses. The end of the process frees it, too.
-        with open(self.store.directory / LOCK_FILE, "ab") as held:
-            fcntl.fcntl(held, fcntl.F_OFD_SETLKW, lock(fcntl.F_WRLCK))
+        with open(self.store.directory / LOCK_FILE, "a+b") as held:
+            fcntl.fcntl(held, fcntl.F_OFD_SETLKW, lock(kind))
             try:
                 yield
             finally:
@@ -148,25 +185,43 @@ class Blocks:
         return f"{self.folder}/{place.file}/{place.version}/{number:08x}"
 
     def _note_use(self, key: str) -> None:
-        now = time.monotonic()
-        if now - self._used.get(key, -inf) < USE_SECONDS:
+        now = time.time_ns()
+        noted, hashed = self._noted.get(key) or (0, crc32(key.encode()))
+        self._uses.note(hashed, now)
+        if now - noted < USE_NANOSECONDS:
             return
-        if len(self._used) >= MOST_NOTED_USES:
-            self._used.clear()
-        self._used[key] = now
+        if len(self._noted) >= MOST_NOTED_USES:
+            self._noted.clear()
+        self._noted[key] = now, hashed
         # If it was removed after it was read, there is nothing to note.
         with suppress(NotFoundError):
             self.store.set_attributes(key, self._used_now())
 
-    def _remove_oldest(self, most: int) -> None:
-        """Removes the blocks not used for longest, until `most` bytes are left."""
-        listed = sorted(self.store.ls(self.folder), key=last_use)
+    def _remove_oldest(self, most: int) -> int:
+        """Removes the objects not used for longest, until `most` bytes are left. Returns how many are. Answers about a
+        file stay as long as a block of it."""
+        listed = list(self.store.ls(self.folder))
         size = sum(found.length for found in listed)
+        uses: dict[str, int] = {}
         for found in listed:
+            used = max(int(found.attributes.get(USED, "0")), self._uses.last(crc32(found.key.encode())))
+            for key in (found.key, self._file_folder(found.key)):
+                uses[key] = max(uses.get(key, 0), used)
+
+        def last_use(found: Object) -> int:
+            folder, _, _name = found.key.rpartition("/")
+            return uses[folder if folder == self._file_folder(found.key) else found.key]
+
+        for found in sorted(listed, key=last_use):
             if size <= most:
                 break
             self.remove(found.key)
             size -= found.length
+        return size
+
+    def _file_folder(self, key: str) -> str:
+        """Returns the folder of a file's answers, below which its blocks are."""
+        return f"{self.folder}/{key[len(self.folder) + 1 :].partition('/')[0]}"
 
 
 class Wanted(NamedTuple):
@@ -192,8 +247,3 @@ class Wanted(NamedTuple):
         """Fills the part that is in a block from the block's bytes."""
         part, offset = self._part(number)
         part[:] = block[offset : offset + len(part)]
-
-
-def last_use(found: Object) -> int:
-    """Returns when an object was last used, as far as that is noted."""
-    return int(found.attributes.get(USED, "0"))

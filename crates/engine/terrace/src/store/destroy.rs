@@ -63,7 +63,8 @@ const OWN_FILES: [&str; 28] = [
 /// Files that identify the store, in the order of their removal. Older versions wrote the second one as `terrace`.
 const LAST_FILES: [&str; 3] = ["terrace", "terrace.toml", "store"];
 /// Names of files that end with a number.
-const NUMBERED_FILES: [&str; 13] = [
+const NUMBERED_FILES: [&str; 14] = [
+    "cache-uses-",
     "copied-",
     "emptied-",
     "incarnation-",
