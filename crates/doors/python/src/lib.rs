@@ -12,6 +12,7 @@ mod forked;
 mod key;
 mod object;
 mod options;
+mod origins;
 mod pipe;
 mod receipt;
 mod room;
@@ -36,5 +37,6 @@ fn _terrace(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<view::View>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<dump::Dumps>()?;
+    module.add_class::<origins::Origins>()?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

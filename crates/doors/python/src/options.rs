@@ -54,7 +54,7 @@ pub fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<PutOptions> {
 }
 
 /// Returns a time in seconds that is given as a number, or as a `datetime.timedelta`.
-fn seconds(value: &Bound<'_, PyAny>) -> PyResult<f64> {
+pub fn seconds(value: &Bound<'_, PyAny>) -> PyResult<f64> {
     value.extract::<f64>().or_else(|_| value.extract::<Duration>().map(|time| time.as_secs_f64()))
 }
 

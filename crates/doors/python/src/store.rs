@@ -313,6 +313,16 @@ impl Store {
         waited(py, move || store.sync())?.map_err(raised)
     }
 
+    fn stage<'py>(&self, py: Python<'py>, prefix: Key, tier: String) -> PyResult<Bound<'py, PyAny>> {
+        let store = self.engine(py)?;
+        python(py, &waited(py, move || store.stage(&prefix.0, &tier))?.map_err(raised)?)
+    }
+
+    fn evict<'py>(&self, py: Python<'py>, prefix: Key, tier: String) -> PyResult<Bound<'py, PyAny>> {
+        let store = self.engine(py)?;
+        python(py, &waited(py, move || store.evict(&prefix.0, &tier))?.map_err(raised)?)
+    }
+
     fn locate<'py>(&self, py: Python<'py>, key: Key) -> PyResult<Bound<'py, PyAny>> {
         let store = self.engine(py)?;
         python(py, &py.detach(|| store.locate(&key.0)).map_err(raised)?)

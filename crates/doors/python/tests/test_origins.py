@@ -44,6 +44,39 @@ def test_the_store_reads_them(store: terrace.Store, far: Path) -> None:
         store.get("data/far/none")
 
 
+def test_origins_are_added_fetched_and_removed(store: terrace.Store, tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far/a").write_bytes(DATA)
+    store.add_origin("o", tmp_path / "far", max_age=0)
+    assert [found.key for found in store.ls("o")] == ["o", "o/a"]
+    told: list[int] = []
+    assert store.fetch_origins("o", limit=1_000_000, progress=told.append) == {
+        "files": 1,
+        "fetched": 1_000_000,
+        "left": 2_000_000,
+    }
+    assert told[-1] == 1_000_000 <= store.origins()[0]["cached"] < 1_100_000
+    with pytest.raises(ZeroDivisionError):
+        store.fetch_origins("o", progress=lambda done: done // 0)
+
+    def tiers() -> set[str]:
+        extents = store.locate("o/a")["extents"]
+        return {replica["tier"] for extent in extents for replica in extent["replicas"]}
+
+    assert tiers() == {"fast"} and store.stage("o", "slow")["made"] > 0
+    assert tiers() == {"fast", "slow"} and store.evict("o", "fast")["dropped"] > 0
+    assert tiers() == {"slow"}
+    origin = {"prefix": "o", "url": str(tmp_path / "far"), "max_age": 0.0, "files": 1, "bytes": len(DATA)}
+    assert origin.items() <= store.origins()[0].items() and store.get("o/a") == DATA
+    assert store.remove_origin("o")["cached"] == len(DATA)
+    assert store.origins() == [] == list(store.ls("o")) and (tmp_path / "far/a").read_bytes() == DATA
+    for prefix, place, wrong in [("o", tmp_path / "none", "none"), ("p", "s3://bucket", "compiled in|bucket")]:
+        with pytest.raises(terrace.TerraceError, match=wrong):
+            store.add_origin(prefix, place)
+    with pytest.raises(terrace.ConfigError, match="no origin has the prefix"):
+        store.remove_origin("o")
+
+
 def test_files_are_listed_and_read(files: AbstractFileSystem, far: Path, tmp_path: Path) -> None:
     assert sorted(files.ls("data/far", detail=False)) == ["data/far/long", "data/far/sub"]
     assert files.info("data/far/long")["size"] == len(DATA) and files.isdir("data/far/sub")

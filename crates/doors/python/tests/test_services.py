@@ -1,8 +1,11 @@
 """A wheel that speaks to services: those that `make python` builds have some, those of the other tests have none."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy
+import pytest
 
 import terrace
 from conftest import missing
@@ -30,15 +33,38 @@ secret_access_key = "secret"
 """
 
 
-def test_a_bucket_is_a_tier(server: Server, tmp_path: Path) -> None:
-    config, data = tmp_path / "terrace.toml", numpy.random.default_rng(1).bytes(3_000_000)
-    config.write_text(CONFIG.format(place=tmp_path, endpoint=server.endpoint))
+@contextmanager
+def wheel_with_services() -> Iterator[None]:
+    """Skips the test if the package has no services."""
     try:
-        store = terrace.Store.create(tmp_path / "store", config)
+        yield
     except terrace.ConfigError as error:
         if "not compiled in" not in str(error):
             raise
         missing("services", str(error))
+
+
+def test_a_bucket_is_an_origin(server: Server, store: terrace.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = numpy.random.default_rng(2).bytes(3_000_000)
+    server.fs.pipe({"bucket/runs/a": data, "bucket/runs/b/c": b"c", "bucket/other": b"other"})
+    options = {"region": "us-east-1", "endpoint": server.endpoint, "access_key_id": "key"}
+    monkeypatch.setenv("SECRET", "secret")
+    with wheel_with_services():
+        store.add_origin("data", "s3://bucket/runs", options | {"secret_access_key": "${SECRET}"}, max_age=1000)
+    assert [found.key for found in store.ls("data") if found.kind == "file"] == ["data/a", "data/b/c"]
+    assert store.read("data/a", 2_000_000, 2_000_100) == data[2_000_000:2_000_100]
+    assert store.origins()[0]["cached"] == 64 << 10
+    assert store.fetch_origins("data")["left"] == 0 and store.origins()[0]["cached"] == len(data) + 1
+    server.stop()
+    assert store.get("data/a") == data and store.get("data/b/c") == b"c"
+    assert store.remove_origin("data")["files"] == 2
+
+
+def test_a_bucket_is_a_tier(server: Server, tmp_path: Path) -> None:
+    config, data = tmp_path / "terrace.toml", numpy.random.default_rng(1).bytes(3_000_000)
+    config.write_text(CONFIG.format(place=tmp_path, endpoint=server.endpoint))
+    with wheel_with_services():
+        store = terrace.Store.create(tmp_path / "store", config)
     with store:
         store.put("a", data, replicas=2)
         store.sync()

@@ -47,6 +47,33 @@ def test_ranges_are_written_in_place(store: terrace.Store) -> None:
     assert store.get("a") == b"----x"
 
 
+def test_puts_go_on_in_other_threads(store: terrace.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, go_on, put = bytes(range(256)) * 20_000, threading.Event(), terrace.Store.put
+    monkeypatch.setattr(terrace.Store, "put", lambda *given, **asked: go_on.wait() and put(*given, **asked))
+    puts = [store.put_async(f"a/{number}", data, ack="durable", attributes={"b": "c"}) for number in range(20)]
+    assert not any(future.done() for future in puts) and "a/0" not in store
+    go_on.set()
+    assert all(future.result().durable and future.result().have == 2 for future in puts)
+    assert store.get("a/19") == data and store.stat("a/19").attributes == {"b": "c"}
+    assert store.put_async("array", numpy.arange(5)).result().bytes == 40 and store.get_array("array")[4] == 4
+    with pytest.raises(terrace.BadKeyError):
+        store.put_async("a//b", b"").result()
+    child = multiprocessing.get_context("fork").Process(target=put_late, args=(store,))
+    child.start()
+    child.join()
+    assert child.exitcode == 0 and store.get("child") == b"late"
+    late = [store.put_async(f"late/{number}", data) for number in range(20)]
+    store.close()
+    assert all(future.done() and future.result().bytes == len(data) for future in late)
+    with pytest.raises(ValueError, match="closed"):
+        store.put_async("b", b"").result()
+
+
+def put_late(store: terrace.Store) -> None:
+    assert store.put_async("child", b"late").result().bytes == 4
+    store.close()
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_arrays_round_trip(store: terrace.Store, dtype: str) -> None:
     bytes_ = numpy.random.default_rng(1).integers(1, 100, 24 * numpy.dtype(dtype).itemsize, "u1")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from terrace._terrace import Ack, Buffer, Key, Object, Options, Progress, Receipt
 
 PAGE = 1000
+PUTS_AT_ONCE = 8
 OWN = b".terrace"
 """The store's own objects are below this name."""
 
@@ -41,8 +44,13 @@ class Store(_terrace.Store):
     `max_latency=0.005` (seconds, for the first replica), `tiers=["ram", "disk"]` (the only ones to use).
     """
 
+    _threads: dict[int, ThreadPoolExecutor]
+    """The threads that put objects, of each process."""
+
     def __new__(cls, directory: str | os.PathLike[str] | None = None, **application: Unpack[Options]) -> Self:
-        return super().__new__(cls, directory or default_directory(), **application)
+        made = super().__new__(cls, directory or default_directory(), **application)
+        made._threads = {}
+        return made
 
     @classmethod
     def create(
@@ -76,6 +84,28 @@ class Store(_terrace.Store):
             data, described = _arrays.laid_out(data)
             attributes = described | (attributes or {})
         return super().put(key, data, attributes=attributes, progress=progress, **options)
+
+    def put_async(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        attributes: dict[str, str] | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[Options],
+    ) -> Future[Receipt]:
+        """Starts `put` in another thread. `data` must not be changed until the future is done.
+
+        Eight of them run at once, and others wait. `close` waits for all.
+        """
+        # The threads do not exist in the child of a fork, which makes its own.
+        threads = self._threads.setdefault(os.getpid(), ThreadPoolExecutor(PUTS_AT_ONCE, "terrace-put"))
+        return threads.submit(self.put, key, data, attributes=attributes, progress=progress, **options)
+
+    def close(self) -> None:
+        if threads := self._threads.pop(os.getpid(), None):
+            threads.shutdown()
+        super().close()
 
     def get_array(self, key: Key) -> NDArray[Any]:
         """Returns the NumPy array that was put under a key."""
@@ -154,6 +184,42 @@ class Store(_terrace.Store):
     def dumps(self) -> _terrace.Dumps:
         """The dumps in this store."""
         return _terrace.Dumps(self)
+
+    def add_origin(
+        self,
+        prefix: str,
+        place: str | os.PathLike[str],
+        options: dict[str, str] | None = None,
+        *,
+        max_age: float | timedelta | None = None,
+    ) -> None:
+        """Shows the files of a directory or a URL (`s3://BUCKET/PATH`, `https://...`) below a prefix. Nothing is copied
+        before it is read. `options` are those of the service; names are asked for again after `max_age` seconds (60).
+        """
+        self._origins.add(prefix, place, options or {}, max_age)
+
+    def origins(self) -> list[dict[str, Any]]:
+        """Returns the origins, and how much of each the store has, as `terrace origin ls --json` prints them."""
+        return self._origins.list()
+
+    def remove_origin(self, prefix: str) -> dict[str, Any]:
+        """Removes the names of an origin, and the bytes that the store has of it. Returns what the store had. The
+        origin itself stays as it is."""
+        return self._origins.remove(prefix)
+
+    def fetch_origins(
+        self, prefix: Key, *, limit: int | None = None, progress: Callable[[int], object] | None = None
+    ) -> dict[str, int]:
+        """Fetches files of origins at or below `prefix` before they are read, up to `limit` bytes of them. `progress`
+        is called with the number of bytes so far, in another thread.
+
+        Returns the number of `files`, the bytes that were `fetched`, and those `left` at the origin.
+        """
+        return self._origins.fetch(prefix, limit, progress)
+
+    @property
+    def _origins(self) -> _terrace.Origins:
+        return _terrace.Origins(self)
 
     def __contains__(self, key: Key) -> bool:
         return self.find(key) is not None

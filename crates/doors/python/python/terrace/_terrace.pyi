@@ -172,6 +172,12 @@ class Store:
         """Waits until a write has reached a level, and updates the receipt."""
     def sync(self) -> None:
         """Waits until no replica is pending and everything is durable."""
+    def stage(self, prefix: Key, tier: str) -> dict[str, Any]:
+        """Copies everything at or below a prefix to a tier; of origins, what was fetched. Returns what was done, as
+        `terrace stage --json` prints it."""
+    def evict(self, prefix: Key, tier: str) -> dict[str, Any]:
+        """Removes everything at or below a prefix from a tier; other tiers get what would have too few replicas.
+        Returns what was done, as `terrace evict --json` prints it."""
     def locate(self, key: Key) -> dict[str, Any]:
         """Returns the position and the encoding of each extent, as `terrace locate --json` prints them."""
     def status(self) -> dict[str, Any]:
@@ -313,6 +319,21 @@ class Stream:
         """Returns the numbers of requests, files and bytes that were delivered in all runs."""
     def deliver(self, directory: str | PathLike[str]) -> int:
         """Delivers the requests to files in a directory, and returns their number once there are no more."""
+
+class Origins:
+    def __new__(cls, store: Store) -> Self: ...
+    def add(
+        self,
+        prefix: str,
+        place: str | PathLike[str],
+        options: dict[str, str],
+        max_age: float | timedelta | None,
+    ) -> None: ...
+    def list(self) -> builtins.list[dict[str, Any]]: ...
+    def remove(self, prefix: str) -> dict[str, Any]: ...
+    def fetch(
+        self, prefix: Key, limit: int | None = None, progress: Callable[[int], object] | None = None
+    ) -> dict[str, int]: ...
 
 class Dumps:
     def __new__(cls, store: Store) -> Self: ...
