@@ -41,6 +41,10 @@ def test_the_tour_of_xarray_runs(server: Server, data: Path, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     shutil.copy(data / "nc/ostia_monthly.nc", "sst.nc")
     known = run("xarray.md", server.endpoint)
+    above, below = known["figure"].axes[:2]
+    means = known["warmth"].mean(["latitude", "longitude"]).values
+    assert (above.lines[0].get_ydata() == means).all() and below.collections[0].get_array().size > 1000
+    assert Path("sst.png").read_bytes() == known["store"].get("results/sst.png") and len(means) > 10
     known["store"].close()
     clear(tmp_path / "store")
 
