@@ -128,7 +128,7 @@ target/python/installed: crates/doors/python/requirements.txt
 	touch $@
 
 # The services that the wheel speaks to. Any other one of terrace-python's features may be named, too.
-PYTHON_SERVICES ?= azblob gcs http s3
+PYTHON_SERVICES ?= azblob gcs http s3 sftp webdav
 python: target/python/installed ## the Python package as a wheel, target/wheels
 	$(MATURIN) --release --strip --quiet --features "$(PYTHON_SERVICES:%=services-%)" --out target/wheels
 	@ls target/wheels/*.whl
@@ -242,11 +242,11 @@ demo-cluster: packages etcd ## one store on three nodes: writes on one, reads on
 	$(CARGO) build --bins --examples $(IN_ETCD)
 	@demo/cluster
 
-install: needed ## the binary, into cargo's bin directory; with PREFIX: there, with the libraries
+install: needed ## the binary, into cargo's bin directory; with PREFIX: there, with the libraries; with SERVICES="s3 http": for buckets and servers
 ifndef PREFIX
-	$(CARGO) install --path crates/doors/cli
+	$(CARGO) install --path crates/doors/cli --features "$(SERVICES:%=services-%)"
 else
-	$(CARGO) build --profile $(PROFILE) -p terrace-cli -p terrace-c -p terrace-brain -p terrace-preload -p terrace-hdf5
+	$(CARGO) build --profile $(PROFILE) -p terrace-cli -p terrace-c -p terrace-brain -p terrace-preload -p terrace-hdf5 --features "$(SERVICES:%=terrace-cli/services-%)"
 	install -D target/$(BUILT)/terrace $(DESTDIR)$(PREFIX)/bin/terrace
 	install -D target/$(BUILT)/libterrace_c.so $(DESTDIR)$(PREFIX)/lib/libterrace.so
 	install -D target/$(BUILT)/libterrace_brain.so $(DESTDIR)$(PREFIX)/lib/libterrace_brain.so

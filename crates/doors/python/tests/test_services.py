@@ -44,6 +44,14 @@ def wheel_with_services() -> Iterator[None]:
         missing("services", str(error))
 
 
+@pytest.mark.parametrize("service", ["azblob", "gcs", "http", "s3", "sftp", "webdav"])
+def test_the_wheel_speaks_to_the_services_of_the_guide(store: terrace.Store, service: str) -> None:
+    with pytest.raises(terrace.TerraceError) as refused, wheel_with_services():
+        # An answer to an address without a bucket or a server.
+        store.add_origin("data", f"{service}://")
+    assert "not compiled in" not in str(refused.value)
+
+
 def test_a_bucket_is_an_origin(server: Server, store: terrace.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     data = numpy.random.default_rng(2).bytes(3_000_000)
     server.fs.pipe({"bucket/runs/a": data, "bucket/runs/b/c": b"c", "bucket/other": b"other"})
