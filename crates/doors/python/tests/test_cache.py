@@ -245,6 +245,21 @@ def test_the_limit_is_that_of_eight_processes_together(place: Path, remote: str,
     assert large.cat_file(remote, 0, 5) == DATA[:5] and large.blocks.size() <= limit
 
 
+def test_refresh_asks_the_origin_at_once(place: Path, remote: str, origin: Counted) -> None:
+    """The keyword was ignored, and so was the name of an option that there is not."""
+    fs, folder = cache(place, origin, check_after=1000), str(Path(remote).parent)
+    assert fs.ls(folder, detail=False) == [remote] and fs.info(remote)["size"] == len(DATA)
+    Path(folder, "b").write_bytes(b"new")
+    Path(remote).write_bytes(b"short")
+    assert fs.ls(folder, detail=False) == [remote] and fs.info(remote)["size"] == len(DATA)
+    assert sorted(fs.ls(folder, detail=False, refresh=True)) == [remote, f"{folder}/b"]
+    assert len(fs.ls(folder)) == 2
+    assert fs.info(remote, refresh=True)["size"] == 5 and fs.cat_file(remote) == b"short"
+    for wrong in ["check_files", "cache_storage"]:
+        with pytest.raises(TypeError, match=f"terrace:: has no option '{wrong}'"):
+            cache(place, origin, **{wrong: True})
+
+
 def test_unused_blocks_expire(place: Path, remote: str, origin: Counted) -> None:
     fs = cache(place, origin, expiry_time=50)
     fs.cat_file(remote)

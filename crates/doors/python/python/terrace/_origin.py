@@ -108,9 +108,10 @@ class Origin:
         """Returns the last answer about a file, if that is used without asking."""
         return self._recent(self.known(INFO, path), path)
 
-    def listing(self, path: str) -> Answer:
-        """Returns what the origin says about the files in a directory."""
-        return self._answer(LISTING, path, lambda: [plain(one) for one in self.fs.ls(path, detail=True)])
+    def listing(self, path: str, refresh: bool = False) -> Answer:
+        """Returns what the origin says about the files in a directory; what it says now, if `refresh`."""
+        ask = self._ask if refresh else self._answer
+        return ask(LISTING, path, lambda: [plain(one) for one in self.fs.ls(path, detail=True)])
 
     def look(self, path: str) -> Answer:
         """Asks the origin about a file now."""

@@ -31,6 +31,9 @@ KEEP_SECONDS = 7 * 24 * 3600.0
 CACHE_OPTIONS = {"replicas": 1}
 """The requirements of cached blocks, unless the caller states others: their origin can always give them again."""
 
+FOREIGN_OPTIONS = {"cache_check", "cache_mapper", "cache_storage", "check_files", "same_names"}
+"""Options of fsspec's own caches, for which others stand here."""
+
 
 class Cached(NamedTuple):
     """What is cached of a remote file, and why."""
@@ -77,6 +80,8 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
         fo: str | None = None,
         **kwargs: Any,
     ) -> None:
+        for name in sorted(FOREIGN_OPTIONS & kwargs.keys()):
+            raise TypeError(f"terrace:: has no option {name!r}; there are store, check_after, expiry_time and limit")
         super().__init__(**kwargs)
         fs = filesystem(target_protocol, **(target_options or {})) if fs is None else fs
         self.store = Store(store, **(CACHE_OPTIONS | (options or {})))
@@ -113,12 +118,13 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
 
     # Reading.
 
-    def info(self, path: str, **_: Any) -> dict[str, Any]:
+    def info(self, path: str, refresh: bool = False, **_: Any) -> dict[str, Any]:
+        path = self._strip(path)
         # A copy: the answer is used again.
-        return dict(self._version(self._strip(path)).said)
+        return dict(self._given(self.origin.look(path) if refresh else self.origin.info(path)).said)
 
-    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        found: list[dict[str, Any]] = self._given(self.origin.listing(self._strip(path))).said
+    def ls(self, path: str, detail: bool = True, refresh: bool = False, **_: Any) -> list[Any]:
+        found: list[dict[str, Any]] = self._given(self.origin.listing(self._strip(path), refresh)).said
         return list(found) if detail else [one["name"] for one in found]
 
     def _version(self, path: str) -> Answer:
