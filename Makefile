@@ -22,7 +22,7 @@ build: needed ## the development binary, target/debug/terrace
 PROGRAMS := redis-server memcached memccapable sshd ssh git sqlite3 fusermount3 g++ gfortran pkg-config protoc valgrind strace rsync vim mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn setfattr busybox tclsh patch column rev rclone
 PACKAGES := redis-server memcached libmemcached-tools openssh-server openssh-client git sqlite3 fuse3 g++ gfortran pkg-config protobuf-compiler libprotobuf-dev valgrind strace rsync vim e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven attr busybox-static tcl patch bsdextrautils rclone
 
-servers: packages target/servers/installed target/servers/hdfs/installed target/servers/java/installed target/servers/hadoop/installed target/servers/redis/installed target/servers/redis-py/installed ## real servers and programs that tests use
+servers: packages target/servers/installed target/servers/hdfs/installed target/servers/java/installed target/servers/hadoop/installed target/servers/redis/installed target/servers/redis-py/installed target/servers/fsspec/installed ## real servers and programs that tests use
 
 packages:
 	@command -v $(PROGRAMS) | wc -l | grep -qx $(words $(PROGRAMS)) || { \
@@ -52,6 +52,14 @@ target/servers/redis-py/installed: | target/servers/installed
 	  && echo "$(REDIS_PY_SHA256)  $(@D)/redis-$(REDIS_PY).tar.gz" | sha256sum --check --quiet \
 	  && tar -xzf $(@D)/redis-$(REDIS_PY).tar.gz -C $(@D) && rm -rf $(@D)/redis-$(REDIS_PY)/redis \
 	  && touch $@ || echo "skipped: the tests of redis-py cannot be fetched here"
+
+# The tests of fsspec, which its packages lack. Without them, the test that runs them is skipped, or fails where TERRACE_TEST_REQUIRE names fsspec.
+FSSPEC_COMMIT := 9e22b60ea6e96fbe8635e88cc71909bdd2850e60
+target/servers/fsspec/installed:
+	rm -rf $(@D)
+	git clone -q https://github.com/fsspec/filesystem_spec $(@D) \
+	  && git -C $(@D) checkout -q $(FSSPEC_COMMIT) \
+	  && touch $@ || echo "skipped: the tests of fsspec cannot be fetched here"
 
 # Hadoop's jars. Without them, the tests of HDFS are skipped, or fail where TERRACE_TEST_REQUIRE names hdfs.
 target/servers/hdfs/installed: crates/engine/terrace/tests/services/hdfs/pom.xml | packages

@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,15 @@ def test_urls_are_read_through_the_store(place: Path, remote: str) -> None:
     fs, path = fsspec.url_to_fs(f"terrace::file://{remote}", **options)
     assert path == remote and fs.unstrip_protocol(path) == f"terrace::file://{remote}"
     assert fs.cached()[0][:3] == (remote, len(DATA), BLOCK)
+
+
+def test_an_archive_is_opened_through_the_cache(place: Path, remote: str) -> None:
+    """The path of its file lost its first slash, and was then looked for below the current directory."""
+    with zipfile.ZipFile(f"{remote}.zip", "w") as archive:
+        archive.writestr("inner", b"words")
+    with fsspec.open(f"zip://inner::terrace::file://{remote}.zip", terrace={"store": str(place)}) as file:
+        assert file.read() == b"words"
+    assert filesystem("terrace", store=str(place)).ls("/cache") and filesystem("terrace", store=str(place)).isdir("/")
 
 
 def test_no_byte_is_fetched_twice(place: Path, remote: str, origin: Counted) -> None:

@@ -116,6 +116,11 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(filesystem, "terrace", **self.storage_options), ()
 
+    def to_dict(self, *, include_password: bool = True) -> dict[str, Any]:
+        # The class that keeps the instances.
+        made: dict[str, Any] = super().to_dict(include_password=include_password)
+        return made | {"cls": "terrace.fsspec:TerraceFileSystem"}
+
     # Reading.
 
     def info(self, path: str, refresh: bool = False, **_: Any) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class TerraceFileSystem(ChainedFileSystem):  # type: ignore[misc]
         super().__init__(**kwargs)
         self.store = Store(store, **(options or {}))
         self.files = _terrace.Files(self.store)
+        self._strip_protocol = self._strip  # type: ignore[method-assign]
 
     @property
     def fsid(self) -> str:
@@ -59,7 +60,14 @@ class TerraceFileSystem(ChainedFileSystem):  # type: ignore[misc]
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
         # The path of a URL without one is `None` for fsspec, if its class can be the front of a chain.
-        return os.fspath(path or "").removeprefix("terrace://").removeprefix("terrace::").strip("/")
+        name = os.fspath(path or "")
+        # It may be a path of the file system that is cached, of which the first slash is a part.
+        first = "/" if name.startswith("/") else ""
+        return first + name.removeprefix("terrace://").removeprefix("terrace::").strip("/")
+
+    def _strip(self, path: Any) -> Any:
+        stripped = type(self)._strip_protocol(path)
+        return [name.strip("/") for name in stripped] if isinstance(stripped, list) else stripped.strip("/")
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         path = self._strip_protocol(path)
