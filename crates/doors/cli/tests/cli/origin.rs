@@ -52,6 +52,25 @@ fn files_of_a_directory_are_shown_read_and_forgotten() {
 }
 
 #[test]
+fn stored_bytes_of_an_origin_are_encoded_located_and_explained() {
+    let place = Place::new();
+    let config = String::from_utf8(place.read("store/terrace.toml")).unwrap();
+    place.write("store/terrace.toml", config + "\n[[rule]]\nprefix = \"data\"\nrequirements = [\"min_storage\"]\n");
+    place.write("far/a", (0..200_000).map(|number| format!("{number}\n")).collect::<String>());
+    place.good(["origin", "add", "data", "far"]);
+    assert_eq!(place.json(["locate", "data/a"]).0["extents"].as_array().unwrap().len(), 0);
+    place.good(["cat", "data/a"]);
+    let (listed, _) = place.json(["origin", "ls"]);
+    let [cached, stored] = ["cached", "stored"].map(|name| listed[0][name].as_u64().unwrap());
+    assert!(cached > 1_000_000 && stored < cached / 2, "{stored} bytes for {cached}");
+    let (located, _) = place.json(["locate", "data/a"]);
+    let extents = located["extents"].as_array().unwrap();
+    assert!(extents.iter().all(|extent| extent["replicas"][0]["encoding"] != "none"), "{located}");
+    assert!(place.good(["explain", "data/a"]).contains("1 of 1 replicas"));
+    assert!(place.good(["hot", "data/a"]).contains("data/a"));
+}
+
+#[test]
 fn what_cannot_be_an_origin_is_refused_with_its_reason() {
     let place = Place::new();
     place.write("far/a", "a");
