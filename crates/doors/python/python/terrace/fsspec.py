@@ -61,7 +61,7 @@ class TerraceFileSystem(ChainedFileSystem):  # type: ignore[misc]
             return [cls._strip_protocol(one) for one in path]
         # The path of a URL without one is `None` for fsspec, if its class can be the front of a chain.
         name = os.fspath(path or "")
-        # It may be a path of the file system that is cached, of which the first slash is a part.
+        # It may be a path of the file system that is cached, where the first slash counts.
         first = "/" if name.startswith("/") else ""
         return first + name.removeprefix("terrace://").removeprefix("terrace::").strip("/")
 
