@@ -20,6 +20,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 import terrace
+from terrace._uses import BOOT
 
 BLOCK = 100_000
 DATA = numpy.random.default_rng(1).bytes(1_234_567)
@@ -253,6 +254,17 @@ def test_the_limit_is_that_of_eight_processes_together(place: Path, remote: str,
     assert fs.cached(remote)[0].cached > limit // 2
     large = cache(place, origin, limit=limit)
     assert large.cat_file(remote, 0, 5) == DATA[:5] and large.blocks.size() <= limit
+
+
+def test_bytes_are_counted_again_after_a_power_cut(place: Path, remote: str, origin: Counted) -> None:
+    before = cache(place, origin, limit=5 * BLOCK)
+    before.cat_file(remote, 0, 4 * BLOCK)
+    # The last counts did not reach the disk, and the machine has booted.
+    before.blocks._uses.counted = 0
+    before.blocks._uses._words[BOOT] += 1
+    after = cache(place, origin, limit=5 * BLOCK)
+    after.cat_file(remote, 5 * BLOCK, 9 * BLOCK)
+    assert 3 * BLOCK < after.blocks.size() <= 5 * BLOCK
 
 
 def test_refresh_asks_the_origin_at_once(place: Path, remote: str, origin: Counted) -> None:

@@ -1,4 +1,4 @@
-"""A wheel that speaks to services: those that `make python` builds have some, those of the other tests have none."""
+"""A wheel that speaks to services: those that `make python` builds do, and a development build may lack some."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,10 +35,10 @@ secret_access_key = "secret"
 
 @contextmanager
 def wheel_with_services() -> Iterator[None]:
-    """Skips the test if the package has no services."""
+    """Skips the test if the package lacks a service."""
     try:
         yield
-    except terrace.ConfigError as error:
+    except terrace.TerraceError as error:
         if "not compiled in" not in str(error):
             raise
         missing("services", str(error))

@@ -7,6 +7,7 @@ import mmap
 import os
 from functools import cached_property
 from pathlib import Path
+from zlib import crc32
 
 logger = logging.getLogger("terrace.cache")
 
@@ -15,7 +16,10 @@ TAG_BITS = 32 - SLOT_BITS
 TAGS = (1 << TAG_BITS) - 1
 COUNT = 1 << SLOT_BITS
 """The word behind those of the slots."""
-MAPPED_BYTES = 8 * (COUNT + 1)
+BOOT = COUNT + 1
+"""The word that tells in which boot the bytes were counted: after a power cut, the last counts may be lost."""
+MAPPED_BYTES = 8 * (BOOT + 1)
+BOOT_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Uses:
@@ -29,7 +33,11 @@ class Uses:
 
     @cached_property
     def _words(self) -> memoryview:
-        return memoryview(mapped(self._path)).cast("Q")
+        words = memoryview(mapped(self._path)).cast("Q")
+        boot = crc32(BOOT_FILE.read_bytes()) if BOOT_FILE.exists() else 0
+        if words[BOOT] != boot:
+            words[COUNT], words[BOOT] = 0, boot
+        return words
 
     def note(self, hashed: int, now: int) -> None:
         """Notes when the block with this hash is used, in nanoseconds since 1970."""
