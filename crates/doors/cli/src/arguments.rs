@@ -440,7 +440,7 @@ pub enum StoreCommand {
     /// Replicas are made on other tiers first, so that objects keep as many as they should have. If no other failure domain has
     /// room, they have fewer; the command says so.
     ///
-    /// Reads another replica of each extent first, unless the tier is in memory, and replaces bad ones.
+    /// Reads another replica of each extent first, and replaces bad ones.
     ///
     /// Example: terrace evict runs/7 --tier nvme
     Evict {

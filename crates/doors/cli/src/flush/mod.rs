@@ -137,7 +137,8 @@ struct Run<'a> {
 impl Run<'_> {
     /// Opens the destination and the stream, and adds the sources to it.
     fn open<'a>(store: &'a Store, asked: &'a Flush) -> Result<(Run<'a>, Running)> {
-        let to = asked.to.as_ref().context("say where with --to: a directory, key:PREFIX or SERVICE://BUCKET/PATH")?;
+        let to =
+            asked.to.as_ref().context("say where to with --to: a directory, key:PREFIX or SERVICE://BUCKET/PATH")?;
         let to = To::parse(to)?;
         let sources = asked.sources.iter().map(|source| From::parse(source)).collect::<Result<Vec<From>>>()?;
         let directories: Vec<_> = sources.iter().filter_map(From::directory).collect();

@@ -323,21 +323,20 @@ fn the_deadline_gives_up_the_object_in_progress() {
 }
 
 /// Starts the end of a slow job, and returns once the big object, whose part has this name, is in progress.
-fn end_with_part(place: &Place, to: &str, part: &str) -> Child {
+fn end_with_part(place: &Place, to: &str, part: &str, least_bytes: u64) -> Child {
     let arguments = ["job", "end", "--to", to, "--save", "list", "--report", "end.json"];
     let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let part = place.path(part);
     wait_until("it is in progress", || {
         assert!(child.try_wait().unwrap().is_none(), "it ended before anybody saw it in progress");
-        // Its length tells nothing: a service writes many bytes at a time.
-        part.exists()
+        part.metadata().is_ok_and(|found| found.len() >= least_bytes)
     });
     child
 }
 
 /// The same, with a directory as the destination.
 fn end_in_progress(place: &Place) -> Child {
-    let child = end_with_part(place, "results", "results/.big.terrace-part");
+    let child = end_with_part(place, "results", "results/.big.terrace-part", 1_000_000);
     let part = place.path("results/.big.terrace-part");
     assert_eq!(part.metadata().unwrap().permissions().mode() & 0o777, 0o600, "the object may be private");
     child
@@ -359,7 +358,9 @@ fn a_destination_that_is_moved_is_not_made_again() {
 #[test]
 fn a_directory_of_a_service_that_is_moved_is_not_made_again() {
     let place = slow();
-    let end = end_with_part(&place, &format!("fs://{}", place.path("results").display()), "results/.terrace-part/big");
+    let to = format!("fs://{}", place.path("results").display());
+    // It writes 8 MiB at a time, so the part has bytes for a moment only.
+    let end = end_with_part(&place, &to, "results/.terrace-part/big", 0);
     check_moved(&place, end, false);
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::checker::Checker;
 use super::faults::{Done, files_of};
@@ -21,6 +21,9 @@ impl Checker {
                     self.damage_a_file(&self.place.root(folder).join(kind))?;
                 }
             }
+        }
+        if targets == 1 && !self.place.shape.tight && !self.random.once_in(4) {
+            self.move_beside_damage(ALL_TARGETS[first].0)?;
         }
         let may_go = |version: &Version| targets > 1 && version.length > 0 || !version.outlives_a_domain();
         let (_, unread) = self.read_all()?;
@@ -49,6 +52,34 @@ impl Checker {
         }
         self.model.note_thinned(false);
         self.settle()
+    }
+
+    /// Moves replicas off a tier, which may be away meanwhile, while nobody has found the damage on another one. No bytes whose last good replica is on the
+    /// tier may go. Not off memory, from which an eviction is not read first, and not where memory is evicted from all the time.
+    fn move_beside_damage(&mut self, damaged: &str) -> Done {
+        let (tier, folders) = if damaged == "archive" { ("disk", &["a", "b"][..]) } else { ("archive", &["c"][..]) };
+        let folders: Vec<PathBuf> = folders.iter().map(|folder| self.place.root(folder)).collect();
+        let is_away = !self.random.once_in(4);
+        let away = |folder: &PathBuf| folder.with_extension("away");
+        for folder in folders.iter().filter(|_| is_away) {
+            fs::rename(folder, away(folder)).map_err(|e| format!("{}: {e}", folder.display()))?;
+        }
+        let words = match (self.random.below(2), is_away) {
+            (0, true) => vec!["tiers", "renew", tier],
+            (0, false) => vec!["evict", "l0", "--tier", tier],
+            _ => vec!["drain", tier],
+        };
+        self.place.note(format!("{} away: {is_away}", folders[0].display()));
+        self.must(&words, &[0, 1])?;
+        for folder in folders.iter().filter(|_| is_away) {
+            // A renewed tier has a directory in the place of this one, which nothing needs any more.
+            let mended = match folder.exists() {
+                true => fs::remove_dir_all(away(folder)),
+                false => fs::rename(away(folder), folder),
+            };
+            mended.map_err(|e| format!("{}: {e}", folder.display()))?;
+        }
+        Ok(())
     }
 
     /// Damages one file of a folder, if there is any.

@@ -28,13 +28,13 @@ impl Care {
         if !is_whole {
             return Ok((None, Duration::ZERO));
         }
-        // Read again, because a manual scrub may have ended meanwhile.
-        let mut record = ScrubRecord::read(dir);
-        let now = unix_seconds();
-        // The part is still due, unless the clock was set back.
-        let _ = record.next(interval, now);
-        record.add(&found, &unreplaced, now, |target| self.is_away(target));
-        record.write(dir);
-        Ok((Some(found), record.next(interval, now).err().unwrap_or_default()))
+        let left = ScrubRecord::change(dir, |record| {
+            let now = unix_seconds();
+            // The part is still due, unless the clock was set back, or a manual scrub has ended meanwhile.
+            let _ = record.next(interval, now);
+            record.add(&found, &unreplaced, now, |target| self.is_away(target));
+            record.clone().next(interval, now).err().unwrap_or_default()
+        });
+        Ok((Some(found), left))
     }
 }

@@ -1,7 +1,6 @@
 //! Opening the targets that a configuration names.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -9,12 +8,12 @@ use std::time::Duration;
 
 use terrace_catalog::TargetId;
 use terrace_tier::decorate::{Deadline, Limits, Throttle};
-use terrace_tier::{Capabilities, Ids, OpenedTarget, Space, Target, TargetOwner};
+use terrace_tier::{Capabilities, Ids, OpenedTarget, Space, TargetOwner};
 
 use super::Device;
 use super::monitor::Speed;
 use super::trouble::Trouble;
-use crate::config::{TargetConfig, ThrottleConfig, TierConfig};
+use crate::config::{TargetConfig, TierConfig};
 use crate::{Error, Result};
 
 /// The assumed speed of an unused device without a throttle, in bytes per second.
@@ -74,10 +73,20 @@ impl Opener<'_> {
             noted.map_err(Error::io(format!("writing into {}", self.dir.display())))?;
         }
         let opened = if is_node_away { kind.open_unseen(&settings, &owner) } else { kind.open(&settings, &owner) };
-        let OpenedTarget { target, trouble } = opened.map_err(Error::io(context()))?;
+        let OpenedTarget { mut target, trouble } = opened.map_err(Error::io(context()))?;
         let capabilities = tier.kind.capabilities();
-        let limits = tier.throttle.as_ref().map(limits_of);
-        let target = self.decorate(target, tier, limits.as_ref(), id).map_err(Error::io(context()))?;
+        let limits = tier.throttle.as_ref().map(|t| Limits {
+            read: t.read.map(|r| r.0),
+            write: t.write.map(|r| r.0),
+            latency: t.latency.map_or(Duration::ZERO, |l| l.0),
+        });
+        if let Some(limits) = limits.clone() {
+            let state = self.dir.join(format!("throttle-{id}"));
+            target = Arc::new(Throttle::new(target, limits, &state).map_err(Error::io(context()))?);
+        }
+        if let Some(limit) = tier.timeout.filter(|_| !capabilities.ends_hung_calls) {
+            target = Arc::new(Deadline::new(target, limit.0));
+        }
         let is_in_memory = capabilities.ends_with_process || capabilities.local_path && is_in_memory(&path);
         let usual = match capabilities {
             Capabilities { remote: true, .. } => SERVICE_BYTES_PER_SECOND,
@@ -118,32 +127,6 @@ impl Opener<'_> {
             device.failed(&e);
         }
         Ok(device)
-    }
-
-    /// Adds the tier's throttle and timeout to a target.
-    fn decorate(
-        &self,
-        mut target: Arc<dyn Target>,
-        tier: &TierConfig,
-        limits: Option<&Limits>,
-        id: TargetId,
-    ) -> io::Result<Arc<dyn Target>> {
-        if let Some(limits) = limits {
-            let state = self.dir.join(format!("throttle-{id}"));
-            target = Arc::new(Throttle::new(target, limits.clone(), &state)?);
-        }
-        if let Some(limit) = tier.timeout.filter(|_| !tier.kind.capabilities().ends_hung_calls) {
-            target = Arc::new(Deadline::new(target, limit.0));
-        }
-        Ok(target)
-    }
-}
-
-fn limits_of(throttle: &ThrottleConfig) -> Limits {
-    Limits {
-        read: throttle.read.map(|rate| rate.0),
-        write: throttle.write.map(|rate| rate.0),
-        latency: throttle.latency.map_or(Duration::ZERO, |latency| latency.0),
     }
 }
 

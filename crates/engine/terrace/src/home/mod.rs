@@ -46,7 +46,7 @@ pub use owner::note_owner;
 pub use place_check::check_place;
 pub use rules::Rules;
 pub use salvage_note::{SALVAGE_FILE, SalvageNote};
-pub use scrub_record::ScrubRecord;
+pub use scrub_record::{SCRUB_RECORD_LOCK, ScrubRecord};
 pub use sole::{Sole, take_sole};
 pub use target_note::TargetNote;
 pub use trust::{Trust, Trusted};

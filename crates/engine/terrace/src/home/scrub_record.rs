@@ -1,7 +1,7 @@
 //! The record of scrubs: a file in the store's directory with the progress of this round and the findings of the last one. If the file is
 //! lost, a new round begins.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -9,13 +9,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use terrace_catalog::TargetId;
 use terrace_system::clock::unix_seconds;
-use terrace_system::replace_durably;
+use terrace_system::{Locked, replace_durably};
 
 use super::bad_replica::{BadReplica, MAX_LISTED_REPLICAS};
 use crate::report::{Lacking, LastScrub, Scrubbed};
 
 /// The file's name in the store's directory.
 const RECORD_FILE: &str = "scrubbed";
+/// The lock of those who change it.
+pub const SCRUB_RECORD_LOCK: &str = "scrubbed.lock";
 /// The approximate time between two parts: short, so that little is repeated after a restart.
 const PART_INTERVAL_SECONDS: u64 = 3600;
 /// The largest number of parts of a round, because each part walks over the whole catalog.
@@ -54,11 +56,17 @@ impl ScrubRecord {
         fs::read_to_string(dir.join(RECORD_FILE)).ok().and_then(|text| toml::from_str(&text).ok()).unwrap_or_default()
     }
 
-    pub fn write(&self, dir: &Path) {
+    /// Changes the record of the store in `dir`.
+    pub fn change<R>(dir: &Path, change: impl FnOnce(&mut ScrubRecord) -> R) -> R {
+        // Held until the record is replaced: of two changes at the same time, one would be lost.
+        let lock = lock(dir);
+        let mut record = ScrubRecord::read(dir);
+        let result = change(&mut record);
         // Without the file, the replicas are verified again sooner than necessary.
-        if let Err(error) = self.replace(dir) {
-            tracing::debug!(%error, "the state of the scrub schedule could not be written");
+        if let Err(error) = lock.and_then(|_lock| record.replace(dir)) {
+            tracing::debug!(%error, "the record of scrubs could not be written");
         }
+        result
     }
 
     fn replace(&self, dir: &Path) -> io::Result<()> {
@@ -92,6 +100,8 @@ impl ScrubRecord {
         if lacking == Lacking::default() {
             return Ok(());
         }
+        // As in `change`.
+        let _lock = lock(dir)?;
         let mut record = ScrubRecord::read(dir);
         let known = &record.found;
         let is_known = (lacking.single == 0 || known.one_copy > 0) && (lacking.others == 0 || known.few_copies > 0);
@@ -128,52 +138,77 @@ impl ScrubRecord {
         self.found.log_copies_behind += found.log_copies_behind;
         if self.done >= self.parts {
             let (mut found, mut listed) = (std::mem::take(&mut self.found), std::mem::take(&mut self.unreplaced));
-            found.bad += list_unread(&mut listed, &self.last_unreplaced, is_away);
+            found.bad += list_again(&mut listed, &self.last_unreplaced, |line| is_on(line, &is_away));
+            if found.away > 0 {
+                found.bad += self.unlisted();
+            }
             self.last = Some(LastScrub { finished: now, found });
             self.last_unreplaced = listed;
         }
     }
 
-    /// Notes the findings of a scrub of the whole store that did not follow the schedule. Bad replicas that were listed before stay listed
-    /// if their targets are away.
-    pub fn note_scrubbed(dir: &Path, found: &Scrubbed, unreplaced: &[BadReplica], is_away: impl Fn(TargetId) -> bool) {
-        let mut record = ScrubRecord::read(dir);
-        let mut found = Scrubbed { lost_of: Default::default(), changed_of: Default::default(), ..found.clone() };
-        let mut listed = unreplaced.iter().map(BadReplica::line).collect();
-        for known in [&record.last_unreplaced, &record.unreplaced] {
-            found.bad += list_unread(&mut listed, known, &is_away);
-        }
-        record.last = Some(LastScrub { finished: unix_seconds(), found });
-        record.last_unreplaced = listed;
-        (record.found, record.unreplaced) = (Scrubbed::default(), Vec::new());
-        record.write(dir);
+    /// Notes the findings of a scrub of the whole store that did not follow the schedule, and that began when the record was as `before`. Bad
+    /// replicas stay listed that it could not read, because their targets are away, or that others have found since it began.
+    pub fn note_scrubbed(
+        dir: &Path,
+        before: &ScrubRecord,
+        found: &Scrubbed,
+        unreplaced: &[BadReplica],
+        is_away: impl Fn(TargetId) -> bool,
+    ) {
+        ScrubRecord::change(dir, |record| {
+            let mut found = Scrubbed { lost_of: Default::default(), changed_of: Default::default(), ..found.clone() };
+            let mut listed = unreplaced.iter().map(BadReplica::line).collect();
+            for known in [&record.last_unreplaced, &record.unreplaced] {
+                let is_new =
+                    |line: &String| !before.last_unreplaced.contains(line) && !before.unreplaced.contains(line);
+                found.bad += list_again(&mut listed, known, |line| is_new(line) || is_on(line, &is_away));
+            }
+            if found.away > 0 {
+                // Nobody knows where those are that were counted and not listed.
+                found.bad += record.unlisted();
+            }
+            record.last = Some(LastScrub { finished: unix_seconds(), found });
+            record.last_unreplaced = listed;
+            (record.found, record.unreplaced) = (Scrubbed::default(), Vec::new());
+        });
+    }
+
+    /// Returns the number of bad replicas of the last whole round that were counted and not listed, because there are too many.
+    fn unlisted(&self) -> u64 {
+        let counted = self.last.as_ref().map_or(0, |last| last.found.bad.saturating_sub(last.found.repaired));
+        counted.saturating_sub(self.last_unreplaced.len() as u64)
     }
 
     /// Notes the bad replicas that a scrub of a part of the store has found, as findings of this round.
     pub fn note_bad(dir: &Path, unreplaced: &[BadReplica]) {
-        let mut record = ScrubRecord::read(dir);
-        let lines = unreplaced.iter().map(BadReplica::line);
-        let new: Vec<String> =
-            lines.filter(|line| !record.unreplaced.contains(line) && !record.last_unreplaced.contains(line)).collect();
-        if !new.is_empty() {
-            record.found.bad += new.len() as u64;
-            let room = MAX_LISTED_REPLICAS.saturating_sub(record.unreplaced.len());
-            record.unreplaced.extend(new.into_iter().take(room));
-            record.write(dir);
+        if unreplaced.is_empty() {
+            return;
         }
+        ScrubRecord::change(dir, |record| {
+            let mut listed = std::mem::take(&mut record.unreplaced);
+            let lines: Vec<String> = unreplaced.iter().map(BadReplica::line).collect();
+            record.found.bad += list_again(&mut listed, &lines, |line| !record.last_unreplaced.contains(line));
+            record.unreplaced = listed;
+        });
     }
 }
 
-/// Adds the lines of `known` whose targets are away, and which thus were not read again. Returns how many.
-fn list_unread(listed: &mut Vec<String>, known: &[String], is_away: impl Fn(TargetId) -> bool) -> u64 {
-    let before = listed.len();
-    for line in known.iter().take(MAX_LISTED_REPLICAS.saturating_sub(before)) {
-        let is_unread = BadReplica::parse(line).is_some_and(|bad| is_away(bad.task.target));
-        if is_unread && !listed.contains(line) {
-            listed.push(line.clone());
-        }
-    }
-    (listed.len() - before) as u64
+fn lock(dir: &Path) -> io::Result<Locked> {
+    Locked::wait(File::options().create(true).truncate(false).write(true).open(dir.join(SCRUB_RECORD_LOCK))?)
+}
+
+/// Returns whether the replica of a line is on such a target.
+fn is_on(line: &str, is_meant: &impl Fn(TargetId) -> bool) -> bool {
+    BadReplica::parse(line).is_some_and(|bad| is_meant(bad.task.target))
+}
+
+/// Adds the lines of `known` that are meant and not listed. Returns how many there are; of many, some are listed.
+fn list_again(listed: &mut Vec<String>, known: &[String], is_meant: impl Fn(&String) -> bool) -> u64 {
+    let new: Vec<&String> = known.iter().filter(|line| is_meant(line) && !listed.contains(line)).collect();
+    let room = MAX_LISTED_REPLICAS.saturating_sub(listed.len());
+    listed.extend(new.iter().take(room).copied().cloned());
+    new.len() as u64
 }
 
 #[cfg(test)]
@@ -233,15 +268,22 @@ mod tests {
             place: terrace_tier::Place { segment: 1, offset: 0, length: 0 },
         };
         let two = Scrubbed { bad: 2, ..Scrubbed::default() };
-        ScrubRecord::note_scrubbed(dir.path(), &two, &[bad(1), bad(2)], |_| false);
-        ScrubRecord::note_scrubbed(dir.path(), &Scrubbed { away: 1, ..Scrubbed::default() }, &[], |target| target == 2);
+        let nothing = ScrubRecord::default();
+        ScrubRecord::note_scrubbed(dir.path(), &nothing, &two, &[bad(1), bad(2)], |_| false);
+        let (before, found) = (ScrubRecord::read(dir.path()), Scrubbed { away: 1, ..Scrubbed::default() });
+        ScrubRecord::note_scrubbed(dir.path(), &before, &found, &[], |target| target == 2);
         let mut record = ScrubRecord::read(dir.path());
         assert_eq!(record.unreplaced().collect::<Vec<_>>(), [bad(2)]);
         assert_eq!(record.last.as_ref().unwrap().found.bad, 1);
         // A scrub of a part adds what is new, and a round of the schedule replaces all that it could read.
         ScrubRecord::note_bad(dir.path(), &[bad(2), bad(3)]);
+        let began = ScrubRecord::read(dir.path());
+        assert_eq!((began.unreplaced().count(), began.found.bad), (2, 1));
+        // What others find while all is scrubbed stays.
+        ScrubRecord::note_bad(dir.path(), &[bad(4)]);
+        ScrubRecord::note_scrubbed(dir.path(), &began, &Scrubbed::default(), &[bad(2)], |_| false);
         record = ScrubRecord::read(dir.path());
-        assert_eq!((record.unreplaced().count(), record.found.bad), (2, 1));
+        assert_eq!(record.unreplaced().collect::<Vec<_>>(), [bad(2), bad(4)]);
         assert!(record.next(60, 100).is_ok());
         record.add(&Scrubbed::default(), &[], 100, |target| target == 2);
         assert_eq!(record.unreplaced().collect::<Vec<_>>(), [bad(2)]);
@@ -253,7 +295,7 @@ mod tests {
         let mut record = ScrubRecord::default();
         assert!(record.next(60, 100).is_ok());
         record.add(&Scrubbed { checked: 3, bad: 2, repaired: 1, lost: 1, ..Scrubbed::default() }, &[], 100, |_| false);
-        record.write(dir.path());
+        ScrubRecord::change(dir.path(), |there| *there = record.clone());
         assert_eq!(ScrubRecord::read(dir.path()), record);
         fs::write(dir.path().join(RECORD_FILE), b"\xff parts = -1").unwrap();
         assert_eq!(ScrubRecord::read(dir.path()), ScrubRecord::default());

@@ -5,12 +5,17 @@ use terrace_catalog::{Change, Edit, Expect, Owed, TargetId, Task};
 
 use super::Mover;
 use crate::Result;
-use crate::report::TierState;
+use crate::report::{Lacking, TierState};
 
 impl Mover {
     /// Commits edits that move or drop replicas. The edits of a frame that would lose its last persistent replica are left
     /// out. Returns the number of such frames.
     pub(super) fn commit_moves(&self, edits: Vec<Edit>) -> Result<u64> {
+        self.commit_thinning_moves(edits, Lacking::default())
+    }
+
+    /// Like [`Mover::commit_moves`], for edits that leave extents with fewer replicas than they are to have.
+    pub(super) fn commit_thinning_moves(&self, edits: Vec<Edit>, lacking: Lacking) -> Result<u64> {
         if edits.is_empty() {
             return Ok(0);
         }
@@ -24,6 +29,7 @@ impl Mover {
             // The remaining replicas must be as durable as those that are dropped.
             self.journal.sync_files_of(&dropped)?;
         }
+        self.note_will_lack(lacking);
         // A replica that could not be synced, or whose node has gone, is no reason to drop another one.
         let is_there = |target: &TargetId| self.tiers.device(*target).is_ok_and(|d| d.state() != TierState::Away);
         let kept: Vec<TargetId> = lasting.iter().copied().filter(is_there).collect();

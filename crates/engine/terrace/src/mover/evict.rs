@@ -77,8 +77,7 @@ impl Mover {
         if edits.is_empty() {
             return Ok(());
         }
-        self.note_will_lack(std::mem::take(&mut eviction.lacking));
-        self.commit_moves(edits)?;
+        self.commit_thinning_moves(edits, std::mem::take(&mut eviction.lacking))?;
         terrace_system::fail::point("evict:committed");
         Ok(())
     }

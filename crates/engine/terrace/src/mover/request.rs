@@ -48,10 +48,7 @@ impl Mover {
     pub fn evict_prefix(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         let level = self.tiers.level(tier)?;
         let mut departing = Departing::tier(&self.tiers, level);
-        // What is in memory is expected to vanish, so it may leave unread.
-        if self.tiers.tiers[level].persistent {
-            departing.bad = self.mend_beside(prefix, &departing)?;
-        }
+        departing.bad = self.mend_beside(prefix, &departing)?;
         self.move_each(prefix, |key, object, extent, edits, moved| {
             let (on, off): (Vec<&Replica>, Vec<&Replica>) =
                 extent.replicas.iter().partition(|r| self.tiers.device(r.target).is_ok_and(|d| d.tier == level));
@@ -157,8 +154,7 @@ impl Mover {
     /// and recovery checks that the new replica exists.
     fn carry_out(&self, edits: Vec<Edit>, moved: &mut Moved, late: &mut Option<Error>) -> Result<()> {
         let owed: Vec<(Task, Owed)> = edits.iter().filter_map(owed_by).collect();
-        self.note_will_lack(std::mem::take(&mut moved.lacking));
-        moved.kept += self.commit_moves(edits)?;
+        moved.kept += self.commit_thinning_moves(edits, std::mem::take(&mut moved.lacking))?;
         terrace_system::fail::point("move:committed");
         let objects: BTreeSet<u64> = owed.iter().map(|(task, _)| task.object).collect();
         self.make_given(owed.clone())?;

@@ -17,8 +17,8 @@ use super::Store;
 use crate::config::{Config, TargetConfig, TierConfig};
 use crate::discard::Discard;
 use crate::home::{
-    DESTROYED_LINE, FORMAT_VERSION, MOUNTS_FILE, OPENED_FILE, SALVAGE_FILE, boot, check_id, describe_copy,
-    find_original, lock_store, read_config, read_state, refuse, refuse_if_shared, write_file,
+    DESTROYED_LINE, FORMAT_VERSION, MOUNTS_FILE, OPENED_FILE, SALVAGE_FILE, SCRUB_RECORD_LOCK, boot, check_id,
+    describe_copy, find_original, lock_store, read_config, read_state, refuse, refuse_if_shared, write_file,
 };
 use crate::journal::{NOTES_LOCK, SERVICE_COPIES_FOLDER};
 use crate::report::{RemainState, Remains, TargetRemains, TierRemains};
@@ -30,7 +30,7 @@ const OWN_FOLDERS: [&str; 8] =
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 2] = ["object-", "service-copies.damaged-"];
 /// Files, except those that identify the store.
-const OWN_FILES: [&str; 28] = [
+const OWN_FILES: [&str; 29] = [
     RESERVE_FILE,
     "boot",
     REACH_FILE,
@@ -39,6 +39,7 @@ const OWN_FILES: [&str; 28] = [
     "node",
     "place",
     "scrubbed",
+    SCRUB_RECORD_LOCK,
     "lost",
     "copies",
     "appends",

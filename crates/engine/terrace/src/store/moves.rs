@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Store;
 use crate::Result;
-use crate::home::{ScrubRecord, refuse};
+use crate::home::ScrubRecord;
 use crate::report::{Moved, Replaced, Scrubbed};
 
 impl Store {
@@ -15,15 +15,11 @@ impl Store {
 
     /// Removes the replicas of everything at or below `prefix` from a tier. A replica that is the only persistent one, or
     /// that the object needs to have as many replicas as it wants, is moved to another tier first. If no other failure
-    /// domain has room, only the last persistent replica stays. From a persistent tier none leaves before another replica of the same bytes
-    /// was read, and bad ones were replaced.
-    ///
-    /// # Errors
-    /// [`Error::Store`](crate::Error::Store) if the last scrub has found bad replicas that were not replaced.
+    /// domain has room, only the last persistent replica stays. None leaves before another replica of the same bytes was read, and bad ones were
+    /// replaced.
     pub fn evict(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         // What other targets lack cannot leave this tier.
         self.engine.care.check_targets()?;
-        self.check_none_bad()?;
         self.engine.mover.evict_prefix(prefix, tier)
     }
 
@@ -32,23 +28,6 @@ impl Store {
     pub fn drain(&self, tier: &str) -> Result<Moved> {
         self.engine.care.check_targets()?; // as above
         self.engine.mover.drain(tier)
-    }
-
-    /// Checks that no replica is known to be bad: an eviction does not read the replicas that stay.
-    fn check_none_bad(&self) -> Result<()> {
-        let mut bad = 0;
-        for replica in ScrubRecord::read(&self.engine.dir).unreplaced() {
-            bad += u64::from(replica.is_named(&self.engine.catalog)?);
-        }
-        if bad == 0 {
-            return Ok(());
-        }
-        let replicas = if bad == 1 { "a bad replica" } else { "bad replicas" };
-        let reason = format!(
-            "the last scrub has found {replicas} that nothing has replaced, and the only good one of the same bytes could be dropped now: run \
-             `terrace repair` first, and put the objects that it names as lost again, or remove them"
-        );
-        Err(refuse(&self.engine.dir, &reason))
     }
 
     /// Plans everything at or below `prefix` that is rarely read again, so that it takes as few bytes as possible. Replicas
@@ -91,13 +70,14 @@ impl Store {
             true
         };
         let redirected = if repair { self.engine.mover.redirect_owed(prefix)?.made } else { 0 };
+        let before = ScrubRecord::read(&self.engine.dir);
         let mut scrubbed = self.engine.care.scrub(prefix, repair, subset, &mut go_on)?;
         scrubbed.found.redirected = redirected;
         let (dir, care) = (&self.engine.dir, &self.engine.care);
         match prefix.is_empty() && subset.is_none() {
             true => {
                 let is_away = |target| care.is_away(target);
-                ScrubRecord::note_scrubbed(dir, &scrubbed.found, &scrubbed.unreplaced, is_away);
+                ScrubRecord::note_scrubbed(dir, &before, &scrubbed.found, &scrubbed.unreplaced, is_away);
             }
             false => ScrubRecord::note_bad(dir, &scrubbed.unreplaced),
         }

@@ -128,7 +128,7 @@ impl FoundCopy<'_> {
                 let pieces = match self.blobs.list(LOG_PREFIX) {
                     Err(e) if e.kind() == io::ErrorKind::Unsupported => {
                         let reason = "this service cannot list what it holds, so it gets no copy of the store's log; name another one of the store's \
-                                      buckets, or make the store again from a disk with `terrace rebuild`";
+                                      buckets";
                         return Err(refuse(&self.place, reason));
                     }
                     pieces => pieces.map_err(Error::io(format!("listing {}", self.place.display())))?,
