@@ -10,9 +10,13 @@ use std::path::Path;
 use serde_bytes::ByteBuf;
 use smallvec::smallvec;
 use terrace::Encoding;
-use terrace::catalog::{Attributes, Edit, Extent, Kind, Live, NewExtent, Object, Owed, Replica, Source, Task};
+use terrace::catalog::{
+    Attributes, Change, Dead, Edit, Expect, Extent, Followed, Kind, Live, Member, NewExtent, Object, Owed, Replica,
+    Served, SharedFrame, Source, Task, Unfollowed, Verdict,
+};
 use terrace::log::Tail;
 use terrace::tier::Place;
+use terrace_format::{Proposal, Step};
 
 const FORMAT_PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/format.md"));
 
@@ -84,12 +88,121 @@ fn edits() -> Vec<Edit> {
     all
 }
 
-fn hex(value: &impl serde::Serialize) -> String {
-    postcard::to_stdvec(value).unwrap().iter().map(|byte| format!("{byte:02x}")).collect()
+/// One expectation of each kind, in order of their numbers.
+fn expectations() -> Vec<Expect> {
+    let key = || b"a/\xff".to_vec();
+    let among = || vec![3, 300];
+    let all = vec![
+        Expect::Generation(key(), 300),
+        Expect::Exists(key()),
+        Expect::Names(key(), 300),
+        Expect::Length(key(), 1 << 33),
+        Expect::Absent(key()),
+        Expect::Free(key()),
+        Expect::Owed(task(), key()),
+        Expect::NotPlain(key(), 300),
+        Expect::HasOther { task: task(), key: key(), among: among() },
+        Expect::KeepsOne { task: task(), key: key(), among: among() },
+        Expect::NoFrame(task(), key()),
+        Expect::KeepsSynced { task: task(), key: key() },
+        Expect::Unused(300),
+    ];
+    // A new expectation must be added above, too.
+    for expectation in &all {
+        match expectation {
+            Expect::Generation(..) | Expect::Exists(..) | Expect::Names(..) | Expect::Length(..) => {}
+            Expect::Absent(..) | Expect::Free(..) | Expect::Owed(..) | Expect::NotPlain(..) => {}
+            Expect::HasOther { .. } | Expect::KeepsOne { .. } | Expect::NoFrame(..) => {}
+            Expect::KeepsSynced { .. } | Expect::Unused(..) => {}
+        }
+    }
+    all
 }
 
-fn name(edit: &Edit) -> String {
-    format!("{edit:?}").split([' ', '{']).next().unwrap().to_owned()
+/// One step of each kind, in order of their numbers.
+fn steps() -> Vec<Step> {
+    let change = Change { expect: vec![Expect::Unused(2)], edits: vec![Edit::Retire { target: 2 }] };
+    let (session, number, incarnation, sequence, target) = (300, 7, 1 << 35, 1 << 40, 2);
+    let all = vec![
+        Step::Begin { session },
+        Step::Change { session, number, change },
+        Step::End { session },
+        Step::Join { node: "node-a".to_owned() },
+        Step::Leave { incarnation },
+        Step::Report { sequence, pins: vec![(300, 9)] },
+        Step::Serve { target, persistent: true, doubtful: false },
+        Step::Synced { target, sequence },
+        Step::Floor { sequence },
+        Step::Piece { session, number, piece: 200, bytes: b"a/\xff".to_vec() },
+        Step::Whole { session, number, pieces: 201 },
+    ];
+    // A new step must be added above, too.
+    for step in &all {
+        match step {
+            Step::Begin { .. } | Step::Change { .. } | Step::End { .. } | Step::Join { .. } => {}
+            Step::Leave { .. } | Step::Report { .. } | Step::Serve { .. } | Step::Synced { .. } => {}
+            Step::Floor { .. } | Step::Piece { .. } | Step::Whole { .. } => {}
+        }
+    }
+    all
+}
+
+/// One verdict of each kind, in order of their numbers.
+fn verdicts() -> Vec<Verdict> {
+    let all = vec![
+        Verdict::Done(300),
+        Verdict::Conflict,
+        Verdict::NotFound,
+        Verdict::NoSession,
+        Verdict::Forgotten,
+        Verdict::Stale,
+        Verdict::Refused,
+    ];
+    // A new verdict must be added above, too.
+    for verdict in &all {
+        match verdict {
+            Verdict::Done(_) | Verdict::Conflict | Verdict::NotFound | Verdict::NoSession => {}
+            Verdict::Forgotten | Verdict::Stale | Verdict::Refused => {}
+        }
+    }
+    all
+}
+
+fn hex_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn hex(value: &impl serde::Serialize) -> String {
+    hex_of(&postcard::to_stdvec(value).unwrap())
+}
+
+/// The name of a variant.
+fn name(value: &impl std::fmt::Debug) -> String {
+    format!("{value:?}").split([' ', '{', '(']).next().unwrap().to_owned()
+}
+
+/// Adds a line for each of the variants, which must have the numbers 0, 1, 2 ... and be read back from their bytes.
+fn write_variants<T>(lines: &mut String, kind: &str, all: &[T])
+where
+    T: std::fmt::Debug + PartialEq + serde::Serialize + serde::de::DeserializeOwned,
+{
+    for (number, variant) in all.iter().enumerate() {
+        let (name, bytes) = (name(variant), hex(variant));
+        assert_eq!(bytes[..2], format!("{number:02x}"), "{name}");
+        assert_eq!(&postcard::from_bytes::<T>(&postcard::to_stdvec(variant).unwrap()).unwrap(), variant);
+        writeln!(lines, "{kind}{name} {bytes}").unwrap();
+    }
+}
+
+/// Reads a record with private fields from the values of its fields in order, and checks that each value is that of the field it is meant
+/// for. Returns the bytes that are written for it.
+fn record_of<T>(fields: &impl serde::Serialize, wanted: &str) -> String
+where
+    T: std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+{
+    let record: T = postcard::from_bytes(&postcard::to_stdvec(fields).unwrap()).unwrap();
+    assert_eq!(format!("{record:?}"), wanted);
+    hex(&record)
 }
 
 /// A page that lacks an edit, or a change that gives one another number or other bytes, would make stores that nobody can read.
@@ -97,24 +210,67 @@ fn name(edit: &Edit) -> String {
 fn edits_and_records_are_written_as_the_page_says_and_as_ever() {
     let mut lines = String::new();
     for (number, edit) in edits().iter().enumerate() {
-        let (name, bytes) = (name(edit), hex(edit));
+        let name = name(edit);
         assert!(
             FORMAT_PAGE.contains(&format!("\n| {number} | `{name}` | ")),
             "docs/format.md lacks edit {number}, {name}"
         );
-        assert_eq!(bytes[..2], format!("{number:02x}"), "{name}");
-        let again: Edit = postcard::from_bytes(&postcard::to_stdvec(edit).unwrap()).unwrap();
-        assert_eq!(&again, edit);
-        writeln!(lines, "{name} {bytes}").unwrap();
     }
+    let names = [
+        steps().iter().map(name).collect::<Vec<_>>(),
+        expectations().iter().map(name).collect(),
+        verdicts().iter().map(name).collect(),
+    ];
+    for (number, name) in names.iter().flat_map(|names| names.iter().enumerate()) {
+        assert!(FORMAT_PAGE.contains(&format!(" {number} `{name}`")), "docs/format.md lacks {number}, {name}");
+    }
+    write_variants(&mut lines, "", &edits());
     let extents_in_record = Some(smallvec![extent()]);
     let object =
         Object { id: 300, generation: 9, length: 1 << 33, want: 2, attributes: attributes(), extents_in_record };
     let owed = Owed { key: b"a/\xff".to_vec(), raw_len: 1 << 20, then_drop: Some(1), since: 8 };
     let live = Live { frames: 3, bytes: 1 << 21, sequence: 9, end: 1 << 22 };
     let tail = Tail { sequence: 9, checksum: u64::MAX, file: 1, position: 48 };
-    let records = [("object", hex(&object)), ("owed", hex(&owed)), ("live", hex(&live)), ("tail", hex(&tail))];
+    let unfollowed = Unfollowed { sequence: 1 << 40, files: vec![7, 300] };
+    let member = Member { next: 300, short: 2, node: "node-a".to_owned(), reported: 1 << 40, pins: vec![(300, 9)] };
+    let served = Served { incarnation: 300, short: 2, persistent: true, doubtful: false, synced: 1 << 40 };
+    let followed = Followed { slot: 300, chain: u64::MAX, time: 1 << 31 };
+    let records = [
+        ("object", hex(&object)),
+        ("owed", hex(&owed)),
+        ("live", hex(&live)),
+        ("tail", hex(&tail)),
+        (
+            "dead",
+            record_of::<Dead>(
+                &(70_000u32, 1u64 << 31, 300u64, 301u64, true),
+                "Dead { length: 70000, time: 2147483648, object: 300, last: 301, by_removal: true }",
+            ),
+        ),
+        ("unfollowed", hex(&unfollowed)),
+        (
+            "shared-frame",
+            record_of::<SharedFrame>(
+                &(1u32 << 20, 2u64, 3u8, 300u64, 301u64, 1u64 << 40, [replica()].as_slice()),
+                &format!(
+                    "SharedFrame {{ raw_len: 1048576, owners: 2, want: 3, first: 300, last: 301, overwritten: 1099511627776, \
+                     replicas: [{:?}] }}",
+                    replica()
+                ),
+            ),
+        ),
+        ("member", hex(&member)),
+        ("served", hex(&served)),
+        ("followed", hex(&followed)),
+    ];
     records.iter().for_each(|(name, bytes)| writeln!(lines, "{name} {bytes}").unwrap());
+    write_variants(&mut lines, "Expect::", &expectations());
+    write_variants(&mut lines, "Step::", &steps());
+    write_variants(&mut lines, "Verdict::", &verdicts());
+    let proposal = Proposal { incarnation: 1 << 35, number: 7, time: 1 << 31, steps: steps() };
+    let record = proposal.encode(300);
+    assert_eq!(Proposal::decode(&record, 300), Ok(proposal));
+    writeln!(lines, "proposal-of-store-300 {}", hex_of(&record)).unwrap();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records.txt");
     let known = fs::read_to_string(&golden).unwrap_or_default();
     for line in known.lines() {

@@ -151,6 +151,28 @@ pub(super) fn decode<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::etcd::state::encode_identity;
+    use crate::{LogIdentity, LostLog, OfferedSnapshot};
+
+    /// Other nodes, and later versions, read what is in etcd.
+    #[test]
+    fn values_are_written_as_ever() {
+        let format = Format { least_reader: 1, writer: 300 };
+        assert_eq!(encode(&format), [1, 0xac, 2]);
+        assert_eq!(decode::<Format>("v", &[1, 0xac, 2]).unwrap(), format);
+        let trimmed = TrimmedTo { slot: 300, next: BTreeMap::from([(7, 1), (200, 2)]) };
+        let bytes = [0xac, 2, 2, 7, 1, 0xc8, 1, 2];
+        assert_eq!(encode(&trimmed), bytes);
+        assert_eq!(decode::<TrimmedTo>("t", &bytes).unwrap(), trimmed);
+        let snapshot = OfferedSnapshot { slot: 300, chain: 200, length: 7, place: "a:1".to_owned() };
+        let bytes = [0xac, 2, 0xc8, 1, 7, 3, b'a', b':', b'1'];
+        assert_eq!(encode(&snapshot), bytes);
+        assert_eq!(decode::<OfferedSnapshot>("s", &bytes).unwrap(), snapshot);
+        let before = LostLog { number: 7, slot: 300 };
+        assert_eq!(encode_identity(LogIdentity { number: 255, before: None }), "00000000000000ff");
+        let text = "00000000000000ff 0000000000000007 000000000000012c";
+        assert_eq!(encode_identity(LogIdentity { number: 255, before: Some(before) }), text);
+    }
 
     #[test]
     fn the_key_of_a_record_is_read_back_and_no_other_key_is() {
