@@ -17,7 +17,7 @@ use terrace_dump::chunk::Chunking;
 use terrace_dump::regions::{Protected, Split, checkpoint, restart};
 use terrace_dump::transport::World;
 use terrace_dump::transport::threads::Threads;
-use terrace_dump::{Options, Restored, Wanted, dump, flow, restore, restore_whole};
+use terrace_dump::{Options, Restored, Wanted, dump, flow, gc, restore, restore_whole};
 use terrace_testkit::golden::{archive, is_wanted, pack, unpack};
 
 const WINDOW_BYTES: usize = 3000;
@@ -205,4 +205,45 @@ fn both_versions_in_a_golden_archive_are_restored_without_the_stores() {
         let expected: BTreeMap<u32, _> = (0..4).map(|rank| (rank, buffers(rank, round))).collect();
         assert!(all == expected, "version {version:?}");
     }
+}
+
+/// Dumps twice with two ranks, and drops the first version: the second one's chunks are in packs that were made again.
+fn write_collected(dir: &Path, archive: &Path) {
+    let stores = ["0", "1"].map(|node| Store::init(&dir.join(node).join("store"), &config(&dir.join(node))).unwrap());
+    let chunking = Chunking::Fixed(CHUNK_BYTES as u32);
+    let options = Options { replicas: 1, chunking, window: WINDOW_BYTES, ..Options::default() };
+    for round in [30, 0] {
+        let dumped = Threads::on(&[0, 1]).run(|world| {
+            let buffers = buffers(world.rank(), round);
+            dump(world, &stores[world.node() as usize], "state", &slices(&buffers), &options)
+        });
+        assert!(dumped.iter().all(Result::is_ok));
+    }
+    for store in stores {
+        gc::collect(&store, "state", 1).unwrap();
+        store.close().unwrap();
+    }
+    pack(dir, archive);
+}
+
+#[test]
+fn a_golden_dump_whose_old_versions_were_dropped_is_restored() {
+    let archive = archive(env!("CARGO_MANIFEST_DIR"), "collected");
+    if is_wanted(&archive) {
+        write_collected(tempfile::tempdir().unwrap().path(), &archive);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let stores = unpacked(&archive, dir.path());
+    for store in &stores {
+        let packs = store.list(b"dumps/state/packs", None, 1000).unwrap();
+        let is_packed_again = |key: &[u8]| key.windows(3).any(|bytes| bytes == b"/gc" || bytes == b"-gc");
+        let names: Vec<String> = packs.iter().map(|(key, _)| String::from_utf8_lossy(key).into_owned()).collect();
+        assert!(packs.iter().any(|(key, _)| is_packed_again(key)), "{names:?}");
+        assert_eq!(gc::versions(store, "state").unwrap(), [1]);
+    }
+    let restored = Threads::on(&[0, 1])
+        .run(|world| restore(world, &stores[world.node() as usize], "state", None, Wanted::Dealt, WINDOW_BYTES));
+    let all: BTreeMap<u32, _> = restored.into_iter().flat_map(|one| one.unwrap().whole().unwrap()).collect();
+    let expected: BTreeMap<u32, _> = (0..2).map(|rank| (rank, buffers(rank, 0))).collect();
+    assert!(all == expected);
 }

@@ -116,3 +116,57 @@ fn a_golden_dataset_has_its_attributes_and_fill_values() {
     assert!(file.starts_with(b"\x89HDF") && file.ends_with(&described_rows()));
     assert!(dataset.replicas().unwrap().iter().all(|(.., lacks)| !lacks));
 }
+
+/// The values of variable size are in a file each, and their number is in the first.
+const VARYING_TEXT: &str = "
+dataset { var n uint32; var a, b [n]int32 }
+view n { var n = n }
+view a { var a = a }
+view b { var b = b }
+view all { var n = n; var a = a; var b = b }
+replica all { view all }
+replica later { view all; consistency async 100000s }
+";
+
+fn varying_rows(seed: i32) -> Vec<u8> {
+    (0..200).flat_map(|i| (i * 7 + seed).to_le_bytes()).collect()
+}
+
+#[test]
+fn a_golden_dataset_of_several_files_is_read_and_repaired() {
+    let archive = archive(env!("CARGO_MANIFEST_DIR"), "dataset-files");
+    if is_wanted(&archive) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = common::store(dir.path());
+        let dataset = Datasets::new(&store).add("d", VARYING_TEXT).unwrap();
+        for (view, bytes) in [("n", 200u32.to_le_bytes().to_vec()), ("a", varying_rows(1)), ("b", varying_rows(2))] {
+            dataset.view(view).unwrap().write_at(0, &bytes).unwrap();
+        }
+        store.sync().unwrap();
+        pack(dir.path(), &archive);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    unpack(&archive, dir.path());
+    let home = dir.path().join("store");
+    fs::write(home.join("terrace.toml"), common::config(dir.path()).to_toml()).unwrap();
+    let store = Store::open(&home).unwrap();
+    let dataset = Datasets::new(&store).open("d").unwrap();
+    let read = |view: &str| {
+        let mut out = vec![0xee; 800];
+        assert_eq!(dataset.view(view).unwrap().read_at(0, &mut out).unwrap(), out.len());
+        out
+    };
+    let check = || {
+        assert!(read("a") == varying_rows(1) && read("b") == varying_rows(2));
+        assert!(store.get(b"datasets/d/all/1").unwrap() == varying_rows(2));
+    };
+    check();
+    dataset.settle().unwrap();
+    assert!(store.get(b"datasets/d/later/1").unwrap() == varying_rows(2));
+    // The first file of the other replica has the same number of elements.
+    for file in [&b"datasets/d/all/0"[..], b"datasets/d/all/1"] {
+        store.remove(file).unwrap();
+    }
+    dataset.repair(false).unwrap();
+    check();
+}

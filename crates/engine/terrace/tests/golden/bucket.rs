@@ -11,13 +11,13 @@ use terrace_testkit::golden::{archive, is_wanted, pack, unpack};
 use crate::common::{self, replicated};
 use crate::{Golden, golden, objects, repeated, unlike};
 
-fn config(dir: &Path) -> String {
+pub fn config(dir: &Path) -> String {
     let bucket = format!("kind = 'object'\nservice = 'fs'\ntargets = ['{}/bucket']", dir.display());
     let disk = common::tier(dir, "disk", &["a"], "");
     format!("[store]\nreplicas = {{ default = 2 }}\n{disk}[[tier]]\nname = 'bucket'\n{bucket}\n")
 }
 
-fn contents() -> BTreeMap<String, Vec<u8>> {
+pub fn contents() -> BTreeMap<String, Vec<u8>> {
     let all = [("large", repeated(3_000_000, 1)), ("replaced", repeated(40_000, 3)), ("small", repeated(3_000, 4))];
     all.into_iter().map(|(key, bytes)| (key.to_owned(), bytes)).collect()
 }

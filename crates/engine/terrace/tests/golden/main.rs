@@ -12,6 +12,8 @@ mod bucket;
 #[path = "../common/mod.rs"]
 mod common;
 mod encodings;
+mod keys;
+mod notes;
 mod origin;
 mod plain;
 mod shared;

@@ -11,12 +11,12 @@ use terrace_testkit::noise;
 use crate::common::{self, replicated};
 use crate::{Golden, golden, objects, unlike};
 
-fn plain_config(dir: &Path) -> String {
+pub fn config(dir: &Path) -> String {
     let pfs = common::tier(dir, "pfs", &["a", "b"], "layout = 'plain'");
     format!("[store]\nreplicas = {{ default = 2 }}\n{}{pfs}", common::tier(dir, "ram", &["ram"], "persistent = false"))
 }
 
-fn plain_contents() -> BTreeMap<String, Vec<u8>> {
+pub fn contents() -> BTreeMap<String, Vec<u8>> {
     let mut holes = vec![0; 300_000];
     holes[..1000].copy_from_slice(&noise(1000, 3));
     holes[299_000..].copy_from_slice(&noise(1000, 4));
@@ -26,7 +26,7 @@ fn plain_contents() -> BTreeMap<String, Vec<u8>> {
 
 fn write_plain(dir: &Path, config: Config, archive: &Path) {
     let store = Store::init(&dir.join("store"), &config).unwrap();
-    let all = plain_contents();
+    let all = contents();
     store.put_bytes(b"runs/1/a", b"an older version", &replicated()).unwrap();
     store.put_bytes(b"runs/1/a", &all["runs/1/a"], &replicated()).unwrap();
     store.put_bytes(b"before", &all["runs/1/moved"], &replicated()).unwrap();
@@ -43,12 +43,12 @@ fn write_plain(dir: &Path, config: Config, archive: &Path) {
 
 #[test]
 fn plain_files_of_a_golden_store_are_its_objects() {
-    let Golden { dir, store } = golden("plain", plain_config, write_plain);
-    assert!(objects(&store) == plain_contents(), "{:?}", objects(&store).keys());
+    let Golden { dir, store } = golden("plain", config, write_plain);
+    assert!(objects(&store) == contents(), "{:?}", objects(&store).keys());
     unlike(&store);
     // The first process after a restart of the machine has compared all names.
     let mut files = 0;
-    for (key, bytes) in plain_contents() {
+    for (key, bytes) in contents() {
         for target in ["a", "b"] {
             if let Ok(found) = fs::read(dir.path().join(target).join("files").join(&key)) {
                 assert!(found == bytes, "{key} on {target}");
