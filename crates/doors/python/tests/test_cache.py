@@ -261,7 +261,7 @@ def test_bytes_are_counted_again_after_a_power_cut(place: Path, remote: str, ori
     before.cat_file(remote, 0, 4 * BLOCK)
     # The last counts did not reach the disk, and the machine has booted.
     before.blocks._uses.counted = 0
-    before.blocks._uses._words[BOOT] += 1
+    before.blocks._uses.words[BOOT] += 1
     after = cache(place, origin, limit=5 * BLOCK)
     after.cat_file(remote, 5 * BLOCK, 9 * BLOCK)
     assert 3 * BLOCK < after.blocks.size() <= 5 * BLOCK

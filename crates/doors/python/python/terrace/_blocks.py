@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from terrace._errors import NoSpaceError, NotFoundError, UnreadableError
-from terrace._uses import Uses
+from terrace._uses import Uses, slot_of
 
 if TYPE_CHECKING:
     from terrace._store import Store
@@ -54,7 +54,7 @@ class Blocks:
     def __init__(self, store: Store, folder: str, keep_seconds: float | None, limit: int | None) -> None:
         self.store, self.folder, self.keep_seconds, self.limit = store, folder, keep_seconds, limit
         self._noted: dict[str, tuple[int, int]] = {}
-        """When this process last noted a use of a block in its attribute, and the hash of the key."""
+        """When this process last noted a use of a block in its attribute, and the slot of the block."""
         self._uses = Uses(store.directory / f"cache-uses-{crc32(folder.encode())}")
 
     def read(self, place: Place, number: int, out: memoryview, offset: int) -> bool:
@@ -186,13 +186,13 @@ class Blocks:
 
     def _note_use(self, key: str) -> None:
         now = time.time_ns()
-        noted, hashed = self._noted.get(key) or (0, crc32(key.encode()))
-        self._uses.note(hashed, now)
+        noted, slot = self._noted.get(key) or (0, slot_of(key))
+        self._uses.words[slot] = now
         if now - noted < USE_NANOSECONDS:
             return
         if len(self._noted) >= MOST_NOTED_USES:
             self._noted.clear()
-        self._noted[key] = now, hashed
+        self._noted[key] = now, slot
         # If it was removed after it was read, there is nothing to note.
         with suppress(NotFoundError):
             self.store.set_attributes(key, self._used_now())
@@ -204,7 +204,7 @@ class Blocks:
         size = sum(found.length for found in listed)
         uses: dict[str, int] = {}
         for found in listed:
-            used = max(int(found.attributes.get(USED, "0")), self._uses.last(crc32(found.key.encode())))
+            used = max(int(found.attributes.get(USED, "0")), self._uses.words[slot_of(found.key)])
             for key in (found.key, self._file_folder(found.key)):
                 uses[key] = max(uses.get(key, 0), used)
 
