@@ -314,7 +314,7 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 	TERRACE_FAULTS=200 TERRACE_COUNTS=3000 TERRACE_NODE_KILLS=100 $(CARGO) test --workspace $(IN_ETCD) --test etcd --test cluster -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	$(PYTEST) -s tests/test_zarr_types.py
-	export TERRACE_CACHE_BLOCKS=1024 TERRACE_CACHE_BLOCK_BYTES=65536 TERRACE_TEST_REQUIRE=s3; $(PYTEST) -o faulthandler_timeout=550 tests/test_cache_s3.py -k small_cache
+	export TERRACE_CACHE_BLOCKS=512 TERRACE_CACHE_BLOCK_BYTES=65536 TERRACE_TEST_REQUIRE=s3; $(PYTEST) -o faulthandler_timeout=550 tests/test_cache_s3.py -k small_cache
 	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py
 	export TERRACE_KILLS=50; $(PYTEST) tests/test_hdf5_driver.py -k kill
 	export TERRACE_KILLS=10 TERRACE_TEST_REQUIRE=torch PYTHONPATH=$(CURDIR)/target/servers/torch; $(PYTEST) tests/test_checkpoint.py
