@@ -155,6 +155,29 @@ fn a_changed_rule_is_followed_by_what_it_touches() {
     }
 }
 
+/// The store counted a note that it could not read as one of the current rules, so changed rules never reached its objects.
+#[test]
+fn a_changed_rule_is_followed_where_the_note_of_the_rules_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    put(&store, "few/a");
+    put(&store, "other/a");
+    let other = format!("{:?}", store.locate(b"other/a").unwrap());
+    drop(store);
+    let path = dir.path().join("store/terrace.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text + "[[rule]]\nprefix = 'few'\nreplicas = 1\n").unwrap();
+    for note in ["", "\n[store]\nfuture = 1\n"] {
+        fs::write(dir.path().join("store/rules"), note).unwrap();
+        let store = Store::open(&dir.path().join("store")).unwrap();
+        assert!(store.status().unwrap().replanning.is_some());
+        store.sync().unwrap();
+        assert!(store.status().unwrap().replanning.is_none());
+        assert!(replicas(&store, "few/a").iter().all(|tiers| tiers.len() == 1), "{:?}", replicas(&store, "few/a"));
+        assert_eq!(format!("{:?}", store.locate(b"other/a").unwrap()), other, "no rule touches it");
+    }
+}
+
 #[test]
 fn what_was_asked_for_with_an_object_outlives_rules_and_processes() {
     let dir = tempfile::tempdir().unwrap();

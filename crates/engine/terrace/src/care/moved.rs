@@ -29,7 +29,7 @@ impl Care {
             for extent in frames(extents) {
                 // A shared frame is found once, for all its owners.
                 let Some(replicas) = found.remove(&frame_in(object.id, extent)) else { continue };
-                let added = self.replace_gone(key, object, extent, replicas);
+                let added = self.replace_gone(key, object, extent, replicas)?;
                 count += u64::from(!added.is_empty());
                 edits.extend(added);
             }
@@ -80,7 +80,7 @@ impl Care {
 
     /// Returns the edits that register the good ones of these replicas, one on each target. The replicas that are gone become pending, but only
     /// if there is a good one.
-    fn replace_gone(&self, key: &[u8], object: &Object, extent: &Extent, found: Vec<Replica>) -> Vec<Edit> {
+    fn replace_gone(&self, key: &[u8], object: &Object, extent: &Extent, found: Vec<Replica>) -> Result<Vec<Edit>> {
         let (kept, gone): (Vec<&Replica>, Vec<&Replica>) =
             extent.replicas.iter().partition(|replica| self.has_frame(object.id, extent, replica));
         let mut held: HashSet<_> = kept.iter().map(|replica| replica.target).collect();
@@ -94,16 +94,16 @@ impl Care {
             }
         }
         if edits.is_empty() {
-            return edits;
+            return Ok(edits);
         }
         // The found one on the same target takes its place.
         let gone = gone.into_iter().filter(|replica| !held.contains(&replica.target));
-        let wanted = usize::from(self.mover.wanted(object.want, object.id, extent));
+        let wanted = usize::from(self.mover.wanted(object.want, object.id, extent)?);
         for (missing, replica) in gone.enumerate() {
             let owed = (held.len() + missing < wanted).then_some(replica.target);
             let task = task_of(object.id, extent, replica);
             edits.push(Edit::Lost { task, key: key.clone(), place: replica.place, owed });
         }
-        edits
+        Ok(edits)
     }
 }

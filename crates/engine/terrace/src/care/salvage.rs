@@ -141,17 +141,17 @@ impl Care {
     }
 
     /// Adds the replicas that an extent lacks as pending, as far as failure domains have room, and counts what it lacks then.
-    fn owe_missing(&self, object: u64, key: &[u8], extent: Extent, want: u8) -> NewExtent {
+    fn owe_missing(&self, object: u64, key: &[u8], extent: Extent, want: u8) -> Result<NewExtent> {
         let held: Vec<TargetId> = extent.replicas.iter().map(|replica| replica.target).collect();
         let owed: Vec<TargetId> = match usize::from(want).saturating_sub(held.len()) {
             0 => Vec::new(),
             missing => {
-                let more = self.mover.placer_for(object, key).plan_more(&extent, missing, &held);
+                let more = self.mover.placer_for(object, key)?.plan_more(&extent, missing, &held);
                 more.iter().map(|placed| placed.target).collect()
             }
         };
         self.mover.count_lacking(Lacking::of(held.len() + owed.len(), want.into()));
-        NewExtent { extent, owed }
+        Ok(NewExtent { extent, owed })
     }
 
     /// Gives the object a key, and returns its length.
@@ -159,8 +159,8 @@ impl Care {
         let key = format!("{SALVAGED_FOLDER}{object:016x}").into_bytes();
         let length = extents.iter().map(Extent::end).max().unwrap_or(0);
         let want = self.planning.policy(&key, &PutOptions::default()).wanted.replicas;
-        let new: Vec<NewExtent> =
-            extents.into_iter().map(|extent| self.owe_missing(object, &key, extent, want)).collect();
+        let new = extents.into_iter().map(|extent| self.owe_missing(object, &key, extent, want));
+        let new: Vec<NewExtent> = new.collect::<Result<_>>()?;
         let mut batches: Vec<Vec<NewExtent>> = new.chunks(EXTENTS_PER_COMMIT).map(<[NewExtent]>::to_vec).collect();
         let extents = batches.pop().unwrap_or_default();
         let staged = !batches.is_empty();

@@ -16,6 +16,7 @@ use crate::{Error, Result};
 pub struct Rules {
     dir: PathBuf,
     file: PathBuf,
+    /// A leaf, held for a copy or a replacement, and not while the file is read.
     known: RwLock<Known>,
     /// Whether there are origins. Relaxed: a thread that sees it late has not yet heard of the first one.
     has_origins: AtomicBool,
@@ -24,6 +25,8 @@ pub struct Rules {
 struct Known {
     config: Arc<Config>,
     version: Option<Version>,
+    /// The last version that could not be read, about which the log was told.
+    unread: Option<Version>,
 }
 
 /// Identifies a version of the configuration's file: inode, length and time of change.
@@ -40,7 +43,12 @@ impl Rules {
         let version = version(&file);
         let config = Arc::new(read_config(dir)?);
         let has_origins = AtomicBool::new(!config.origins.is_empty());
-        Ok(Rules { dir: dir.to_owned(), file, known: RwLock::new(Known { config, version }), has_origins })
+        Ok(Rules {
+            dir: dir.to_owned(),
+            file,
+            known: RwLock::new(Known { config, version, unread: None }),
+            has_origins,
+        })
     }
 
     /// Returns the configuration with the rules as they were last read.
@@ -66,8 +74,13 @@ impl Rules {
                 tracing::warn!(%error, "the changed rules in terrace.toml do not fit the open store, so the old ones stay in force; correct them, or open the store again");
                 None
             }
-            // The file is read again in the next round.
-            Err(_) => return,
+            // The file is read again by the next caller. Only the first of them warns, because each write calls this.
+            Err(error) => {
+                if std::mem::replace(&mut self.known.write().unread, version) != version {
+                    tracing::warn!(%error, "the changed terrace.toml cannot be read yet, so the old rules stay in force until it can");
+                }
+                return;
+            }
         };
         let mut known = self.known.write();
         known.version = version;

@@ -182,7 +182,7 @@ impl Mover {
             return Ok(());
         }
         let (mut left, mut chosen) = (extent.clone(), Vec::new());
-        let wanted = usize::from(self.wanted(object.want, object.id, extent));
+        let wanted = usize::from(self.wanted(object.want, object.id, extent)?);
         for replica in leave {
             let others = || left.replicas.iter().filter(|r| *r != replica && departing.may_be_read(r));
             let is_spare = others().count() + chosen.len() + stay.len() >= wanted && others().any(|r| self.outlives(r));
@@ -198,7 +198,7 @@ impl Mover {
         stay.retain(|target| !chosen.contains(target));
         chosen.extend(stay);
         for target in off {
-            self.move_owed_off(key, object.id, &left, &mut chosen, target, departing, edits, moved);
+            self.move_owed_off(key, object.id, &left, &mut chosen, target, departing, edits, moved)?;
         }
         moved.count_thinned(before, left.replicas.len() + chosen.len(), object.want);
         Ok(())
@@ -227,7 +227,7 @@ impl Mover {
         let outlives =
             chosen.iter().any(|target| persistent(*target)) || stay().filter(answers).any(|r| self.outlives(r));
         let volatile = self.planning.rules.now().may_be_volatile(key);
-        let placer = self.placer_for(object, key);
+        let placer = self.placer_for(object, key)?;
         let avoided: Vec<TargetId> = beside.iter().chain(&departing.beside).copied().collect();
         // An interrupted move may have left a pending one, which then serves this move.
         let place = match self.find_pending_instead(object, left, replica, &owed, chosen, departing)? {
@@ -300,12 +300,12 @@ impl Mover {
         departing: &Departing,
         edits: &mut Vec<Edit>,
         moved: &mut Moved,
-    ) {
+    ) -> Result<()> {
         let beside: Vec<TargetId> = left.replicas.iter().map(|r| r.target).chain(chosen.iter().copied()).collect();
         let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
         let volatile = self.planning.rules.now().may_be_volatile(key);
         let outlives = volatile || !persistent(from) || beside.iter().any(|target| persistent(*target));
-        let placer = self.placer_for(object, key);
+        let placer = self.placer_for(object, key)?;
         let avoided: Vec<TargetId> = beside.iter().chain(&departing.beside).copied().collect();
         let place = placer.choose_target_of_move(departing.to, left, &avoided, volatile);
         let place = place.filter(|target| outlives || persistent(*target));
@@ -314,7 +314,7 @@ impl Mover {
             let is_in_memory = beside.iter().any(|target| !persistent(*target));
             let may_be = || placer.choose_target(departing.to, left, &avoided, true).is_some();
             moved.kept_from_memory += u64::from(is_in_memory || may_be());
-            return;
+            return Ok(());
         }
         let task = task_at(object, left, from);
         match place {
@@ -325,5 +325,6 @@ impl Mover {
             }
             None => edits.push(Edit::Forgive { task }),
         }
+        Ok(())
     }
 }

@@ -84,9 +84,9 @@ impl Mover {
 
     /// Returns whether an extent has as many replicas as its object wants even without the one on this target, and a
     /// persistent one on a lower tier.
-    pub(super) fn is_spare(&self, device: &Device, object: &Object, extent: &Extent) -> bool {
-        extent.replicas.len() > usize::from(self.wanted(object.want, object.id, extent))
-            && self.has_copy_below(device, extent)
+    pub(super) fn is_spare(&self, device: &Device, object: &Object, extent: &Extent) -> Result<bool> {
+        Ok(self.has_copy_below(device, extent)
+            && extent.replicas.len() > usize::from(self.wanted(object.want, object.id, extent)?))
     }
 
     /// Returns whether an extent has a persistent replica on a tier below this target's.

@@ -86,7 +86,7 @@ impl<'m> Eviction<'m> {
     /// Adds the edits by which one replica leaves. Returns whether it does.
     fn add_frame(&mut self, key: &[u8], object: &Object, extent: &Extent, replica: &Replica) -> Result<bool> {
         let Eviction { mover, device, .. } = *self;
-        let is_spare = mover.is_spare(device, object, extent);
+        let is_spare = mover.is_spare(device, object, extent)?;
         if !is_spare && self.owe_below(key, object.id, extent, replica)? {
             return Ok(true);
         }
@@ -118,7 +118,7 @@ impl<'m> Eviction<'m> {
         let stay = extent.replicas.iter().filter(|r| *r != replica);
         let beside: Vec<TargetId> = stay.map(|r| r.target).collect();
         let volatile = mover.planning.rules.now().may_be_volatile(key) || !mover.outlives(replica);
-        let (placer, lower) = (mover.placer_for(object, key), device.tier + 1..mover.tiers.tiers.len());
+        let (placer, lower) = (mover.placer_for(object, key)?, device.tier + 1..mover.tiers.tiers.len());
         // To make room, an extent without a copy on a lower tier may go to any of them, whatever its rule says. Additional replicas follow the
         // rule.
         let may_go_anywhere = matches!(purpose, Purpose::MakeRoom) && !mover.has_copy_below(device, extent);
@@ -142,10 +142,10 @@ impl<'m> Eviction<'m> {
         let task = extent.task(object.id, device.id);
         let mut others = mover.targets_of(object.id, extent)?;
         others.retain(|target| *target != device.id);
-        let wanted = usize::from(mover.wanted(object.want, object.id, extent));
+        let wanted = usize::from(mover.wanted(object.want, object.id, extent)?);
         let missing = wanted.saturating_sub(others.len());
         let lower = device.tier + 1..mover.tiers.tiers.len();
-        let targets = mover.placer_for(object.id, key).for_later(lower, missing, &others);
+        let targets = mover.placer_for(object.id, key)?.for_later(lower, missing, &others);
         self.lacking += Lacking::of(others.len() + targets.len(), wanted);
         self.edits.extend(targets.into_iter().map(|target| owe(key, Task { target, ..task }, extent, None)));
         Ok(())

@@ -86,7 +86,7 @@ impl Mover {
             && let Some(Arrival { key, offset }) = self.planning.arrivals.take_first(device.id)
         {
             if let Some((object, extents)) = self.catalog.locate(&key, offset, offset + 1)? {
-                found.add(&key, &object, &extents);
+                found.add(&key, &object, &extents)?;
             }
         }
         if found.cold_bytes < excess && self.is_search_due(device, MIN_SEARCH_INTERVAL) {
@@ -130,20 +130,21 @@ impl Found<'_> {
         self.spare_bytes >= self.excess || is_compared
     }
 
-    fn add(&mut self, key: &[u8], object: &Object, extents: &[Extent]) {
+    fn add(&mut self, key: &[u8], object: &Object, extents: &[Extent]) -> Result<()> {
         for extent in frames(extents) {
             let Some(replica) = replica_on(extent, self.device) else { continue };
             if !self.frames.insert(extent.task(object.id, 0)) {
                 continue;
             }
             let score = self.mover.planning.hotness.score(key, extent.offset, object.length);
-            let rank = 2 * find_warmth(score) + usize::from(!self.mover.is_spare(self.device, object, extent));
+            let rank = 2 * find_warmth(score) + usize::from(!self.mover.is_spare(self.device, object, extent)?);
             let length = u64::from(replica.place.length);
             self.spare_bytes += if rank == 0 { length } else { 0 };
             self.cold_bytes += if rank < COLD_RANKS { length } else { 0 };
             self.bytes += length;
             self.all.push(Leaving { rank, key: key.to_vec(), offset: extent.offset });
         }
+        Ok(())
     }
 
     /// Searches the catalog, or goes on with a search. What is found counts as older than what is remembered.
@@ -157,7 +158,7 @@ impl Found<'_> {
         }
         let (known, mut last, begun) = (self.all.len(), None, Instant::now());
         catalog.each_object_after(b"", after, |key, object, extents| {
-            self.add(key, object, extents);
+            self.add(key, object, extents)?;
             last = (self.all.len() - known >= MAX_FOUND_REPLICAS).then(|| key.to_vec());
             Ok::<_, crate::Error>(last.is_none())
         })?;

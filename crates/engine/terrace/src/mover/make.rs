@@ -39,7 +39,7 @@ impl Mover {
         if stopping || !made.claimed.claim(*task) || !self.catalog.is_owed(task)? {
             return Ok(());
         }
-        let placer = self.placer_for(task.object, &owed.key);
+        let placer = self.placer_for(task.object, &owed.key)?;
         if placer.has_budget() {
             // The rest of a budget depends on each replica of the extent, so they are made one after the other.
             self.commit_made(made)?;
@@ -198,27 +198,26 @@ impl Mover {
     }
 
     /// Returns the placer for an object's replicas: by the policy of its write, or by the rules.
-    pub fn placer_for<'a>(&'a self, object: u64, key: &'a [u8]) -> Placer<'a> {
+    pub fn placer_for<'a>(&'a self, object: u64, key: &'a [u8]) -> Result<Placer<'a>> {
         let wish = self.state.wishes.lock().get(&object).copied();
-        self.planning.placer(key, element_of(key), wish.unwrap_or_else(|| self.policy_of(key)))
+        let policy = wish.map_or_else(|| self.policy_of(key), Ok)?;
+        Ok(self.planning.placer(key, element_of(key), policy))
     }
 
     /// Returns the number of replicas that an extent should have if its object wants `want`. For a shared frame this is the
     /// highest number that any owner wanted.
-    pub fn wanted(&self, want: u8, object: u64, extent: &Extent) -> u8 {
+    pub fn wanted(&self, want: u8, object: u64, extent: &Extent) -> Result<u8> {
         if extent.source.is_none() {
-            return want;
+            return Ok(want);
         }
-        // If this read fails, the following ones fail, too, and report the error.
-        let shared = self.catalog.shared_frame(&extent.task(object, 0)).ok().flatten();
-        shared.map_or(want, |frame| frame.want.max(want))
+        let shared = self.catalog.shared_frame(&extent.task(object, 0))?;
+        Ok(shared.map_or(want, |frame| frame.want.max(want)))
     }
 
     /// Returns the policy of a key's object, from the options that were given with it and the rules.
-    pub fn policy_of(&self, key: &[u8]) -> Policy {
-        // If this read fails, the following ones fail, too, and report the error.
-        let object = self.catalog.object(key).ok().flatten();
-        self.planning.policy(key, &self.planning.kept.of_replicas(key, object.as_ref())).wanted
+    pub fn policy_of(&self, key: &[u8]) -> Result<Policy> {
+        let object = self.catalog.object(key)?;
+        Ok(self.planning.policy(key, &self.planning.kept.of_replicas(key, object.as_ref())).wanted)
     }
 
     /// Returns whether a replica would be evicted as soon as it was made: a volatile tier is at its high watermark, and the
@@ -235,11 +234,11 @@ impl Mover {
     /// has enough replicas, or its rule allows no other failure domain, its task is deleted.
     fn owe_below_instead(&self, task: &Task, owed: &Owed, extent: &Extent, device: &Device) -> Result<Vec<Edit>> {
         let forgive = Edit::Forgive { task: *task };
-        let placer = self.placer_for(task.object, &owed.key);
+        let placer = self.placer_for(task.object, &owed.key)?;
         let object = self.catalog.object(&owed.key)?.filter(|object| object.id == task.object);
         // What is being written is not at its key yet.
         let wanted = object.map_or(placer.count(usize::MAX) as u8, |object| object.want);
-        let wanted = usize::from(self.wanted(wanted, task.object, extent));
+        let wanted = usize::from(self.wanted(wanted, task.object, extent)?);
         if extent.replicas.len() >= wanted {
             return Ok(vec![forgive]);
         }
@@ -258,7 +257,7 @@ impl Mover {
     fn owe_elsewhere(&self, task: &Task, owed: &Owed, extent: &Extent) -> Result<Option<Vec<Edit>>> {
         let others = self.catalog.owed_to(task)?.into_iter().filter(|target| *target != task.target);
         let chosen: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(others).collect();
-        let places = self.placer_for(task.object, &owed.key).plan_more(extent, 1, &chosen);
+        let places = self.placer_for(task.object, &owed.key)?.plan_more(extent, 1, &chosen);
         // Its own target may be usable again by now. Then the replica stays pending there.
         let Some(target) = places.first().map(|placed| placed.target).filter(|target| *target != task.target) else {
             return Ok(None);

@@ -24,7 +24,7 @@ impl Mover {
             let (off, mut chosen): (Vec<TargetId>, Vec<TargetId>) =
                 owed.into_iter().partition(|target| departing.has(*target));
             for target in off {
-                self.move_owed_off(key, object.id, extent, &mut chosen, target, &departing, edits, moved);
+                self.move_owed_off(key, object.id, extent, &mut chosen, target, &departing, edits, moved)?;
             }
             Ok(())
         })

@@ -1,6 +1,7 @@
 //! Plans stored objects again: cold ones for a denser encoding, and those whose rule has changed by the new rule.
 
 use std::fs;
+use std::io;
 use std::sync::Arc;
 
 use terrace_catalog::{Edit, Extent, Object, TargetId, frames};
@@ -38,7 +39,7 @@ impl Mover {
             if !all && self.planning.hotness.score(key, extent.offset, extent.end()) > MAX_COLD_SCORE {
                 return Ok(());
             }
-            let (dense, policy) = (Weights::ARCHIVAL, self.policy_of(key));
+            let (dense, policy) = (Weights::ARCHIVAL, self.policy_of(key)?);
             let replicas = extent.replicas.len().clamp(1, 255) as u8;
             let first = if policy.raw_first { policy.first } else { dense };
             let wanted = Policy { replicas, first, rest: dense, budget: None, ..policy };
@@ -51,7 +52,14 @@ impl Mover {
         if self.planning.rules.now().rules.is_empty() {
             return;
         }
-        let object = self.catalog.object(to).ok().flatten();
+        let object = match self.catalog.object(to) {
+            Ok(object) => object,
+            // The rename is done. The object's replicas stay as they are.
+            Err(error) => {
+                tracing::warn!(key = %key::show(to), %error, "a renamed object was not read, so its replicas follow the rules for its old key until the rules change");
+                return;
+            }
+        };
         let kept = self.planning.kept.of_replicas(to, object.as_ref());
         let then = self.planning.policy(from, &kept).wanted;
         if then != self.planning.policy(to, &kept).wanted {
@@ -81,7 +89,7 @@ impl Mover {
             return Ok(true);
         }
         let Some(raw) = self.reader.read_frame(object, extent) else { return Ok(true) };
-        let wanted = Policy { replicas: self.wanted(wanted.replicas, object, extent), ..*wanted };
+        let wanted = Policy { replicas: self.wanted(wanted.replicas, object, extent)?, ..*wanted };
         let placer = self.planning.placer(key, element_of(key), wanted);
         let places = placer.replan(extent, &raw, stay);
         if places.is_empty() {
@@ -194,15 +202,33 @@ impl Mover {
     }
 
     fn progress(&self) -> Option<Progress> {
-        let text = fs::read_to_string(self.journal.dir.join("rules")).ok()?;
-        let (after, before) = text.split_once('\n')?;
-        let now = rules(&self.planning.rules.now());
+        let text = match fs::read_to_string(self.journal.dir.join("rules")) {
+            Ok(text) => text,
+            Err(error) => {
+                // The note appears when the first process that may write has opened the store.
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!(%error, "the note of the rules that objects follow cannot be read, so changed rules apply to new objects only");
+                }
+                return None;
+            }
+        };
+        // One without its first line is damaged, too.
+        let (after, before) = text.split_once('\n').unwrap_or(("", "damaged"));
+        let config = self.planning.rules.now();
+        let now = rules(&config);
         if before == now {
             return None;
         }
         // A process that cannot follow the new rules while it has the store open leaves the work to those that can.
         let current = read_config(&self.journal.dir).is_ok_and(|config| rules(&config) == now);
-        let before = toml::from_str(before).ok().filter(|_| current)?;
+        if !current {
+            return None;
+        }
+        let before = toml::from_str(before).unwrap_or_else(|error| {
+            // Written by a version with other settings, or damaged. A number of replicas that only an earlier rule explains stays.
+            tracing::warn!(%error, "the note of the rules that objects follow is not understood, so objects are planned again as if there had been no rules");
+            Config { store: config.store.clone(), rules: Vec::new(), origins: Vec::new(), tiers: Vec::new() }
+        });
         let after = (!after.is_empty()).then(|| key::unhex(after)).flatten();
         Some(Progress { before, after })
     }

@@ -33,7 +33,7 @@ impl Mover {
             }
             let beside: Vec<TargetId> = all().collect();
             let tiers = TierSet::of([level]);
-            match self.placer_for(object.id, key).choose_target(tiers, extent, &beside, true) {
+            match self.placer_for(object.id, key)?.choose_target(tiers, extent, &beside, true) {
                 Some(target) => {
                     edits.push(owe(key, Task { target, ..task }, extent, None));
                     moved.made += 1;
@@ -70,11 +70,11 @@ impl Mover {
                     continue;
                 }
                 let enough =
-                    left.replicas.len() + chosen.len() > usize::from(self.wanted(object.want, object.id, extent));
+                    left.replicas.len() + chosen.len() > usize::from(self.wanted(object.want, object.id, extent)?);
                 left.replicas.retain(|r| r != replica);
                 let taken = left.replicas.iter().map(|r| r.target).chain(owed.iter().copied());
                 let taken: Vec<TargetId> = taken.chain(chosen.iter().copied()).collect();
-                let placer = self.placer_for(object.id, key);
+                let placer = self.placer_for(object.id, key)?;
                 let tiers = placer.allowed(others.clone());
                 let place = || placer.choose_target_of_move(tiers, extent, &taken, true);
                 // If no target takes a new replica, one that is already pending replaces this one.

@@ -70,7 +70,7 @@ impl Mover {
         }
         let task = task_at(object.id, extent, 0);
         let owed = self.catalog.owed_to(&task)?;
-        let placer = self.placer_for(object.id, key);
+        let placer = self.placer_for(object.id, key)?;
         let place = || {
             let beside: Vec<_> =
                 extent.replicas.iter().map(|replica| replica.target).chain(owed.iter().copied()).collect();

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -267,11 +268,22 @@ impl Lessons {
         }
     }
 
+    /// Returns the predictor that an earlier process saved, or a new one if there is none.
+    fn read_learned(&self) -> Result<Predictor, String> {
+        match fs::read_to_string(self.dir.join(LEARNED_FILE)) {
+            Ok(text) => Predictor::load(&text).map_err(|error| error.to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Predictor::default()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     fn predictor(&self) -> &Mutex<Predictor> {
         self.predictor.get_or_init(|| {
-            // An unreadable file counts as empty, because it only saves learning.
-            let kept = fs::read_to_string(self.dir.join(LEARNED_FILE)).ok();
-            Mutex::new(kept.and_then(|text| Predictor::load(&text).ok()).unwrap_or_default())
+            // An unusable file counts as empty, because it only saves learning.
+            Mutex::new(self.read_learned().unwrap_or_else(|reason| {
+                tracing::warn!(reason, "{LEARNED_FILE} cannot be used, so encodings are learned again");
+                Predictor::default()
+            }))
         })
     }
 

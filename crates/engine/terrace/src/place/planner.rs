@@ -9,7 +9,7 @@ use terrace_codec::Encoding;
 use terrace_cost::{ASSUMED_CORE_WATTS, Costs};
 use terrace_format::frame::MAX_EXTENT_BYTES;
 use terrace_plan::explain::{Explanation, explain};
-use terrace_plan::plan::{Memo, Piece, Plan, Want, plan, plan_within_budget, replan};
+use terrace_plan::plan::{Memo, NoRoom, Piece, Plan, Want, plan, plan_within_budget, replan};
 use terrace_plan::policy::{Ack, Policy, Resolution};
 use terrace_plan::snapshot::{PAGE_BYTES, Snapshot, Target, TargetSet, Tier, TierSet};
 use terrace_predict::Pace;
@@ -80,8 +80,8 @@ impl Planner {
         };
         let want = Want { bytes: bytes as u64, reads: site.reads, targets, hash: Some(site.hash) };
         let placed = self.plan_now(tiers, |snapshot, memo| {
-            let placed =
-                plan_of_first_extent(plan_within_budget(&want, snapshot, &wanted, costs, memo).ok()?, tiers, bytes);
+            let plan = plan_or_no_room(plan_within_budget(&want, snapshot, &wanted, costs, memo))?;
+            let placed = plan_of_first_extent(plan, tiers, bytes);
             let is_slow = wanted.max_latency.is_some_and(|most| latency_of_first(&placed, tiers, snapshot) > most);
             Some(ExtentPlan { is_slow, ..placed })
         });
@@ -151,7 +151,7 @@ impl Planner {
         };
         let present: Vec<Piece> = stored.iter().filter_map(piece).collect();
         let planned = self.plan_now(tiers, |snapshot, memo| {
-            let plan = replan(&want, &present, snapshot, &site.wanted, costs, memo).ok()?;
+            let plan = plan_or_no_room(replan(&want, &present, snapshot, &site.wanted, costs, memo))?;
             Some(plan_of_first_extent(plan, tiers, bytes)).filter(|planned| planned.length == bytes)
         });
         planned.unwrap_or_default().replicas
@@ -175,7 +175,7 @@ impl Planner {
         let State { memo, .. } = &mut *self.state.lock(); // see the field
         let want = Want { reads: site.reads, hash: Some(site.hash), ..Want::bytes(bytes) };
         // Without a plan the explanation says why there is none.
-        let plan = plan(&want, snapshot, &site.wanted, costs, memo).ok();
+        let plan = plan_or_no_room(plan(&want, snapshot, &site.wanted, costs, memo));
         explain(&want, snapshot, &site.wanted, costs, resolutions, plan)
     }
 
@@ -196,7 +196,8 @@ impl Planner {
         let planned = self.plan_now(tiers, |snapshot, memo| {
             // Its space was reserved when it was chosen. The next plan measures the space again.
             (0..snapshot.targets().len()).for_each(|at| snapshot.set_space(at, u64::MAX, 0));
-            Some(plan_within_budget(&want, snapshot, &wanted, costs, memo).ok()?.replicas.first()?.first()?.encoding)
+            let plan = plan_or_no_room(plan_within_budget(&want, snapshot, &wanted, costs, memo))?;
+            Some(plan.replicas.first()?.first()?.encoding)
         });
         planned.unwrap_or(Encoding::NONE)
     }
@@ -241,10 +242,20 @@ fn set_of_targets(tiers: &TierList, usable: impl Fn(&Device) -> bool) -> TargetS
     TargetSet::of(tiers.devices.iter().enumerate().filter(|(_, device)| usable(device)).map(|(at, _)| at))
 }
 
+/// Returns the plan, or none if there is no room, which is the only error of the planner: callers then make replicas pending.
+fn plan_or_no_room(plan: Result<&Plan, NoRoom>) -> Option<&Plan> {
+    match plan {
+        Ok(plan) => Some(plan),
+        Err(NoRoom) => None,
+    }
+}
+
 /// Converts tiers and targets for the planner. None if it does not accept them, which cannot happen with a checked
-/// configuration.
+/// configuration. Since writes then fail as if no target had room, the log says why.
 pub(crate) fn snapshot_of(tiers: &TierList, levels: Vec<Tier>, targets: Vec<Target>) -> Option<Snapshot> {
-    Some(Snapshot::new(levels, targets, ASSUMED_CORE_WATTS).ok()?.filled(filled(tiers)))
+    let snapshot = Snapshot::new(levels, targets, ASSUMED_CORE_WATTS);
+    let snapshot = snapshot.inspect_err(|error| tracing::error!(%error, "the planner does not accept the state of the tiers, so it finds no room; report this fault"));
+    Some(snapshot.ok()?.filled(filled(tiers)))
 }
 
 /// Returns the used share of each tier, from 0 to 1. Each tier has targets.

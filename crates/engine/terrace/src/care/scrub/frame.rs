@@ -169,7 +169,7 @@ impl Scrub<'_> {
         let missing = usize::from(object.want).saturating_sub(chosen.len());
         let mut placed = SmallVec::new();
         if missing > 0 && self.repair {
-            placed = self.care.mover.placer_for(object.id, key).plan_more(&now, missing, &chosen);
+            placed = self.care.mover.placer_for(object.id, key)?.plan_more(&now, missing, &chosen);
         }
         self.found.add_lacking(Lacking::of(chosen.len() + placed.len(), object.want.into()));
         for placed in placed {
