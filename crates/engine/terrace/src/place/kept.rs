@@ -127,15 +127,22 @@ mod tests {
         assert_eq!(*kept.of(b"a", None).unwrap(), PutOptions::default());
     }
 
-    /// Options that were not understood counted as none, so a write that should have been durable was not.
+    /// Options that were not understood counted as none, so a write that should have been durable was not. Later, this was still so for an
+    /// option with an unknown name.
     #[test]
     fn options_that_are_not_understood_are_an_error() {
-        let (kept, object) = (KeptOptions::default(), object("ack = 'engraved in stone'"));
-        for _ in 0..2 {
-            let error = kept.of(b"a/b", Some(&object)).unwrap_err().to_string();
-            assert!(error.contains("\"a/b\"") && error.contains("engraved in stone"), "{error}");
+        for (text, wrong) in [
+            ("ack = 'engraved in stone'", "engraved in stone"),
+            ("eternal = true", "eternal"),
+            ("replicas = 2\n[below]\neternal = true", "eternal"),
+        ] {
+            let (kept, object) = (KeptOptions::default(), object(text));
+            for _ in 0..2 {
+                let error = kept.of(b"a/b", Some(&object)).unwrap_err().to_string();
+                assert!(error.contains("\"a/b\"") && error.contains(wrong), "{error}");
+            }
+            assert!(matches!(PutOptions::kept_with(b"a/b", &object), Err(Error::KeptOptions { .. })));
+            assert_eq!(*kept.of_replicas(b"a/b", Some(&object)), PutOptions::default());
         }
-        assert!(matches!(PutOptions::kept_with(b"a/b", &object), Err(Error::KeptOptions { .. })));
-        assert_eq!(*kept.of_replicas(b"a/b", Some(&object)), PutOptions::default());
     }
 }

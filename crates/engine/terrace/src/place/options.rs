@@ -15,7 +15,7 @@ const REQUIRE_VARIABLE: &str = "TERRACE_REQUIRE";
 
 /// The options of a write. Settings that are left open come from the store's rules and configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct PutOptions {
     /// The number of replicas.
     pub replicas: Option<u8>,
