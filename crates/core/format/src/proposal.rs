@@ -109,6 +109,7 @@ pub enum Step {
 
 /// Why bytes are no proposal that this version can carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProposalError {
     /// They are not the bytes that were appended.
     #[error("a record of the shared log is damaged")]

@@ -8,6 +8,7 @@ use crate::model::Compared;
 
 /// The quality of predictions, over all stores and streams of the predictor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Report {
     /// The number of blocks.
     pub blocks: u64,
