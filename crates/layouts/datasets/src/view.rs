@@ -12,7 +12,8 @@ use crate::{Error, Result};
 pub struct View {
     dataset: Dataset,
     name: String,
-    /// Whether anything was written through the view since it was last closed.
+    /// Whether anything was written through the view since it was last closed. Relaxed: a program that orders its writes before its close orders
+    /// this, too, and the bytes are recorded as owed in any case.
     written: AtomicBool,
 }
 
@@ -92,14 +93,23 @@ impl View {
         if !self.written.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        let shared = &self.dataset.shared;
-        let (loaded, _) = shared.load()?;
-        let waits = |replica: usize| loaded.replicas.get(replica).is_some_and(|one| one.when == UpdateTime::OnClose);
-        match shared.update_replicas(&mut |replica| waits(replica), false) {
+        let updated = self.update_waiting();
+        if updated.is_err() {
+            // The next close tries again.
+            self.written.store(true, Ordering::Relaxed);
+        }
+        match updated {
             // Concurrent changes kept this update from committing. Ignoring the error is safe: the bytes stay recorded
             // as owed, and a later close updates them.
             Err(Error::Busy(_)) => Ok(()),
             done => done,
         }
+    }
+
+    fn update_waiting(&self) -> Result<()> {
+        let shared = &self.dataset.shared;
+        let (loaded, _) = shared.load()?;
+        let waits = |replica: usize| loaded.replicas.get(replica).is_some_and(|one| one.when == UpdateTime::OnClose);
+        shared.update_replicas(&mut |replica| waits(replica), false)
     }
 }

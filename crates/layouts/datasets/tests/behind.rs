@@ -186,3 +186,20 @@ fn shortening_an_array_keeps_bytes_that_one_replica_lacks() {
         assert!(read(&dataset, "all", 2000 * row, 2000).unwrap() == vec![1; 2000]);
     }
 }
+
+/// A close that failed forgot that bytes were written, so the next one left the replicas as they were, and returned no error.
+#[test]
+fn a_close_after_one_that_failed_updates_the_replicas() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, dataset) = dataset(dir.path(), &ROWS_DECLARATION.replace("async 1000s", "on-close"));
+    let view = dataset.view("rows").unwrap();
+    view.write_at(0, &rows(7, ROW_COUNT)).unwrap();
+    let (declaration, aside) = (b"datasets/d/.declaration", b"aside");
+    store.rename(declaration, aside).unwrap();
+    assert!(view.close().is_err());
+    store.rename(aside, declaration).unwrap();
+    let are_current = || dataset.replicas().unwrap().iter().all(|(_, _, lacks_bytes)| !lacks_bytes);
+    assert!(!are_current());
+    view.close().unwrap();
+    assert!(are_current());
+}
