@@ -26,8 +26,10 @@ pub struct OpenDescription {
     path: RwLock<Vec<u8>>,
     /// The lock file, once a lock was asked for.
     pub lock_file: OnceLock<LockFile>,
-    /// Whether this process has written to the file.
+    /// Whether this process has written to the file, and whether it has since `MPI_Init`. Relaxed: a program that orders its writes, and the
+    /// calls that look at them, orders these, too.
     is_written: AtomicBool,
+    is_noted: AtomicBool,
     /// Held by a thread of this process that uses the offset, until it has moved it on.
     offset_lock: Mutex<()>,
 }
@@ -50,6 +52,7 @@ impl OpenDescription {
             file: file.map(OnceLock::from).unwrap_or_default(),
             lock_file: OnceLock::new(),
             is_written: AtomicBool::new(false),
+            is_noted: AtomicBool::new(false),
             offset_lock: Mutex::new(()),
         }
     }
@@ -72,7 +75,8 @@ impl OpenDescription {
         copy
     }
 
-    /// The flags of `open` that matter later.
+    /// The flags of `open` that matter later. They and the offset are in a page that processes share. Relaxed: each is one number, and what
+    /// orders the processes' calls orders these.
     pub fn flags(&self) -> c_int {
         self.note.flags.load(Ordering::Relaxed)
     }
@@ -138,6 +142,9 @@ impl OpenDescription {
         }
         if !self.is_written.load(Ordering::Relaxed) {
             self.is_written.store(true, Ordering::Relaxed);
+        }
+        if !self.is_noted.load(Ordering::Relaxed) && written::is_noting() {
+            self.is_noted.store(true, Ordering::Relaxed);
             written::note(self.object());
         }
         self.file()

@@ -86,6 +86,39 @@ fn finalize_makes_a_ranks_files_durable_unless_it_is_told_not_to() {
     assert!(!wrong.status.success() && said.contains("write finalize, close or none"), "{said}");
 }
 
+/// Only the first write to an open file was noted, and only after `MPI_Init`. So what was written later to a file that had been written to before
+/// was not made durable.
+#[test]
+fn finalize_makes_a_file_durable_that_was_written_to_before_init_too() {
+    let test = "finalize_makes_a_file_durable_that_was_written_to_before_init_too";
+    let Some(place) = place_with_ranks(test) else { return };
+    if !have(test, &["strace"]) {
+        return;
+    }
+    let source = "
+#include <fcntl.h>
+#include <mpi.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+    int fd = open(\"/terrace/early\", O_CREAT | O_WRONLY, 0666);
+    if (fd < 0 || write(fd, \"a\", 1) != 1) return 1;
+    MPI_Init(&count, &arguments);
+    if (write(fd, \"b\", 1) != 1) return 1;
+    MPI_Finalize();
+    return 0;
+}
+";
+    fs::write(place.dir.path().join("early.c"), source).unwrap();
+    let compiled = place.command("mpicc").env_remove("LD_PRELOAD").args(["-o", "early", "early.c"]).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let traced = ["-f", "-y", "-o", "trace", "-e", "trace=execve,fsync,fdatasync", "./early"];
+    said(&place.command("strace").args(traced).output().unwrap());
+    let trace = fs::read_to_string(place.dir.path().join("trace")).unwrap();
+    let main = trace.split(' ').next().unwrap();
+    assert!(trace.lines().any(|line| line.starts_with(main) && line.contains("/disk/")), "{trace}");
+    assert_eq!(place.store().get(b"early").unwrap(), b"ab");
+}
+
 #[test]
 fn what_is_asked_for_the_program_is_asked_for_its_files() {
     let test = "what_is_asked_for_the_program_is_asked_for_its_files";
