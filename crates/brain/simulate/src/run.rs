@@ -18,6 +18,36 @@ use crate::work::{Phase, Work};
 
 /// Simulates a job; `chooser` places the replicas.
 ///
+/// ```
+/// use terrace_plan::policy::{Ack, Policy};
+/// use terrace_simulate::{Cluster, Even, Job, Kind, Knows, Phase, Place, Planner, Tier, simulate};
+///
+/// let disk = Tier {
+///     name: "disk".into(),
+///     place: Place::Shared,
+///     targets: 1,
+///     write: 100e6,
+///     read: 100e6,
+///     latency: 0.0,
+///     lanes: 1,
+///     capacity: None,
+///     persistent: true,
+///     watts: 5.0,
+///     price: 10.0,
+///     link: None,
+/// };
+/// let cluster = Cluster { nodes: 1, cores: 2, core_watts: 10.0, processes: 1, tiers: vec![disk], links: Vec::new() };
+/// // One process writes five objects of a block of 10 MB each.
+/// let work = Even { steps: 1, objects: 5, blocks: 1, kinds: vec![10_000_000] };
+/// let phases = [Phase::Write { ack: Ack::Placed, computing: 0.0 }];
+/// let job = Job { cluster: &cluster, work: &work, phases: &phases, under_way: 1, knows: Knows::Begun };
+/// // No encoding is known for these blocks, so they are stored as they are.
+/// let kinds = vec![Kind { bytes: 10_000_000, costs: Vec::new() }];
+/// let outcome = simulate(&job, &mut Planner::new(Policy { replicas: 1, ..Policy::default() }, 1.0, kinds, None))?;
+/// assert!((outcome.seconds() - 0.5).abs() < 1e-6);
+/// # Ok::<(), terrace_simulate::Error>(())
+/// ```
+///
 /// # Errors
 /// Any [`Error`].
 pub fn simulate<W: Work>(job: &Job<'_, W>, chooser: &mut impl Choose) -> Result<Outcome, Error> {

@@ -33,6 +33,36 @@ pub struct ThreadOptions {
 }
 
 /// A running server that serves each connection in a thread of its own. Dropping it ends it.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::net::TcpStream;
+/// use std::time::Duration;
+///
+/// use terrace_kit::{Address, Connection, Reach, ThreadOptions, ThreadServer};
+///
+/// // A protocol in which each request is a byte, and so is its reply.
+/// let serve = |mut connection: &Connection| -> std::io::Result<()> {
+///     let mut byte = [0];
+///     loop {
+///         connection.read_exact(&mut byte)?;
+///         connection.begin_request();
+///         connection.write_all(&byte)?;
+///         connection.end_request(Duration::ZERO);
+///     }
+/// };
+/// let options = ThreadOptions { name: "echo", max_connections: 16, idle: None, drain_time: Duration::from_secs(1) };
+/// let address = Address::Tcp("127.0.0.1:0".parse()?);
+/// let mut server = ThreadServer::begin(&address, Reach::ThisMachine("listen on 127.0.0.1"), options, serve)?;
+///
+/// let mut client = TcpStream::connect(server.address().to_string())?;
+/// client.write_all(b"a")?;
+/// let mut reply = [0];
+/// client.read_exact(&mut reply)?;
+/// assert_eq!(&reply, b"a");
+/// server.end();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ThreadServer {
     address: Address,
     shared: Arc<Shared>,
@@ -101,6 +131,7 @@ impl ThreadServer {
     pub fn end(&mut self) {
         let Some((listener, accepting)) = self.accepting.take() else { return };
         let shared = &self.shared;
+        // Before the interrupt: the call of `accept` that it ends reads this, and must not wait for one more connection.
         shared.ending.store(true, Ordering::Release);
         if let Err(error) = listener.interrupt() {
             tracing::warn!(%error, "a server cannot stop listening");

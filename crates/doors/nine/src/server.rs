@@ -38,6 +38,22 @@ impl Default for Limits {
 /// Serves files and views by 9P2000. Every client has full access; `trusted` admits other machines. The end of the server closes the
 /// files of its connections.
 ///
+/// ```
+/// use terrace::files::Files;
+/// use terrace::{Config, Store};
+/// use terrace_nine::{Limits, serve_files};
+///
+/// let dir = tempfile::tempdir()?;
+/// let disk = dir.path().join("disk");
+/// let text = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", disk.display());
+/// let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "the example")?)?;
+/// let address = terrace_kit::Address::Tcp("127.0.0.1:0".parse()?);
+/// let mut server = serve_files(&Files::new(&store)?, &address, false, Limits::default())?;
+/// println!("serves {}", server.address());
+/// server.end();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the system refuses the address, or other machines can reach it without `trusted`.
 pub fn serve_files(

@@ -83,6 +83,20 @@ pub struct Server {
 impl Server {
     /// Begins to serve a store.
     ///
+    /// ```
+    /// use terrace::{Config, Store};
+    /// use terrace_s3::{S3Options, Server};
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// let disk = dir.path().join("disk");
+    /// let text = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", disk.display());
+    /// let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "the example")?)?;
+    /// let server = Server::begin(&store, S3Options::on("127.0.0.1:0".parse()?))?;
+    /// println!("aws --endpoint-url http://{} s3 ls", server.address());
+    /// server.end();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If the options are not safe or not right, or the system refuses the address.
     pub fn begin(store: &Store, options: S3Options) -> Result<Server, BeginError> {

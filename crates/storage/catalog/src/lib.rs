@@ -127,6 +127,21 @@ struct Buffers {
 
 impl Catalog {
     /// Opens the catalog in `folder` over `log`. Creates the folder if it is missing.
+    ///
+    /// ```
+    /// use terrace_catalog::log::Log;
+    /// use terrace_catalog::{Attributes, Catalog, Edit};
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// let (store, attributes) = (7, Attributes::default());
+    /// let log = Log::open(&dir.path().join("log"), store)?;
+    /// let catalog = Catalog::open(&dir.path().join("catalog"), log)?;
+    /// let (key, object) = (b"data/a".to_vec(), catalog.next_id()?);
+    /// let edit = Edit::Put { key, object, length: 0, want: 1, attributes, staged: false, extents: Vec::new() };
+    /// catalog.commit(edit.into())?;
+    /// assert_eq!(catalog.object(b"data/a")?.map(|found| found.id), Some(object));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(folder: &Path, log: Log) -> Result<Catalog> {
         // The store's directory, which also holds the log.
         let reserve = Reserve::new(folder.parent().unwrap_or(folder));

@@ -70,6 +70,24 @@ pub fn steps_of(session: u64, number: u64, change: &Change) -> Result<Vec<Step>,
 
 /// Appends the steps of one incarnation of a node. One append is under way at a time: several would overtake each other. Steps that
 /// come meanwhile wait, and go into one record. `T` tells the caller whose step it is.
+///
+/// ```
+/// use terrace_format::Change;
+/// use terrace_order::{Answer, Fate, Proposer, steps_of};
+///
+/// let (store, incarnation, session) = (7, 1, 3);
+/// let mut proposer = Proposer::new(store, incarnation);
+/// let change = Change { expect: Vec::new(), edits: Vec::new() };
+/// for step in steps_of(session, 1, &change)? {
+///     proposer.propose("mine", step)?;
+/// }
+/// let append = proposer.append(0).expect("steps wait").clone();
+/// // The caller sends it. While no answer comes, it sends the same append again.
+/// assert_eq!(proposer.append(1), Some(&append));
+/// let fates = proposer.answer(append.number, Answer::At(12));
+/// assert_eq!(fates, [("mine", Fate::At { slot: 12, step: 0 })]);
+/// # Ok::<(), terrace_order::TooLarge>(())
+/// ```
 pub struct Proposer<T> {
     store: u64,
     incarnation: u64,

@@ -68,6 +68,16 @@ impl std::error::Error for KindError {}
 /// Registers a kind of target for this process, so that `kind = "NAME"` in `terrace.toml` selects it. A store with a tier
 /// of this kind can be made and opened from then on.
 ///
+/// ```
+/// use terrace_tier::{KindError, MemoryKind, TierKind, register_kind};
+///
+/// // A kind of one's own implements `TargetKind`, or `FrameMap`, which is less work.
+/// register_kind("scratch", MemoryKind)?;
+/// assert_eq!(TierKind::find("scratch")?.name(), "scratch");
+/// assert!(matches!(register_kind("scratch", MemoryKind), Err(KindError::Taken { .. })));
+/// # Ok::<(), KindError>(())
+/// ```
+///
 /// # Errors
 /// [`KindError::Taken`] and [`KindError::BadName`].
 pub fn register_kind(name: &str, kind: impl TargetKind + 'static) -> Result<(), KindError> {
