@@ -13,6 +13,7 @@ use crate::BadArgument;
 
 /// Handles are multiples of this, like addresses of structures, and never null.
 const HANDLE_STEP: usize = 16;
+/// Relaxed: only the numbers matter; `Handles::open` publishes what they stand for.
 static NEXT_HANDLE: AtomicUsize = AtomicUsize::new(HANDLE_STEP);
 
 /// The open things of one kind.

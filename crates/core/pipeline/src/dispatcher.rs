@@ -17,6 +17,7 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 pub struct Dispatcher<'a, M: Move> {
     settings: &'a Settings,
     sources: usize,
+    /// Held for a change of the queues. Sources and sinks are called without it.
     state: Mutex<State<M>>,
     /// Signals that segments were added or finished, or that no more will come.
     changed: Condvar,

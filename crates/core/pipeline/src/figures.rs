@@ -15,7 +15,8 @@ pub enum Closed {
     Memory,
 }
 
-/// Counters that other threads may read while the pipeline runs.
+/// Counters that other threads may read while the pipeline runs. They are changed and read with `Relaxed`: nothing is decided by them, and
+/// readers may see some of them later than others.
 #[derive(Debug, Default)]
 pub struct Figures {
     /// The number of finished moves.

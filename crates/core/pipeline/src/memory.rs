@@ -33,6 +33,7 @@ impl<'a> Memory<'a> {
     pub fn take(&self, bytes: usize) {
         let mut used = self.used.lock();
         *used += bytes;
+        // Relaxed: see `Figures`.
         self.figures.peak.fetch_max(*used as u64, Ordering::Relaxed);
     }
 

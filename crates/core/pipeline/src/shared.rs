@@ -27,6 +27,8 @@ pub struct Shared<'a, M: Move> {
     pub figures: &'a Figures,
     pub memory: Memory<'a>,
     pub dispatch: Dispatcher<'a, M>,
+    /// Set with `Release` and read with `Acquire`: a stage that sees it also sees what happened before. One that sees it late is woken by the
+    /// end of `dispatch`, or only does work that is void.
     stopped: AtomicBool,
     /// The channel to grouping; present as long as there is a collector.
     grouping: Mutex<Option<SyncSender<Event<M>>>>,

@@ -37,6 +37,7 @@ fn write<S: Source, K: Sink<S::Move, Error = S::Error>>(
     let (count, heals) = (moves.len(), moves.iter().any(Move::is_progress));
     let written = sink.write(&destination, &moves).and_then(|written| sink.sync(&destination, written));
     let failed = |reason: &str, for_good| {
+        // Relaxed: see `Figures`.
         shared.figures.failed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let void = |segment: Segment<S::Move>| shared.memory.give(segment.weight);
         match shared.dispatch.fail_segment(&destination, for_good, void) {

@@ -46,6 +46,7 @@ pub fn point_within(name: &str, part: impl FnOnce()) {
 struct WantedPoint {
     variable: &'static str,
     wanted: OnceLock<Option<(String, u64)>>,
+    /// Relaxed: each pass only needs a number of its own.
     passed_count: AtomicU64,
 }
 

@@ -58,6 +58,7 @@ impl Brain {
         let want = Want { bytes, reads: wanted.reads, targets: TargetSet::ALL, hash: Some(wanted.hash()) };
         let policy = &wanted.policy;
         if raw.len() >= MIN_STUDIED_BYTES {
+            // Without room there is nothing to aim at yet; the plan below returns that error.
             let first = plan_within_budget(&want, storage.snapshot(), policy, stream.costs(), memo).ok();
             let mut aims = list_aims(first, policy, want.reads, storage);
             if let Some(aim) = aims.first_mut().filter(|_| stream.is_new()) {

@@ -89,6 +89,7 @@ fn absolute(name: &CStr) -> DriverResult<Vec<u8>> {
 
 /// Says once why no file is the store's, though the program asks for this driver.
 fn complain_about_settings() {
+    // Relaxed: the swap alone lets one caller through.
     static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
     if HAS_COMPLAINED.swap(true, Ordering::Relaxed) {
         return;

@@ -8,6 +8,7 @@ use rustix_futex_sync::RwLock;
 
 /// A map of open items by handle. Handles are never reused.
 pub struct Handles<T> {
+    /// Relaxed: only the numbers matter; the lock of `all` publishes the items.
     next: AtomicU64,
     all: RwLock<HashMap<u64, Arc<T>>>,
 }

@@ -28,7 +28,7 @@ pub struct Report {
 /// Takes reports, one at a time.
 pub struct Reporter {
     held: Arc<Held>,
-    /// The last report, and the time until which it is returned again.
+    /// The last report, and the time until which it is returned again. Held while a report is made, so that all who ask meanwhile get that one.
     last: Mutex<Option<(Instant, Arc<Report>)>>,
 }
 

@@ -8,7 +8,7 @@ use crate::errors::{CReturn, CallResult, ErrorNumber, error_number, refuse, set_
 use crate::inside::Inside;
 use crate::unseen::is_unseen;
 
-/// Whether a process that the library has not seen being made has said so.
+/// Whether a process that the library has not seen being made has said so. Relaxed: the swap alone lets one caller through.
 static IS_UNSEEN_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Runs the engine for a call. The error number stays as it was if the call succeeds. Nothing runs in a process that the library has not seen

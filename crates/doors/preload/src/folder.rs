@@ -19,7 +19,8 @@ use crate::{real, settings};
 /// The kernel's words behind the path of a current directory that was removed.
 const REMOVED_SUFFIX: &[u8] = b" (deleted)";
 
-/// Whether `CURRENT_FOLDER` has one, without a lock.
+/// Whether `CURRENT_FOLDER` has one, without a lock. Relaxed: the folder itself is read under the lock, and a program that orders the calls of
+/// its threads orders these, too.
 static IS_BELOW: AtomicBool = AtomicBool::new(false);
 /// A leaf, held for a copy or a replacement; and while this process forks.
 static CURRENT_FOLDER: RwLock<Option<CurrentFolder>> = RwLock::new(None);

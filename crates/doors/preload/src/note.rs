@@ -87,6 +87,8 @@ pub struct NotePage {
 unsafe impl Sync for NotePage {}
 
 /// While it lives, this process may be giving its descriptors to another one.
+///
+/// `SeqCst`, because two counts are read one after the other: who finds no sharer after one has ended also finds `SHARING_COUNT` changed.
 pub struct Sharing(());
 
 impl Sharing {

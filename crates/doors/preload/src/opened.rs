@@ -18,11 +18,13 @@ const MAX_BUFFERED_TIME: Duration = Duration::from_millis(100);
 
 /// The store in this process. Held for writing while it is opened, and while the process forks.
 static STORE_HERE: RwLock<StoreHere> = RwLock::new(StoreHere { shown: None, writer: None });
-/// Whether a store could not be opened, which was said then.
+/// Whether a store could not be opened, which was said then. Relaxed: the swap alone lets one caller through.
 static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
-/// Whether bytes were buffered that the writer thread has not written.
+/// Whether bytes were buffered that the writer thread has not written. Bytes are buffered under their file's lock before this is set, and the
+/// thread clears it before it takes these locks. So it writes the bytes of each caller that found the flag set, and others wake it.
 static IS_BUFFERED: AtomicBool = AtomicBool::new(false);
-/// Whether the process is ending, so that nothing may be buffered.
+/// Whether the process is ending, so that nothing may be buffered. Relaxed: a thread that still runs then, and sees it late, has no time in
+/// which its bytes are sure to be written.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// An opened store, and the thread that writes buffered bytes.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix_futex_sync::{Mutex, MutexGuard};
 
-/// Whether the process is between `MPI_Init` and `MPI_Finalize`.
+/// Whether the process is between `MPI_Init` and `MPI_Finalize`. Relaxed: a program that orders its writes and these calls orders this, too.
 static IS_NOTING: AtomicBool = AtomicBool::new(false);
 /// A leaf, held to add a number or to take all; and while this process forks.
 static WRITTEN_OBJECTS: Mutex<WrittenObjects> = Mutex::new(WrittenObjects(BTreeSet::new()));

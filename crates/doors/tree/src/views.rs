@@ -22,6 +22,7 @@ pub const VIEWS_NUMBER: u64 = 1 << 62;
 pub struct Views {
     files: Files,
     datasets: Datasets,
+    /// A leaf, held for a lookup or an insertion.
     known: RwLock<Known>,
 }
 

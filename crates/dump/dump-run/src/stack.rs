@@ -82,6 +82,7 @@ pub fn run(program: extern "C" fn(), mut serve: impl FnMut(Paused) -> Paused) ->
         make_executable(&stack)?;
     }
     let (mut program_context, mut own) = (MaybeUninit::<ucontext_t>::zeroed(), MaybeUninit::<ucontext_t>::zeroed());
+    // Relaxed, here and below: one thread runs on both stacks.
     HOST_CONTEXT.store(own.as_mut_ptr(), Ordering::Relaxed);
     let mut next = program_context.as_mut_ptr();
     // SAFETY: the stack was just mapped. `program` never returns, so `uc_link` may be null.

@@ -81,6 +81,7 @@ impl Drop for Packer<'_> {
 /// variable and `notify_one` suffice.
 #[derive(Default)]
 struct Shared {
+    /// Held while a chunk is added or the pack is taken. Packs are stored without it.
     open: Mutex<Open>,
     changed: Condvar,
 }

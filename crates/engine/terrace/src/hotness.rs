@@ -32,6 +32,8 @@ pub const COLD_SCORE: f64 = 1.0 / 64.0;
 
 /// The scores of ranges, as far as this process knows them.
 pub(crate) struct Hotness {
+    /// Held for a lookup or a change, and once in a `FOLD_INTERVAL` while the file is read and replaced, for which reads then wait. No other lock
+    /// is waited for under it.
     state: Mutex<State>,
     file: PathBuf,
 }
@@ -161,6 +163,7 @@ impl State {
         for Touch { object, offset, length, at } in self.touches.drain(..) {
             self.ranges.touch(object, offset, length, at);
         }
+        // After an error, the file lacks these reads, and later plans know older ones only.
         let _ = replace(file, postcard::to_stdvec(&self.kept()).unwrap_or_default());
     }
 

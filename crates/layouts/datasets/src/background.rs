@@ -30,6 +30,7 @@ impl Shared {
     pub fn resume_updates(&self) -> Result<()> {
         let (loaded, state) = self.load()?;
         // The process that changed the declaration may have died before it set the rules, so set them once per open.
+        // Relaxed: the swap alone lets one caller through. Work of the others needs no rules.
         if !self.rules_checked.swap(true, Ordering::Relaxed)
             && let Err(error) = self.set_rules(&loaded.declared)
         {

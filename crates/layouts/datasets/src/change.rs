@@ -73,8 +73,7 @@ impl Shared {
                 ));
             }
         }
-        for (number, replica) in old.replicas.iter().enumerate().filter(|(number, _)| !before.contains(number)) {
-            let _ = number;
+        for (_, replica) in old.replicas.iter().enumerate().filter(|(number, _)| !before.contains(number)) {
             if !old.made_of(replica, &before) {
                 return refused(format!(
                     "the replica {} stores what no replica does that stays; add another one first",

@@ -27,6 +27,7 @@ pub struct Left {
 pub struct Control {
     stop: AtomicBool,
     drain: AtomicBool,
+    /// This and the other locks are leaves, held for a lookup or a change.
     left: Mutex<BTreeMap<usize, Left>>,
     parked: Mutex<HashSet<Name>>,
     files: AtomicU64,

@@ -56,6 +56,7 @@ impl Seen {
         let (figures, mut left) = (&control.figures, control.left());
         left.stays.truncate(MAX_TOLD_FILES);
         let mut seen = Seen {
+            // Relaxed: mere counts, which need not be of one moment.
             requests: figures.moves.load(Relaxed),
             bytes: figures.bytes.load(Relaxed),
             by_size: figures.by_size.load(Relaxed),

@@ -79,7 +79,7 @@ fn make(folder: &Path, certificate: &Path, key: &Path) -> io::Result<()> {
         let mut file = File::options().create(true).truncate(true).write(true).mode(0o600).open(path)?;
         file.write_all(bytes).and_then(|()| file.sync_all())
     };
-    // The key first: a certificate without its key would stop every later start.
+    // The key first, and synced: a certificate without its key would stop every later start.
     write(key, &made.signing_key.serialize_der())?;
     write(certificate, made.cert.der())
 }

@@ -17,6 +17,7 @@ pub struct MemoryTarget {
     ids: Arc<dyn Ids>,
     /// Held for one operation on the map. Nothing else is locked under it, and no caller's code runs.
     held: Mutex<Held>,
+    /// Release pairs with Acquire, so that who finds the target not new also sees what was noted before.
     is_new: AtomicBool,
 }
 

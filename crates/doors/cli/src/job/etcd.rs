@@ -165,6 +165,7 @@ impl Drop for EtcdMember {
         let until = Instant::now() + MAX_END_TIME;
         while matches!(member.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
+                // As above.
                 let _ = member.child.kill();
             }
             thread::sleep(END_POLL_INTERVAL);

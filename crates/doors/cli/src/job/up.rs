@@ -422,6 +422,7 @@ fn make_secret(folder: &SharedFolder) -> Result<()> {
         File::open("/dev/urandom")?.read_exact(&mut bytes)?;
         let mut file = File::options().create_new(true).write(true).mode(0o600).open(&path)?;
         file.write_all(STANDARD_NO_PAD.encode(bytes).as_bytes())?;
+        // Later jobs take whatever is there for the secret, so a power cut must not leave a part of it.
         file.sync_all()
     };
     make().with_context(|| format!("making {}", path_name(&path)))

@@ -15,6 +15,7 @@ use crate::{opened, real, table};
 
 /// The mask of new files' permissions, or this if it is not known yet.
 const UNKNOWN_MASK: u32 = u32::MAX;
+/// Relaxed: it is one number, and the system, too, leaves threads that race for it to their luck.
 static MASK_HERE: AtomicU32 = AtomicU32::new(UNKNOWN_MASK);
 
 /// The mask of new files' permissions.

@@ -136,6 +136,7 @@ pub unsafe fn stream(fd: c_int) -> CallResult<*mut FILE> {
 /// Replaces a standard stream if its descriptor has become a file of the store.
 pub fn adopt(fd: c_int) {
     let Some(replaced) = usize::try_from(fd).ok().and_then(|fd| IS_REPLACED.get(fd)) else { return };
+    // Relaxed: the swap alone lets one caller through.
     if !numbers::has(fd) || replaced.swap(true, Ordering::Relaxed) {
         return;
     }

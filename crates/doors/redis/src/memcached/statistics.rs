@@ -26,6 +26,7 @@ pub fn statistics(facts: &ServerFacts, now: Moment) -> Resp {
         ("cmd_flush", requests(&["flush_all"])),
         ("bytes_read", traffic.received.get()),
         ("bytes_written", traffic.sent.get()),
+        // Relaxed: mere counts.
         ("get_hits", facts.hits.load(Ordering::Relaxed)),
         ("get_misses", facts.misses.load(Ordering::Relaxed)),
         ("item_size_max", facts.max_item_bytes() as u64),

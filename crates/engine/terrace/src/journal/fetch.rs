@@ -45,6 +45,7 @@ pub fn fetch_log(blobs: &dyn NamedBlobs, folder: &Path) -> io::Result<FetchedLog
             end = end.max(piece.start + length);
         }
         file.set_len(end)?;
+        // A rebuild makes the store's log of these files, so a power cut must not take them once the store is there.
         file.sync_all()?;
         fetched.pieces += pieces.len();
     }

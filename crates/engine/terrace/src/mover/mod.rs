@@ -126,6 +126,7 @@ pub(crate) struct State {
     /// The time of this process's last sync mark.
     marked: Mutex<Option<Instant>>,
     compaction: compact::Compaction,
+    /// A leaf, held for a look or a change, and not during a search.
     searches: Mutex<leaving::Searches>,
     /// Held by the writer that frees garbage in memory.
     freeing: Mutex<()>,

@@ -234,6 +234,7 @@ impl Open {
     }
 
     fn note_end(&self, root: &Path) -> io::Result<()> {
+        // Before the note: it says that no power cut since can have taken bytes that were written here.
         rustix::fs::syncfs(File::open(root)?)?;
         State { incarnation: self.incarnation, boot: boot_id(), is_clean: true }.write(&self.folder)
     }

@@ -109,6 +109,7 @@ impl<'a> Trial<'a> {
     }
 }
 
+/// Relaxed: each number only has to be a new one.
 struct Counter(AtomicU64);
 
 impl Ids for Counter {

@@ -69,6 +69,7 @@ impl ResultFolder {
             return Ok(false);
         }
         NotRestored::default().mode_and_time(file, &object.attributes, self.owner)?;
+        // The report calls the results safe, so these have to survive a power cut, too.
         file.sync_all().map(|()| true)
     }
 
@@ -195,6 +196,7 @@ impl ResultPlace for ResultFolder {
             Ok(Draft::File(file)) => Some(file.file()),
             _ => None,
         });
+        // Before the drafts get their names: a power cut must not leave a name without the bytes.
         if self.syncing.sync_all(files) {
             return;
         }

@@ -55,6 +55,7 @@ impl Syncing {
             }
             count += 1;
         }
+        // After an error, the caller syncs them one by one, so that the error is found for its file.
         count >= MIN_WHOLE_SYNC_FILES && syncfs(&self.top).is_ok()
     }
 }
