@@ -244,6 +244,7 @@ fn set_of_targets(tiers: &TierList, usable: impl Fn(&Device) -> bool) -> TargetS
 
 /// Returns the plan, or none if there is no room, which is the only error of the planner: callers then make replicas pending.
 fn plan_or_no_room(plan: Result<&Plan, NoRoom>) -> Option<&Plan> {
+    #[allow(clippy::manual_ok_err, reason = "another error of the planner must not read as this one")]
     match plan {
         Ok(plan) => Some(plan),
         Err(NoRoom) => None,
