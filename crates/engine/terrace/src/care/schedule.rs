@@ -28,11 +28,13 @@ impl Care {
         if !is_whole {
             return Ok((None, Duration::ZERO));
         }
+        // Before the record is locked, since it may take long.
+        let silent = self.silent_targets();
         let left = ScrubRecord::change(dir, |record| {
             let now = unix_seconds();
             // The part is still due, unless the clock was set back, or a manual scrub has ended meanwhile.
             let _ = record.next(interval, now);
-            record.add(&found, &unreplaced, now, |target| self.is_away(target));
+            record.add(&found, &unreplaced, now, |target| silent.contains(&target));
             record.clone().next(interval, now).err().unwrap_or_default()
         });
         Ok((Some(found), left))

@@ -82,7 +82,8 @@ impl Departing {
     }
 }
 
-fn silent_targets(tiers: &Tiers) -> Vec<TargetId> {
+/// Returns the targets that do not answer now. Asks each of them, which may take as long as its timeout.
+pub(crate) fn silent_targets(tiers: &Tiers) -> Vec<TargetId> {
     tiers.devices.iter().filter(|device| device.target.check_again().is_err()).map(|device| device.id).collect()
 }
 

@@ -32,6 +32,7 @@ mod stuck;
 mod uncache;
 mod wait;
 
+pub(crate) use drain::silent_targets;
 pub(crate) use plain::{Naming, PlainNames};
 pub(crate) use reap::{GRACE_PERIOD, Reaper};
 pub(crate) use repair::Repair;

@@ -76,7 +76,8 @@ impl Store {
         let (dir, care) = (&self.engine.dir, &self.engine.care);
         match prefix.is_empty() && subset.is_none() {
             true => {
-                let is_away = |target| care.is_away(target);
+                let silent = care.silent_targets();
+                let is_away = |target| silent.contains(&target);
                 ScrubRecord::note_scrubbed(dir, &before, &scrubbed.found, &scrubbed.unreplaced, is_away);
             }
             false => ScrubRecord::note_bad(dir, &scrubbed.unreplaced),

@@ -11,6 +11,7 @@ use terrace_format::key::show;
 
 use super::Care;
 use crate::home::{BadReplica, MAX_LISTED_REPLICAS};
+use crate::mover::silent_targets;
 use crate::report::Scrubbed;
 use crate::{Error, Result};
 
@@ -60,9 +61,9 @@ struct Subject<'a> {
 }
 
 impl Care {
-    /// Returns whether nothing can be read from a target now.
-    pub fn is_away(&self, target: TargetId) -> bool {
-        self.tiers.device(target).is_ok_and(|device| device.target.check_again().is_err())
+    /// Returns the targets from which nothing can be read now.
+    pub fn silent_targets(&self) -> Vec<TargetId> {
+        silent_targets(&self.tiers)
     }
 
     /// Reads and verifies every replica of every object at or below `prefix`; with `repair`, replaces bad and missing
