@@ -46,7 +46,7 @@ pub enum Tiers {
 pub fn report_moved(moved: &Moved, show: Show) -> Result<bool> {
     show.result(moved, &format!("{} made, {} dropped", count(moved.made, "replica"), moved.dropped))?;
     let changed: u64 = moved.changed.values().sum();
-    let unplaced = moved.kept.saturating_sub(moved.kept_from_memory + changed);
+    let unplaced = moved.kept.saturating_sub(moved.kept_from_memory + moved.kept_unread + changed);
     if unplaced > 0 {
         show.line(&format!("{unplaced} stay as they are: no other failure domain takes them, or has room"))?;
     }
@@ -55,6 +55,13 @@ pub fn report_moved(moved: &Moved, show: Show) -> Result<bool> {
             "{} stay as they are: the other tiers are in memory, and so not persistent; add a persistent tier, or allow \
              `volatile` in a rule",
             moved.kept_from_memory
+        ))?;
+    }
+    if moved.kept_unread > 0 {
+        show.line(&format!(
+            "{} stay as they are: no replica of their bytes can be read now; see `terrace status` for tiers that are away, and `terrace scrub` for \
+             damage",
+            moved.kept_unread
         ))?;
     }
     if changed > 0 {

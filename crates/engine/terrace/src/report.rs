@@ -328,6 +328,8 @@ pub struct Moved {
     pub kept: u64,
     /// Those of `kept` whose other replicas are, or could only be, in memory. A move must not make bytes volatile.
     pub kept_from_memory: u64,
+    /// Those of `kept` of which no replica can be read now, because targets are away or bytes are damaged.
+    pub kept_unread: u64,
     /// Those of `kept` that are in adopted files which their owners have changed, by key. Nothing can be copied from them.
     pub changed: BTreeMap<String, u64>,
     /// Extents that have fewer replicas than before and fewer than they should have, because no other failure domain takes
@@ -345,7 +347,7 @@ impl Moved {
         self.dropped += next.dropped;
         self.thinned += next.thinned;
         self.lacking += next.lacking;
-        (self.kept, self.kept_from_memory) = (next.kept, next.kept_from_memory);
+        (self.kept, self.kept_from_memory, self.kept_unread) = (next.kept, next.kept_from_memory, next.kept_unread);
         self.changed.clone_from(&next.changed);
     }
 

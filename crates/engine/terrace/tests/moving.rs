@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::thread;
 
@@ -541,6 +541,33 @@ fn no_good_replica_leaves_beside_bad_ones() {
         store.sync().unwrap();
         fs::rename(dir.path().join("a"), dir.path().join("away")).unwrap();
         assert!(store.get(b"k").unwrap() == bytes);
+    }
+}
+
+/// A replica that could not be read because its disk failed counted as a good one.
+#[test]
+fn no_replica_leaves_beside_one_that_cannot_be_read() {
+    for leave in [|store: &Store| store.evict(b"", "a"), |store: &Store| store.drain("a")] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], ""), tier(dir.path(), "b", &["b"], "")]);
+        let objects = [(b"k", noise(300_000, 1)), (b"l", noise(300_000, 2))];
+        for (key, bytes) in &objects {
+            store.put_bytes(*key, bytes, &replicated()).unwrap();
+        }
+        store.sync().unwrap();
+        let place = store.dir().to_owned();
+        drop(store);
+        for entry in fs::read_dir(dir.path().join("b/segments")).unwrap() {
+            let file = entry.unwrap().path();
+            fs::rename(&file, file.with_extension("away")).unwrap();
+            // A link to itself: to open it is an error that tells nothing about the bytes.
+            symlink(&file, &file).unwrap();
+        }
+        let store = Store::open(&place).unwrap();
+        assert_eq!(leave(&store).unwrap().dropped, 0);
+        for (key, bytes) in &objects {
+            assert!(store.get(*key).unwrap() == *bytes);
+        }
     }
 }
 

@@ -21,7 +21,10 @@ fn data_moves_between_tiers_and_tiers_come_and_go() {
     assert_eq!(tiers_of(&place, "d/a"), ["ram", "disk", "archive"]);
     assert_eq!(
         place.json(["evict", "d/a", "--tier", "ram"]),
-        (json!({"made": 0, "dropped": 2, "kept": 0, "kept_from_memory": 0, "thinned": 0, "changed": {}}), 0)
+        (
+            json!({"made": 0, "dropped": 2, "kept": 0, "kept_from_memory": 0, "kept_unread": 0, "thinned": 0, "changed": {}}),
+            0
+        )
     );
     assert_eq!(tiers_of(&place, "d/a"), ["disk", "archive"]);
     place.bad(["tiers", "remove", "archive"], &["2 replicas are on tier \"archive\"", "`terrace drain archive`"]);
@@ -141,8 +144,15 @@ fn no_replica_leaves_a_tier_that_is_away_while_the_other_one_is_bad() {
     damage(&place, "a", "archive");
     let (disk, away) = (place.path("tiers/disk"), place.path("tiers/unmounted"));
     fs::rename(&disk, &away).unwrap();
-    let drained = place.run(["drain", "disk"]);
-    assert!(drained.code == 1 && drained.out.contains("2 stay as they are"), "{}{}", drained.out, drained.err);
+    for words in [&["drain", "disk"][..], &["evict", "a", "--tier", "disk"]] {
+        let ran = place.run(words);
+        assert!(
+            ran.code == 1 && ran.out.contains("2 stay as they are: no replica"),
+            "{words:?}: {}{}",
+            ran.out,
+            ran.err
+        );
+    }
     fs::rename(&away, &disk).unwrap();
     assert_eq!(tiers_of(&place, "a"), ["disk", "archive"]);
     place.good(["repair"]);

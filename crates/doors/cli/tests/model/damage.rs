@@ -3,10 +3,12 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::checker::Checker;
 use super::faults::{Done, files_of};
-use super::model::{Change, Loss, lane_of};
+use super::model::{Change, LANE_COUNT, Loss, lane_of};
+use super::place::Fate;
 use super::versions::Version;
 
 /// The tiers, and the folders of their targets.
@@ -15,15 +17,22 @@ const ALL_TARGETS: [(&str, &str); 4] = [("ram", "ram"), ("disk", "a"), ("disk", 
 impl Checker {
     pub fn damage(&mut self, targets: usize) -> Done {
         let first = self.random.below(4) as usize;
+        // A move finds a bad replica beside each that it takes away only if all of a target are bad.
+        let moves = targets == 1 && !self.place.shape.tight && !self.random.once_in(4);
+        let damages_all = moves && self.random.once_in(2);
         for (_, folder) in (first..first + targets).map(|target| ALL_TARGETS[target % 4]) {
             for kind in ["segments", "plain"] {
-                for _ in 0..1 + self.random.below(3) {
-                    self.damage_a_file(&self.place.root(folder).join(kind))?;
+                let folder = self.place.root(folder).join(kind);
+                match damages_all {
+                    true => self.damage_all_files(&folder)?,
+                    false => (0..1 + self.random.below(3)).try_for_each(|_| self.damage_a_file(&folder))?,
                 }
             }
         }
-        if targets == 1 && !self.place.shape.tight && !self.random.once_in(4) {
-            self.move_beside_damage(ALL_TARGETS[first].0)?;
+        if moves {
+            for _ in 0..1 + self.random.below(3) {
+                self.move_beside_damage(ALL_TARGETS[first].0)?;
+            }
         }
         let may_go = |version: &Version| targets > 1 && version.length > 0 || !version.outlives_a_domain();
         let (_, unread) = self.read_all()?;
@@ -54,22 +63,26 @@ impl Checker {
         self.settle()
     }
 
-    /// Moves replicas off a tier, which may be away meanwhile, while nobody has found the damage on another one. No bytes whose last good replica is on the
-    /// tier may go. Not off memory, from which an eviction is not read first, and not where memory is evicted from all the time.
+    /// Moves replicas off a tier, which may be away meanwhile, while another one has damaged files. No bytes whose last good replica is on the tier may go,
+    /// whether somebody has found the damage or not. Not where memory is evicted from all the time, which reads nothing.
     fn move_beside_damage(&mut self, damaged: &str) -> Done {
-        let (tier, folders) = if damaged == "archive" { ("disk", &["a", "b"][..]) } else { ("archive", &["c"][..]) };
-        let folders: Vec<PathBuf> = folders.iter().map(|folder| self.place.root(folder)).collect();
-        let is_away = !self.random.once_in(4);
+        let others: Vec<&str> = ["ram", "disk", "archive"].into_iter().filter(|tier| *tier != damaged).collect();
+        let tier = *self.random.pick(&others);
+        let folders = ALL_TARGETS.iter().filter(|(name, _)| *name == tier).map(|(_, folder)| self.place.root(folder));
+        let folders: Vec<PathBuf> = folders.collect();
+        let is_away = tier != "ram" && self.random.once_in(2);
         let away = |folder: &PathBuf| folder.with_extension("away");
         for folder in folders.iter().filter(|_| is_away) {
             fs::rename(folder, away(folder)).map_err(|e| format!("{}: {e}", folder.display()))?;
         }
-        let words = match (self.random.below(2), is_away) {
-            (0, true) => vec!["tiers", "renew", tier],
-            (0, false) => vec!["evict", "l0", "--tier", tier],
+        self.place.note(format!("{} away: {is_away}", folders[0].display()));
+        self.find_some_damage()?;
+        let lane = format!("l{}", self.random.below(LANE_COUNT as u64));
+        let words = match self.random.below(3) {
+            0 if is_away => vec!["tiers", "renew", tier],
+            0 | 1 => vec!["evict", &lane, "--tier", tier],
             _ => vec!["drain", tier],
         };
-        self.place.note(format!("{} away: {is_away}", folders[0].display()));
         self.must(&words, &[0, 1])?;
         for folder in folders.iter().filter(|_| is_away) {
             // A renewed tier has a directory in the place of this one, which nothing needs any more.
@@ -78,6 +91,40 @@ impl Checker {
                 false => fs::rename(away(folder), folder),
             };
             mended.map_err(|e| format!("{}: {e}", folder.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Sometimes looks for damage before a move: everywhere, in a part, or twice at once, and may be killed.
+    fn find_some_damage(&mut self) -> Done {
+        let lane = format!("l{}", self.random.below(LANE_COUNT as u64));
+        let scrubs: &[&[&str]] = match self.random.below(5) {
+            0 => &[&["scrub"]],
+            1 => &[&["scrub", &lane]],
+            2 => &[&["scrub", "--subset", "1/2"], &["scrub", &lane]],
+            _ => &[],
+        };
+        let mut runs = Vec::new();
+        for words in scrubs {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let after = Duration::from_millis(self.random.below(60));
+            let fate = if self.random.once_in(3) { Fate::Killed(after) } else { Fate::Lives };
+            runs.push(self.place.start(&words, None, fate));
+        }
+        for ran in self.place.wait(runs) {
+            self.counts.commands += 1;
+            if !matches!(ran.code, None | Some(0 | 1)) {
+                return Err(format!("a scrub ended with {:?}: {}", ran.code, ran.err));
+            }
+        }
+        Ok(())
+    }
+
+    /// Damages each piece of each file of a folder.
+    fn damage_all_files(&mut self, folder: &Path) -> Done {
+        for path in files_of(folder) {
+            let damaged = damage_all_pieces(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            self.place.note(format!("{damaged} pieces damaged: {}", path.display()));
         }
         Ok(())
     }
@@ -157,4 +204,16 @@ impl Checker {
             None => Ok(()),
         }
     }
+}
+
+/// The distance of damaged bytes, which is less than the shortest frame.
+const DAMAGE_STRIDE: usize = 16;
+
+/// Changes a byte of each short piece of a file, and returns the number of them.
+fn damage_all_pieces(path: &Path) -> std::io::Result<usize> {
+    let mut bytes = fs::read(path)?;
+    let damaged = bytes.iter_mut().step_by(DAMAGE_STRIDE).map(|byte| *byte ^= 0x55).count();
+    // In place: a plain file is a link, too.
+    File::options().write(true).open(path)?.write_all_at(&bytes, 0)?;
+    Ok(damaged)
 }

@@ -12,7 +12,7 @@ use super::edits::{drop_replica, owe, owe_instead, task_at};
 use super::uncache::uncache;
 use crate::devices::Tiers;
 use crate::read::{Suspect, bad, task_of};
-use crate::report::{Moved, TierState};
+use crate::report::Moved;
 use crate::{Error, Result};
 
 /// Targets that replicas leave.
@@ -22,10 +22,10 @@ pub(super) struct Departing {
     to: TierSet,
     /// No replica may move to a failure domain of these.
     beside: Vec<TargetId>,
-    /// Targets of the store that do not answer now. Nothing can be copied from them, and nobody knows whether they come back.
+    /// Targets of the store that do not answer now, or that a read failed on. Nobody knows whether what they have can be read later.
     silent: Vec<TargetId>,
     /// Replicas on other targets that were read, and are bad.
-    pub bad: HashSet<(TargetId, Place)>,
+    bad: HashSet<(TargetId, Place)>,
     /// Whether a replica may leave although no other target takes it.
     may_thin: bool,
 }
@@ -97,7 +97,7 @@ impl Mover {
             )));
         }
         let mut departing = Departing::tier(&self.tiers, level);
-        departing.bad = self.mend_beside(b"", &departing)?;
+        self.mend_beside(b"", &mut departing)?;
         let mut moved = self.move_each(b"", |key, object, extent, edits, moved| {
             self.depart(key, object, extent, &departing, edits, moved)
         })?;
@@ -113,24 +113,26 @@ impl Mover {
     /// Carries out [`Store::drain_node`](crate::Store::drain_node).
     pub fn drain_node(&self, name: &str) -> Result<Moved> {
         let mut departing = Departing::node(&self.tiers, name, true)?;
-        departing.bad = self.mend_beside(b"", &departing)?;
+        self.mend_beside(b"", &mut departing)?;
         self.move_each(b"", |key, object, extent, edits, moved| {
             self.depart(key, object, extent, &departing, edits, moved)
         })
     }
 
     /// Looks for a good replica beside those that leave, and replaces the bad ones that it finds: without that, the last good one could leave.
-    /// Returns where the bad ones were.
-    pub(super) fn mend_beside(&self, prefix: &[u8], departing: &Departing) -> Result<HashSet<(TargetId, Place)>> {
-        let mut bad_places = HashSet::new();
+    /// Notes the bad ones, and the targets that fail.
+    pub(super) fn mend_beside(&self, prefix: &[u8], departing: &mut Departing) -> Result<()> {
         self.catalog.each_object(prefix, |key, object, extents| {
             let (mut is_any_bad, volatile) = (false, self.planning.rules.now().may_be_volatile(key));
-            for extent in frames(extents).filter(|extent| extent.replicas.iter().any(|r| departing.has(r.target))) {
-                for replica in extent.replicas.iter().filter(|replica| !departing.has(replica.target)) {
-                    let device = self.tiers.device(replica.target)?;
-                    if device.state() == TierState::Away {
+            for extent in frames(extents) {
+                if !extent.replicas.iter().any(|replica| departing.has(replica.target)) {
+                    continue;
+                }
+                for replica in &extent.replicas {
+                    if departing.has(replica.target) || departing.silent.contains(&replica.target) {
                         continue;
                     }
+                    let device = self.tiers.device(replica.target)?;
                     let read = with_block(|raw| {
                         raw.resize(extent.raw_len as usize, 0);
                         self.reader.read_replica(device, object.id, extent, replica, 0, raw)
@@ -141,12 +143,15 @@ impl Mover {
                         Ok(()) => {}
                         Err(error) if bad(&error) => {
                             is_any_bad = true;
-                            bad_places.insert((replica.target, replica.place));
+                            departing.bad.insert((replica.target, replica.place));
                             let task = task_of(object.id, extent, replica);
                             self.reader.suspects.report(Suspect { key: key.to_vec(), task, replica: *replica });
                         }
-                        // It may be good, but its target does not answer, so the next replicas there are not waited for.
-                        Err(error) => device.failed(&error),
+                        // It may be good, but nobody can tell, so it counts no more than the others there.
+                        Err(error) => {
+                            departing.silent.push(replica.target);
+                            device.failed(&error);
+                        }
                     }
                 }
             }
@@ -154,8 +159,7 @@ impl Mover {
                 self.repair_suspects()?;
             }
             Ok::<_, Error>(true)
-        })?;
-        Ok(bad_places)
+        })
     }
 
     /// Adds the edits that move an extent's replicas off the departing targets, made and pending ones.
@@ -177,9 +181,7 @@ impl Mover {
         if leave.is_empty() && off.is_empty() {
             return Ok(());
         }
-        if !extent.replicas.iter().any(|r| departing.may_be_read(r)) && !self.is_cached(key, object.id)? {
-            // It has no other replica, and cannot be copied from there now.
-            moved.kept += (leave.len() + off.len()) as u64;
+        if self.keeps_unread(key, object, extent, departing, (leave.len() + off.len()) as u64, moved)? {
             return Ok(());
         }
         let (mut left, mut chosen) = (extent.clone(), Vec::new());
@@ -203,6 +205,24 @@ impl Mover {
         }
         moved.count_thinned(before, left.replicas.len() + chosen.len(), object.want);
         Ok(())
+    }
+
+    /// Counts these replicas of an extent as kept, and returns true, if nothing can be copied now: no replica of it can be read.
+    pub(super) fn keeps_unread(
+        &self,
+        key: &[u8],
+        object: &Object,
+        extent: &Extent,
+        departing: &Departing,
+        count: u64,
+        moved: &mut Moved,
+    ) -> Result<bool> {
+        if extent.replicas.iter().any(|r| departing.may_be_read(r)) || self.is_cached(key, object.id)? {
+            return Ok(false);
+        }
+        moved.kept += count;
+        moved.kept_unread += count;
+        Ok(true)
     }
 
     /// Adds the edits that move a replica to another target: a new replica is made there first, and then this one is dropped.

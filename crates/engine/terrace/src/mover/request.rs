@@ -48,7 +48,7 @@ impl Mover {
     pub fn evict_prefix(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         let level = self.tiers.level(tier)?;
         let mut departing = Departing::tier(&self.tiers, level);
-        departing.bad = self.mend_beside(prefix, &departing)?;
+        self.mend_beside(prefix, &mut departing)?;
         self.move_each(prefix, |key, object, extent, edits, moved| {
             let (on, off): (Vec<&Replica>, Vec<&Replica>) =
                 extent.replicas.iter().partition(|r| self.tiers.device(r.target).is_ok_and(|d| d.tier == level));
@@ -59,6 +59,9 @@ impl Mover {
                     0 => edits.extend(self.uncache_frame(key, object, extent)?),
                     _ => edits.extend(on.iter().map(|replica| drop_replica(key, object.id, extent, replica))),
                 }
+                return Ok(());
+            }
+            if on.is_empty() || self.keeps_unread(key, object, extent, &departing, on.len() as u64, moved)? {
                 return Ok(());
             }
             let (mut left, mut chosen) = (extent.clone(), Vec::new());

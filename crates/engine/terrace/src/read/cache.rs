@@ -73,9 +73,14 @@ impl Cache {
         slot.is_some_and(|slot| slot.swap(hash, Ordering::Relaxed) == hash)
     }
 
+    /// Returns whether a read of this length goes through the cache: one that is shorter than a chunk.
+    pub fn takes(&self, length: usize, encoding: Encoding) -> bool {
+        self.chunks.is_some() && length < sub_block_len(encoding) as usize
+    }
+
     /// Fills `out` from the frame's raw byte `skip` on. Missing chunks come from `read`, which fills its buffer from the
     /// given raw byte on: one chunk, or the rest of the frame if the chunk before is cached, because the frame is then read
-    /// in order. A long read bypasses the cache.
+    /// in order. Without a capacity, all bytes come from `read`.
     pub fn fill(
         &self,
         extent: &Extent,
@@ -86,7 +91,7 @@ impl Cache {
         mut read: impl FnMut(u32, &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         let size = sub_block_len(encoding);
-        let Some(chunks) = self.chunks.as_ref().filter(|_| out.len() < size as usize) else { return read(skip, out) };
+        let Some(chunks) = &self.chunks else { return read(skip, out) };
         let (write, frame) = extent.frame();
         let mut done = 0;
         while done < out.len() {

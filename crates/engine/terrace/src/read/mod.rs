@@ -123,9 +123,14 @@ impl Reader {
         for replica in nearest(&self.tiers, extent)? {
             let device = self.tiers.device(replica.target)?;
             let read = |skip, out: &mut [u8]| self.read_replica(device, object.id, extent, &replica, skip, out);
-            // Of raw bytes on a fast device, too, since a small read verifies the whole sub-block that it is in.
-            let caching = if is_costly(device, &replica) { Caching::AtOnce } else { Caching::WhenReadAgain };
-            match self.cache.fill(extent, replica.encoding, caching, skip, out, read) {
+            let done = if self.cache.takes(out.len(), replica.encoding) {
+                // Of raw bytes on a fast device, too, since a small read verifies the whole sub-block that it is in.
+                let caching = if is_costly(device, &replica) { Caching::AtOnce } else { Caching::WhenReadAgain };
+                self.cache.fill(extent, replica.encoding, caching, skip, out, read)
+            } else {
+                read(skip, out)
+            };
+            match done {
                 Ok(()) => return Ok(()),
                 Err(e) => {
                     device.failed(&e);
