@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::mover::GoodReplicas;
+
 /// The places of an object's bytes: `terrace locate`.
 #[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
@@ -338,6 +340,9 @@ pub struct Moved {
     /// The same, by what they have.
     #[serde(skip)]
     pub(crate) lacking: Lacking,
+    /// Replicas that were read, and stay.
+    #[serde(skip)]
+    pub(crate) good: GoodReplicas,
 }
 
 impl Moved {

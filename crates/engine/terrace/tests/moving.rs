@@ -523,6 +523,15 @@ fn evictions_at_once_leave_a_replica_that_outlives_a_reboot() {
     }
 }
 
+/// Damages the middle of each segment of a target.
+fn damage(target: &Path) {
+    for entry in fs::read_dir(target.join("segments")).unwrap() {
+        let file = fs::File::options().write(true).open(entry.unwrap().path()).unwrap();
+        (0..file.metadata().unwrap().len() / 100_000)
+            .for_each(|part| file.write_all_at(&[0x5a; 100], part * 100_000 + 50_000).unwrap());
+    }
+}
+
 /// A drain and an eviction dropped the good replicas although the others were bad, even if the last scrub had found them.
 #[test]
 fn no_good_replica_leaves_beside_bad_ones() {
@@ -532,15 +541,45 @@ fn no_good_replica_leaves_beside_bad_ones() {
         let bytes = noise(300_000, 1);
         store.put_bytes(b"k", &bytes, &replicated()).unwrap();
         store.sync().unwrap();
-        for entry in fs::read_dir(dir.path().join("b/segments")).unwrap() {
-            let file = fs::File::options().write(true).open(entry.unwrap().path()).unwrap();
-            file.write_all_at(&[0x5a; 100], 100_000).unwrap();
-        }
+        damage(&dir.path().join("b"));
         assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 1);
         assert_eq!(leave(&store).unwrap().dropped, 1);
         store.sync().unwrap();
         fs::rename(dir.path().join("a"), dir.path().join("away")).unwrap();
         assert!(store.get(b"k").unwrap() == bytes);
+    }
+}
+
+/// Each of two moves took a replica that the other one dropped for the good one that stays, because a bad third one was there.
+#[test]
+fn of_two_moves_at_once_one_leaves_a_good_replica() {
+    for round in 0..6 {
+        let dir = tempfile::tempdir().unwrap();
+        let tiers = ["a", "b", "c"].map(|name| tier(dir.path(), name, &[name], ""));
+        let store = store_of(dir.path(), &tiers);
+        let objects: Vec<(Vec<u8>, Vec<u8>)> =
+            (0..20).map(|number| (format!("k{number}").into_bytes(), noise(300_000, number))).collect();
+        for (key, bytes) in &objects {
+            store.put_bytes(key, bytes, &PutOptions { replicas: Some(3), ..replicated() }).unwrap();
+        }
+        store.sync().unwrap();
+        damage(&dir.path().join("c"));
+        if round % 2 == 0 {
+            assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 20);
+        }
+        let at_once = std::sync::Barrier::new(2);
+        thread::scope(|scope| {
+            for tier in ["a", "b"] {
+                let (store, at_once) = (&store, &at_once);
+                scope.spawn(move || {
+                    at_once.wait();
+                    if round < 3 { store.drain(tier) } else { store.evict(b"", tier) }.unwrap();
+                });
+            }
+        });
+        for (key, bytes) in &objects {
+            assert!(store.get(key).unwrap() == *bytes, "round {round}");
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use terrace::files::Files;
@@ -234,4 +235,48 @@ fn rules_that_change_hold_at_once_where_the_store_is_open() {
     fs::write(&path, text).unwrap();
     put(&store, "few/again");
     assert!(!one("few/again"));
+}
+
+/// Rules that want fewer replicas dropped the good ones, and left bad ones, even if the last scrub had found them.
+#[test]
+fn rules_take_no_good_replica_away_beside_bad_ones() {
+    for (renames, damaged) in [(false, "a"), (true, "a"), (false, "quick"), (true, "quick")] {
+        let dir = tempfile::tempdir().unwrap();
+        let rule = "[[rule]]\nprefix = 'old'\nreplicas = 1\n";
+        let store = new_store_with(dir.path(), if renames { rule } else { "" });
+        // The planner then keeps the replica that is quicker to read.
+        for name in ["k/1", "k/2"] {
+            store
+                .put_bytes(
+                    name.as_bytes(),
+                    &bytes(),
+                    &PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() },
+                )
+                .unwrap();
+        }
+        store.sync().unwrap();
+        for folder in [damaged, if damaged == "a" { "b" } else { "quick" }] {
+            for entry in fs::read_dir(dir.path().join(folder).join("segments")).into_iter().flatten() {
+                let file = fs::File::options().write(true).open(entry.unwrap().path()).unwrap();
+                for part in 0..file.metadata().unwrap().len() / 1000 {
+                    file.write_all_at(&[0x5a; 10], part * 1000).unwrap();
+                }
+            }
+        }
+        let file = store.dir().join("terrace.toml");
+        match renames {
+            true => ["1", "2"].iter().for_each(|name| {
+                store.rename(format!("k/{name}").as_bytes(), format!("old/{name}").as_bytes()).unwrap()
+            }),
+            false => {
+                let text = fs::read_to_string(&file).unwrap();
+                fs::write(&file, text.replacen("default = 2", "default = 1", 1)).unwrap();
+            }
+        }
+        store.sync().unwrap();
+        for name in ["1", "2"] {
+            let key = format!("{}/{name}", if renames { "old" } else { "k" });
+            assert!(store.get(key.as_bytes()).unwrap() == bytes(), "{key}, renamed {renames}, damaged {damaged}");
+        }
+    }
 }

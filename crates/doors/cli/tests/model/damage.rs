@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::checker::Checker;
 use super::faults::{Done, files_of};
 use super::model::{Change, LANE_COUNT, Loss, lane_of};
-use super::place::Fate;
+use super::place::{Fate, Run};
 use super::versions::Version;
 
 /// The tiers, and the folders of their targets.
@@ -78,12 +78,17 @@ impl Checker {
         self.place.note(format!("{} away: {is_away}", folders[0].display()));
         self.find_some_damage()?;
         let lane = format!("l{}", self.random.below(LANE_COUNT as u64));
-        let words = match self.random.below(3) {
-            0 if is_away => vec!["tiers", "renew", tier],
-            0 | 1 => vec!["evict", &lane, "--tier", tier],
-            _ => vec!["drain", tier],
-        };
-        self.must(&words, &[0, 1])?;
+        match self.random.below(6) {
+            0 if is_away => drop(self.must(&["tiers", "renew", tier], &[0, 1])?),
+            0 | 1 => drop(self.must(&["evict", &lane, "--tier", tier], &[0, 1])?),
+            2 => self.want_one_replica()?,
+            3 => {
+                let both = others.iter().map(|tier| vec!["drain".to_owned(), (*tier).to_owned()]);
+                let runs: Vec<_> = both.map(|words| self.place.start(&words, None, Fate::Lives)).collect();
+                self.end_of(runs)?;
+            }
+            _ => drop(self.must(&["drain", tier], &[0, 1])?),
+        }
         for folder in folders.iter().filter(|_| is_away) {
             // A renewed tier has a directory in the place of this one, which nothing needs any more.
             let mended = match folder.exists() {
@@ -111,13 +116,32 @@ impl Checker {
             let fate = if self.random.once_in(3) { Fate::Killed(after) } else { Fate::Lives };
             runs.push(self.place.start(&words, None, fate));
         }
+        self.end_of(runs)
+    }
+
+    /// Waits for commands that may find that not all is well.
+    fn end_of(&mut self, runs: Vec<Run>) -> Done {
         for ran in self.place.wait(runs) {
             self.counts.commands += 1;
-            if !matches!(ran.code, None | Some(0 | 1)) {
-                return Err(format!("a scrub ended with {:?}: {}", ran.code, ran.err));
+            if !matches!(ran.code, None | Some(0 | 1)) || ran.err.contains("panicked") {
+                return Err(format!("a command beside damage ended with {:?}: {}", ran.code, ran.err));
             }
         }
         Ok(())
+    }
+
+    /// Lets the rules want one replica for a while.
+    fn want_one_replica(&mut self) -> Done {
+        let file = self.place.root("store").join("terrace.toml");
+        let rules = fs::read_to_string(&file).map_err(|e| e.to_string())?;
+        let fewer = rules.replacen("default = 2", "default = 1", 1);
+        if fewer == rules {
+            return Err(format!("no number of replicas in {rules}"));
+        }
+        fs::write(&file, fewer).map_err(|e| e.to_string())?;
+        self.place.note("default = 1");
+        self.must(&["sync"], &[0, 1])?;
+        fs::write(&file, rules).map_err(|e| e.to_string())
     }
 
     /// Damages each piece of each file of a folder.

@@ -8,8 +8,9 @@ use terrace_system::fail;
 
 use super::Mover;
 use super::drain::Departing;
+use super::drops::Staying;
 use crate::Result;
-use crate::report::Moved;
+use crate::report::{Lacking, Moved};
 
 /// A node that is away for longer than this, in seconds, may not come back soon.
 const REBUILD_AFTER_SECONDS: u64 = 600;
@@ -67,15 +68,15 @@ impl Mover {
                 "the node has been away for long, and other nodes make the replicas that it holds"
             );
         }
-        let departing = Departing::node(&self.tiers, name, false)?;
+        let mut departing = Departing::node(&self.tiers, name, false)?;
         let (mut edits, mut moved) = (Vec::new(), Moved::default());
         for (key, _) in &page {
             let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { continue };
             for extent in frames(&extents) {
-                self.depart(key, &object, extent, &departing, &mut edits, &mut moved)?;
+                self.depart(key, &object, extent, &mut departing, &mut edits, &mut moved)?;
             }
         }
-        self.commit_moves(edits)?;
+        self.commit_moves(edits, Lacking::default(), Staying::Read(&moved.good))?;
         away.after = Some(last.clone());
         Ok(page.len())
     }

@@ -1,17 +1,14 @@
 //! Moves all replicas off a tier or a node that will be removed.
 
-use std::collections::HashSet;
-
-use terrace_catalog::{Edit, Extent, Object, Replica, TargetId, frames};
-use terrace_format::Place;
-use terrace_format::frame::with_block;
+use terrace_catalog::{Edit, Extent, Object, Replica, TargetId};
 use terrace_plan::snapshot::TierSet;
 
 use super::Mover;
+use super::beside::{Unread, silent_targets};
 use super::edits::{drop_replica, owe, owe_instead, task_at};
 use super::uncache::uncache;
 use crate::devices::Tiers;
-use crate::read::{Suspect, bad, task_of};
+use crate::read::task_of;
 use crate::report::Moved;
 use crate::{Error, Result};
 
@@ -22,10 +19,8 @@ pub(super) struct Departing {
     to: TierSet,
     /// No replica may move to a failure domain of these.
     beside: Vec<TargetId>,
-    /// Targets of the store that do not answer now, or that a read failed on. Nobody knows whether what they have can be read later.
-    silent: Vec<TargetId>,
-    /// Replicas on other targets that were read, and are bad.
-    bad: HashSet<(TargetId, Place)>,
+    /// Replicas that do not count.
+    pub unread: Unread,
     /// Whether a replica may leave although no other target takes it.
     may_thin: bool,
 }
@@ -35,14 +30,7 @@ impl Departing {
     pub fn tier(tiers: &Tiers, level: usize) -> Departing {
         let targets = tiers.devices.iter().filter(|device| device.tier == level).map(|device| device.id).collect();
         let to = TierSet::of((0..tiers.tiers.len()).filter(|other| *other != level));
-        Departing {
-            targets,
-            to,
-            beside: Vec::new(),
-            silent: silent_targets(tiers),
-            bad: HashSet::new(),
-            may_thin: true,
-        }
+        Departing { targets, to, beside: Vec::new(), unread: Unread::on(silent_targets(tiers)), may_thin: true }
     }
 
     /// The targets of a node. Replicas stay if there are too few other nodes, unless they `may_thin`.
@@ -62,14 +50,14 @@ impl Departing {
             return Err(Error::Config(format!("{name} is the only node with targets, so nothing can move off it")));
         }
         let targets: Vec<TargetId> = devices.iter().map(|device| device.id).collect();
-        let (to, silent) = (TierSet::of(0..tiers.tiers.len()), silent_targets(tiers));
-        Ok(Departing { beside: targets.clone(), targets, to, silent, bad: HashSet::new(), may_thin })
+        let (to, unread) = (TierSet::of(0..tiers.tiers.len()), Unread::on(silent_targets(tiers)));
+        Ok(Departing { beside: targets.clone(), targets, to, unread, may_thin })
     }
 
     /// Targets whose pending replicas are made on others instead.
     pub fn owed(tiers: &Tiers, targets: Vec<TargetId>) -> Departing {
-        let (to, silent) = (TierSet::of(0..tiers.tiers.len()), targets.clone());
-        Departing { beside: targets.clone(), targets, to, silent, bad: HashSet::new(), may_thin: false }
+        let (to, unread) = (TierSet::of(0..tiers.tiers.len()), Unread::on(targets.clone()));
+        Departing { beside: targets.clone(), targets, to, unread, may_thin: false }
     }
 
     pub fn has(&self, target: TargetId) -> bool {
@@ -78,13 +66,8 @@ impl Departing {
 
     /// Returns whether a replica may count for something when another one leaves: nothing says that it cannot be read.
     pub fn may_be_read(&self, replica: &Replica) -> bool {
-        !self.silent.contains(&replica.target) && !self.bad.contains(&(replica.target, replica.place))
+        !self.unread.has(replica)
     }
-}
-
-/// Returns the targets that do not answer now. Asks each of them, which may take as long as its timeout.
-pub(crate) fn silent_targets(tiers: &Tiers) -> Vec<TargetId> {
-    tiers.devices.iter().filter(|device| device.target.check_again().is_err()).map(|device| device.id).collect()
 }
 
 impl Mover {
@@ -97,9 +80,8 @@ impl Mover {
             )));
         }
         let mut departing = Departing::tier(&self.tiers, level);
-        self.mend_beside(b"", &mut departing)?;
         let mut moved = self.move_each(b"", |key, object, extent, edits, moved| {
-            self.depart(key, object, extent, &departing, edits, moved)
+            self.depart(key, object, extent, &mut departing, edits, moved)
         })?;
         // What was moved to a full tier above this one may have been evicted to this one again.
         let mut there = 0;
@@ -113,52 +95,8 @@ impl Mover {
     /// Carries out [`Store::drain_node`](crate::Store::drain_node).
     pub fn drain_node(&self, name: &str) -> Result<Moved> {
         let mut departing = Departing::node(&self.tiers, name, true)?;
-        self.mend_beside(b"", &mut departing)?;
         self.move_each(b"", |key, object, extent, edits, moved| {
-            self.depart(key, object, extent, &departing, edits, moved)
-        })
-    }
-
-    /// Looks for a good replica beside those that leave, and replaces the bad ones that it finds: without that, the last good one could leave.
-    /// Notes the bad ones, and the targets that fail.
-    pub(super) fn mend_beside(&self, prefix: &[u8], departing: &mut Departing) -> Result<()> {
-        self.catalog.each_object(prefix, |key, object, extents| {
-            let (mut is_any_bad, volatile) = (false, self.planning.rules.now().may_be_volatile(key));
-            for extent in frames(extents) {
-                if !extent.replicas.iter().any(|replica| departing.has(replica.target)) {
-                    continue;
-                }
-                for replica in &extent.replicas {
-                    if departing.has(replica.target) || departing.silent.contains(&replica.target) {
-                        continue;
-                    }
-                    let device = self.tiers.device(replica.target)?;
-                    let read = with_block(|raw| {
-                        raw.resize(extent.raw_len as usize, 0);
-                        self.reader.read_replica(device, object.id, extent, replica, 0, raw)
-                    });
-                    match read {
-                        // One in memory is not enough, unless the rules say so.
-                        Ok(()) if volatile || self.outlives(replica) => break,
-                        Ok(()) => {}
-                        Err(error) if bad(&error) => {
-                            is_any_bad = true;
-                            departing.bad.insert((replica.target, replica.place));
-                            let task = task_of(object.id, extent, replica);
-                            self.reader.suspects.report(Suspect { key: key.to_vec(), task, replica: *replica });
-                        }
-                        // It may be good, but nobody can tell, so it counts no more than the others there.
-                        Err(error) => {
-                            departing.silent.push(replica.target);
-                            device.failed(&error);
-                        }
-                    }
-                }
-            }
-            if is_any_bad {
-                self.repair_suspects()?;
-            }
-            Ok::<_, Error>(true)
+            self.depart(key, object, extent, &mut departing, edits, moved)
         })
     }
 
@@ -168,10 +106,14 @@ impl Mover {
         key: &[u8],
         object: &Object,
         extent: &Extent,
-        departing: &Departing,
+        departing: &mut Departing,
         edits: &mut Vec<Edit>,
         moved: &mut Moved,
     ) -> Result<()> {
+        let Departing { targets, unread, .. } = departing;
+        let leaves = |target| targets.contains(&target);
+        let extent = &*self.mend_beside(key, object.id, extent, leaves, unread, &mut moved.good)?;
+        let departing = &*departing;
         let owed = self.catalog.owed_to(&task_at(object.id, extent, 0))?;
         let (off, mut stay): (Vec<TargetId>, Vec<TargetId>) =
             owed.into_iter().partition(|target| departing.has(*target));

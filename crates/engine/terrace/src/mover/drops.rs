@@ -1,21 +1,27 @@
 //! Drops replicas. Several processes may move replicas of one frame at the same time, and each plans from what it sees. So
-//! the expectations of the commits protect a frame's last persistent replica, because commits are ordered.
+//! the expectations of the commits protect a frame's last good replica, because commits are ordered: each names the one that was read.
 
 use terrace_catalog::{Change, Edit, Expect, Owed, TargetId, Task};
 
 use super::Mover;
+use super::beside::{GoodReplicas, frame_of};
 use crate::Result;
 use crate::report::{Lacking, TierState};
 
+/// What is known of the replicas that stay.
+#[derive(Clone, Copy)]
+pub(super) enum Staying<'g> {
+    /// Only these count: they were read.
+    Read(&'g GoodReplicas),
+    /// All count. The tier is full, and writes wait, or the bytes can be fetched again.
+    Trusted,
+}
+
 impl Mover {
     /// Commits edits that move or drop replicas. The edits of a frame that would lose its last persistent replica are left
-    /// out. Returns the number of such frames.
-    pub(super) fn commit_moves(&self, edits: Vec<Edit>) -> Result<u64> {
-        self.commit_thinning_moves(edits, Lacking::default())
-    }
-
-    /// Like [`Mover::commit_moves`], for edits that leave extents with fewer replicas than they are to have.
-    pub(super) fn commit_thinning_moves(&self, edits: Vec<Edit>, lacking: Lacking) -> Result<u64> {
+    /// out, or its last one that is known to be good. Returns the number of such frames. `lacking` counts extents that are left with fewer
+    /// replicas than they are to have.
+    pub(super) fn commit_moves(&self, edits: Vec<Edit>, lacking: Lacking, staying: Staying<'_>) -> Result<u64> {
         if edits.is_empty() {
             return Ok(0);
         }
@@ -33,15 +39,17 @@ impl Mover {
         // A replica that could not be synced, or whose node has gone, is no reason to drop another one.
         let is_there = |target: &TargetId| self.tiers.device(*target).is_ok_and(|d| d.state() != TierState::Away);
         let kept: Vec<TargetId> = lasting.iter().copied().filter(is_there).collect();
-        // Changes without expectations share one commit, the first.
-        let mut changes = vec![Change::default()];
-        for edits in edits.chunk_by(|a, b| frame_of(a).is_some() && frame_of(a) == frame_of(b)) {
-            match self.expect_others(edits, &lasting, &kept) {
-                expect if expect.is_empty() => changes[0].edits.extend_from_slice(edits),
-                expect => changes.push(Change { expect, edits: edits.to_vec() }),
-            }
+        let frames = edits.chunk_by(|a, b| changed_frame(a).is_some() && changed_frame(a) == changed_frame(b));
+        let frames = frames.map(|edits| (self.expect_others(edits, &lasting, &kept, staying), edits));
+        let frames: Vec<_> = frames.collect();
+        let expect = frames.iter().flat_map(|(expect, _)| expect.clone()).collect();
+        match self.catalog.commit(Change { expect, edits: edits.clone() }) {
+            Err(terrace_catalog::Error::Conflict { .. }) => {}
+            done => return Ok(done.map(|_| 0)?),
         }
-        changes.retain(|change| !change.edits.is_empty());
+        // Without the frames in conflict.
+        let changes: Vec<Change> =
+            frames.into_iter().map(|(expect, edits)| Change { expect, edits: edits.to_vec() }).collect();
         let mut left = 0;
         for result in self.catalog.commit_many(&changes)? {
             match result {
@@ -52,19 +60,35 @@ impl Mover {
         if left > 0 {
             tracing::warn!(
                 frames = left,
-                "replicas were not dropped, because other replicas of their frames moved at the same time and these are the last persistent ones; repeat the move if it is still wanted"
+                "replicas were not dropped, because those that were to stay moved at the same time, or could not be synced; repeat the move if it is still wanted"
             );
         }
         Ok(left)
     }
 
-    /// Returns the expectations of these edits: a frame that loses a replica on a target that lasts has another one on a `kept` target.
-    fn expect_others(&self, edits: &[Edit], lasting: &[TargetId], kept: &[TargetId]) -> Vec<Expect> {
-        let drops = edits.iter().filter_map(|edit| match edit {
-            Edit::Lost { task, key, owed: None, .. } if self.must_keep_persistent(key, task.target, lasting) => {
-                Some(Expect::HasOther { task: *task, key: key.to_vec(), among: kept.to_vec() })
-            }
-            _ => None,
+    /// Returns the expectations of these edits: a frame that loses a replica keeps the one that was read. If none was, and the replica is on
+    /// a target that lasts, the frame keeps one on a `kept` target.
+    fn expect_others(
+        &self,
+        edits: &[Edit],
+        lasting: &[TargetId],
+        kept: &[TargetId],
+        staying: Staying<'_>,
+    ) -> Vec<Expect> {
+        let drops = edits.iter().filter_map(|edit| {
+            let Edit::Lost { task, key, owed: None, .. } = edit else { return None };
+            let among = match staying {
+                // It can be fetched again.
+                _ if self.planning.rules.now().origin_of(key).is_some() => return None,
+                Staying::Read(good) => good
+                    .of(*task)
+                    .into_iter()
+                    .filter(|target| !lasting.contains(target) || kept.contains(target))
+                    .collect(),
+                Staying::Trusted if self.must_keep_persistent(key, task.target, lasting) => kept.to_vec(),
+                Staying::Trusted => return None,
+            };
+            Some(Expect::HasOther { task: *task, key: key.to_vec(), among })
         });
         drops.collect()
     }
@@ -101,11 +125,9 @@ impl Mover {
 }
 
 /// Returns the frame that an edit changes.
-fn frame_of(edit: &Edit) -> Option<Task> {
+fn changed_frame(edit: &Edit) -> Option<Task> {
     match edit {
-        Edit::Owe { task, .. } | Edit::Forgive { task } | Edit::Lost { task, .. } => {
-            Some(Task { target: TargetId::MAX, ..*task })
-        }
+        Edit::Owe { task, .. } | Edit::Forgive { task } | Edit::Lost { task, .. } => Some(frame_of(*task)),
         _ => None,
     }
 }

@@ -3,6 +3,7 @@
 use terrace_catalog::{Extent, Object, Replica, TargetId};
 
 use super::Mover;
+use super::drops::Staying;
 use super::eviction::{Eviction, Purpose};
 use crate::Result;
 use crate::devices::Device;
@@ -77,7 +78,7 @@ impl Mover {
         if edits.is_empty() {
             return Ok(());
         }
-        self.commit_thinning_moves(edits, std::mem::take(&mut eviction.lacking))?;
+        self.commit_moves(edits, std::mem::take(&mut eviction.lacking), Staying::Trusted)?;
         terrace_system::fail::point("evict:committed");
         Ok(())
     }

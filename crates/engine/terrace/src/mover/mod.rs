@@ -6,6 +6,7 @@
 //! (`flow.rs`).
 
 mod away;
+mod beside;
 mod claimed;
 mod compact;
 mod displace;
@@ -32,7 +33,7 @@ mod stuck;
 mod uncache;
 mod wait;
 
-pub(crate) use drain::silent_targets;
+pub(crate) use beside::{GoodReplicas, silent_targets};
 pub(crate) use plain::{Naming, PlainNames};
 pub(crate) use reap::{GRACE_PERIOD, Reaper};
 pub(crate) use repair::Repair;

@@ -4,18 +4,20 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 
-use terrace_catalog::{Edit, Extent, Object, TargetId, frames};
+use terrace_catalog::{Edit, Extent, Object, Replica, TargetId, frames};
 use terrace_cost::Weights;
 use terrace_format::key;
 use terrace_plan::policy::Policy;
 use terrace_system::replace;
 
 use super::Mover;
+use super::beside::Unread;
+use super::drops::Staying;
 use super::edits::{drop_replica, owe, task_at};
 use crate::config::{Config, StoreConfig};
 use crate::home::read_config;
 use crate::place::element_of;
-use crate::report::{Moved, Replanning, TierState};
+use crate::report::{Lacking, Moved, Replanning, TierState};
 use crate::{Error, Result};
 
 /// Extents with at most this score are cold.
@@ -97,6 +99,8 @@ impl Mover {
             return Ok(true);
         }
         let leaves = |target: TargetId| places.iter().all(|placed| placed.target != target);
+        let mut unread = Unread::default();
+        let extent = &*self.mend_beside(key, object, extent, leaves, &mut unread, &mut moved.good)?;
         let mut leaving = extent.replicas.iter().filter(|replica| leaves(replica.target));
         for placed in &places {
             let task = task_at(object, extent, placed.target);
@@ -117,7 +121,8 @@ impl Mover {
         }
         let enough = places.len() >= usize::from(wanted.replicas);
         for replica in leaving.filter(|_| enough) {
-            if extent.replicas.iter().any(|other| !leaves(other.target) && (wanted.volatile || self.outlives(other))) {
+            let stays = |other: &&Replica| !leaves(other.target) && !unread.has(other);
+            if extent.replicas.iter().filter(stays).any(|other| wanted.volatile || self.outlives(other)) {
                 edits.push(drop_replica(key, object, extent, replica));
                 moved.dropped += 1;
             }
@@ -188,10 +193,10 @@ impl Mover {
         for extent in frames(&extents) {
             all &= self.replan(key, object.id, extent, &wanted, false, &mut edits, &mut moved)?;
             if edits.len() >= EDITS_PER_COMMIT {
-                self.commit_moves(std::mem::take(&mut edits))?;
+                self.commit_moves(std::mem::take(&mut edits), Lacking::default(), Staying::Read(&moved.good))?;
             }
         }
-        self.commit_moves(edits)?;
+        self.commit_moves(edits, Lacking::default(), Staying::Read(&moved.good))?;
         Ok(all)
     }
 

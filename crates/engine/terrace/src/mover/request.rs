@@ -7,6 +7,7 @@ use terrace_catalog::{Edit, Extent, Object, Owed, Replica, TargetId, Task, frame
 use terrace_plan::snapshot::TierSet;
 
 use super::drain::Departing;
+use super::drops::Staying;
 use super::edits::{drop_replica, owe, task_at};
 use super::room::HOPELESS_WAIT;
 use super::{MAX_WAIT, Mover};
@@ -48,10 +49,12 @@ impl Mover {
     pub fn evict_prefix(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         let level = self.tiers.level(tier)?;
         let mut departing = Departing::tier(&self.tiers, level);
-        self.mend_beside(prefix, &mut departing)?;
         self.move_each(prefix, |key, object, extent, edits, moved| {
+            let on_level = |target| self.tiers.device(target).is_ok_and(|device| device.tier == level);
+            let extent =
+                &*self.mend_beside(key, object.id, extent, on_level, &mut departing.unread, &mut moved.good)?;
             let (on, off): (Vec<&Replica>, Vec<&Replica>) =
-                extent.replicas.iter().partition(|r| self.tiers.device(r.target).is_ok_and(|d| d.tier == level));
+                extent.replicas.iter().partition(|replica| on_level(replica.target));
             let volatile = self.planning.rules.now().may_be_volatile(key);
             if is_at_origin(object) && !on.is_empty() {
                 moved.dropped += on.len() as u64;
@@ -157,7 +160,10 @@ impl Mover {
     /// and recovery checks that the new replica exists.
     fn carry_out(&self, edits: Vec<Edit>, moved: &mut Moved, late: &mut Option<Error>) -> Result<()> {
         let owed: Vec<(Task, Owed)> = edits.iter().filter_map(owed_by).collect();
-        moved.kept += self.commit_thinning_moves(edits, std::mem::take(&mut moved.lacking))?;
+        let (lacking, good) = (std::mem::take(&mut moved.lacking), std::mem::take(&mut moved.good));
+        let left = self.commit_moves(edits, lacking, Staying::Read(&good))?;
+        moved.kept += left;
+        moved.dropped = moved.dropped.saturating_sub(left);
         terrace_system::fail::point("move:committed");
         let objects: BTreeSet<u64> = owed.iter().map(|(task, _)| task.object).collect();
         self.make_given(owed.clone())?;

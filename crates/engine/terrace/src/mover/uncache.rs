@@ -6,11 +6,12 @@ use terrace_catalog::{Change, Edit, Extent, Object};
 use terrace_tier::Space;
 
 use super::Mover;
+use super::drops::Staying;
 use super::edits::{drop_replica, replica_on};
 use crate::Result;
 use crate::devices::Device;
 use crate::origins::{DropCached, is_at_origin};
-use crate::report::TierState;
+use crate::report::{Lacking, TierState};
 
 /// The number of objects that are read at a time.
 const OBJECTS_PER_PAGE: usize = 256;
@@ -50,10 +51,10 @@ impl Mover {
                 _ => drop_replica(&key, object, &extent, replica),
             });
             if edits.len() >= EXTENTS_PER_COMMIT {
-                self.commit_moves(std::mem::take(&mut edits))?;
+                self.commit_moves(std::mem::take(&mut edits), Lacking::default(), Staying::Trusted)?;
             }
         }
-        self.commit_moves(edits)?;
+        self.commit_moves(edits, Lacking::default(), Staying::Trusted)?;
         terrace_system::fail::point("uncache:committed");
         Ok(())
     }

@@ -90,7 +90,7 @@ impl Store {
                     &format!(", {} of them for tier {}, which {}", tier.queue, tier.name, describe_blocked(tier));
                 advice = BLOCKED_ADVICE;
             } else if let Some(tier) = self.engine.mover.find_tier_without_room()? {
-                message += &format!(", one of them for tier {tier}, which has too little room");
+                message += &format!(", at least one of them for tier {tier}, which has too little room");
                 (health, advice) = (HealthState::Warning, NO_ROOM_ADVICE);
             }
             add_at(health, FindingCode::Owed, message, advice);
