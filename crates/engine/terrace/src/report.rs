@@ -343,6 +343,9 @@ pub struct Moved {
     /// Replicas that were read, and stay.
     #[serde(skip)]
     pub(crate) good: GoodReplicas,
+    /// Replicas that can leave once others are made.
+    #[serde(skip)]
+    pub(crate) later: u64,
 }
 
 impl Moved {

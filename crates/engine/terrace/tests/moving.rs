@@ -583,6 +583,30 @@ fn of_two_moves_at_once_one_leaves_a_good_replica() {
     }
 }
 
+/// A tier of two targets was drained to one: the good replica was dropped at once, and the new one could not be made of the bad one.
+#[test]
+fn the_last_good_replica_leaves_after_the_new_one_is_made() {
+    for (leave, damaged) in [(true, "a"), (true, "b"), (false, "a"), (false, "b")] {
+        let dir = tempfile::tempdir().unwrap();
+        let tiers = [tier(dir.path(), "disk", &["a", "b"], ""), tier(dir.path(), "archive", &["c"], "")];
+        let store = store_of(dir.path(), &tiers);
+        let objects: Vec<(Vec<u8>, Vec<u8>)> =
+            (0..5).map(|number| (format!("k{number}").into_bytes(), noise(300_000, number))).collect();
+        for (key, bytes) in &objects {
+            store.put_bytes(key, bytes, &replicated()).unwrap();
+            assert_eq!(tiers_of(&store, key), [["disk", "disk"]]);
+        }
+        store.sync().unwrap();
+        damage(&dir.path().join(damaged));
+        let moved = if leave { store.drain("disk") } else { store.evict(b"", "disk") }.unwrap();
+        assert_eq!((moved.made, moved.dropped, moved.kept), (5, 10, 0), "{moved:?}");
+        for (key, bytes) in &objects {
+            assert_eq!(tiers_of(&store, key), [["archive"]]);
+            assert!(store.get(key).unwrap() == *bytes, "damaged {damaged}");
+        }
+    }
+}
+
 /// A replica that could not be read because its disk failed counted as a good one.
 #[test]
 fn no_replica_leaves_beside_one_that_cannot_be_read() {

@@ -80,7 +80,7 @@ impl Mover {
             )));
         }
         let mut departing = Departing::tier(&self.tiers, level);
-        let mut moved = self.move_each(b"", |key, object, extent, edits, moved| {
+        let mut moved = self.move_off_each(b"", |key, object, extent, edits, moved| {
             self.depart(key, object, extent, &mut departing, edits, moved)
         })?;
         // What was moved to a full tier above this one may have been evicted to this one again.
@@ -95,7 +95,7 @@ impl Mover {
     /// Carries out [`Store::drain_node`](crate::Store::drain_node).
     pub fn drain_node(&self, name: &str) -> Result<Moved> {
         let mut departing = Departing::node(&self.tiers, name, true)?;
-        self.move_each(b"", |key, object, extent, edits, moved| {
+        self.move_off_each(b"", |key, object, extent, edits, moved| {
             self.depart(key, object, extent, &mut departing, edits, moved)
         })
     }
@@ -205,6 +205,11 @@ impl Mover {
             moved.made += 1;
             moved.dropped += 1;
         } else if departing.may_thin && (outlives || volatile && stay().any(|r| answers(&r))) {
+            if moved.good.of(task_of(object, left, replica)).is_none() {
+                // The replica that is to stay is only pending, and this one may be the last good one to make it of.
+                moved.later += 1;
+                return Ok(());
+            }
             edits.push(drop_replica(key, object, left, replica));
             left.replicas.retain(|r| r != replica);
             moved.dropped += 1;

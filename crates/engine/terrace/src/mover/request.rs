@@ -49,7 +49,7 @@ impl Mover {
     pub fn evict_prefix(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         let level = self.tiers.level(tier)?;
         let mut departing = Departing::tier(&self.tiers, level);
-        self.move_each(prefix, |key, object, extent, edits, moved| {
+        self.move_off_each(prefix, |key, object, extent, edits, moved| {
             let on_level = |target| self.tiers.device(target).is_ok_and(|device| device.tier == level);
             let extent =
                 &*self.mend_beside(key, object.id, extent, on_level, &mut departing.unread, &mut moved.good)?;
@@ -103,6 +103,21 @@ impl Mover {
             moved.count_thinned(extent.replicas.len() + expected.len(), after, object.want);
             Ok(())
         })
+    }
+
+    /// Like [`Mover::move_each`], for replicas that leave: some of them can leave only once others are made.
+    pub(super) fn move_off_each(
+        &self,
+        prefix: &[u8],
+        mut plan: impl FnMut(&[u8], &Object, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
+    ) -> Result<Moved> {
+        let mut moved = self.move_each(prefix, &mut plan)?;
+        if moved.later > 0 {
+            let next = self.move_each(prefix, plan)?;
+            moved.add(&next);
+            moved.kept += next.later;
+        }
+        Ok(moved)
     }
 
     /// Like [`Mover::move_part`], for a request of one part. Fails if replicas are still pending at its end.
