@@ -137,9 +137,17 @@ target/python/installed: crates/doors/python/requirements.txt
 
 # The services that the wheel speaks to. Any other one of terrace-python's features may be named, too.
 PYTHON_SERVICES ?= azblob gcs http s3 sftp webdav
-python: target/python/installed ## the Python package as a wheel, target/wheels
-	$(MATURIN) --release --strip --quiet --features "$(PYTHON_SERVICES:%=services-%)" --out target/wheels
+python: target/python/installed target/python/zig ## the Python package as a wheel, target/wheels
+	rm -rf target/wheels
+	PATH="$(CURDIR)/target/python/bin:$$PATH" $(MATURIN) --release --strip --quiet --features "$(PYTHON_SERVICES:%=services-%)" --out target/wheels \
+	  $$(! test -e target/python/zig || echo "--zig --compatibility $(MANYLINUX)")
 	@ls target/wheels/*.whl
+
+# Zig links to an older glibc than that of this machine. Without it, the wheel needs this machine's or a newer one.
+MANYLINUX := manylinux_2_28
+target/python/zig: | target/python/installed
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check ziglang==0.17.1 && touch $@ \
+	  || echo "skipped: zig cannot be installed here, so the wheel is not one of $(MANYLINUX)"
 
 # The module of the workspace's build, beside which nothing is compiled again: `maturin build` would choose other features.
 python-installed: target/python/installed
