@@ -137,9 +137,17 @@ target/python/installed: crates/doors/python/requirements.txt
 
 # The services that the wheel speaks to. Any other one of terrace-python's features may be named, too.
 PYTHON_SERVICES ?= azblob gcs http s3 sftp webdav
-python: target/python/installed ## the Python package as a wheel, target/wheels
-	$(MATURIN) --release --strip --quiet --features "$(PYTHON_SERVICES:%=services-%)" --out target/wheels
+python: target/python/installed target/python/zig ## the Python package as a wheel, target/wheels
+	rm -rf target/wheels
+	PATH="$(CURDIR)/target/python/bin:$$PATH" $(MATURIN) --release --strip --quiet --features "$(PYTHON_SERVICES:%=services-%)" --out target/wheels \
+	  $$(! test -e target/python/zig || echo "--zig --compatibility $(MANYLINUX)")
 	@ls target/wheels/*.whl
+
+# Zig links to an older glibc than that of this machine. Without it, the wheel needs this machine's or a newer one.
+MANYLINUX := manylinux_2_28
+target/python/zig: | target/python/installed
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check ziglang==0.17.1 && touch $@ \
+	  || echo "skipped: zig cannot be installed here, so the wheel is not one of $(MANYLINUX)"
 
 # The module of the workspace's build, beside which nothing is compiled again: `maturin build` would choose other features.
 python-installed: target/python/installed
@@ -170,7 +178,7 @@ hadoop: java target/servers/hadoop/installed ## the file system for Hadoop and S
 	@ls target/java/terrace-hadoop.jar
 
 PEERS := rclone restic rsync
-peers: ## what the bench puts beside Terrace: rclone, restic, rsync; in target/peers, with Go, versitygw, and with python3.11, IOWarp and Blosc2's BTune
+peers: target/peers/versitygw/versitygw ## what the bench puts beside Terrace: rclone, restic, rsync; in target/peers, with Go, versitygw, and with python3.11, IOWarp and Blosc2's BTune
 	@command -v $(PEERS) | wc -l | grep -qx $(words $(PEERS)) || { \
 	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$root apt-get update -qq && $$root apt-get install -qq -y $(PEERS) > /dev/null; }
@@ -180,9 +188,10 @@ peers: ## what the bench puts beside Terrace: rclone, restic, rsync; in target/p
 	@ls target/peers/btune/lib/*/site-packages/blosc2_btune > /dev/null 2>&1 || { python3.11 -m venv target/peers/btune && \
 	  target/peers/btune/bin/pip install --quiet --disable-pip-version-check -r bench/peers/btune.txt; } || \
 	  echo "skipped: Blosc2's BTune cannot be installed here"
-	@test -x target/peers/versitygw/versitygw || { $(GO) version > /dev/null 2>&1 && cd bench/peers/versitygw && \
-	  $(GO) build -trimpath -o $(CURDIR)/target/peers/versitygw/versitygw github.com/versity/versitygw/cmd/versitygw; } || \
-	  echo "skipped: versitygw cannot be built here; it needs Go"
+
+target/peers/versitygw/versitygw: bench/peers/versitygw/go.mod bench/peers/versitygw/go.sum
+	@$(GO) version > /dev/null 2>&1 && cd $(<D) && $(GO) build -trimpath -o $(abspath $@) github.com/versity/versitygw/cmd/versitygw \
+	  || echo "skipped: versitygw cannot be built here; it needs Go"
 
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev python3-mpi4py
 MPI_FEATURES := terrace-dump-mpi/mpi,terrace-dump-run/mpi
@@ -288,7 +297,7 @@ memcheck: servers ## the unsafe code of the kernels, under valgrind
 REDIS_UNITS := type/string type/incr type/hash type/list type/list-2 type/set type/zset keyspace scan expire multi protocol bitops sort
 # Each run has another seed, which repeats it.
 soak: export TERRACE_SEED := $(or $(TERRACE_SEED),$(shell date +%s))
-soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/hpccg/installed target/servers/spark/installed target/servers/torch/installed target/servers/orbax/installed ## the long counts: kills, faults, power losses, operations, hostile bytes
+soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/hpccg/installed target/servers/spark/installed target/servers/torch/installed target/servers/orbax/installed target/peers/versitygw/versitygw ## the long counts: kills, faults, power losses, operations, hostile bytes
 	@echo "TERRACE_SEED=$$TERRACE_SEED"
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
@@ -321,6 +330,7 @@ soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-test
 	export TERRACE_TEST_REQUIRE=s3,torch PYTHONPATH=$(CURDIR)/target/servers/torch; $(PYTEST) tests/test_loader.py tests/test_guide.py
 	$(MAKE) python-released
 	export TERRACE_TEST_REQUIRE=s3,services; $(PYTEST) tests/test_services.py
+	export TERRACE_TEST_REQUIRE=wheel TERRACE_WHEEL=$$(ls $(CURDIR)/target/wheels/*.whl); $(PYTEST) -o faulthandler_timeout=550 tests/test_wheel.py
 	$(MAKE) python-installed
 	export TERRACE_TEST_REQUIRE=orbax PYTHONPATH=$(CURDIR)/target/servers/orbax; $(PYTEST) -o faulthandler_timeout=550 tests/test_orbax.py
 	CASES=250000 $(CARGO) test -p terrace-codec --test hostile -- --nocapture

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 use terrace_testkit::guide::Guide;
-use terrace_testkit::{Missing, skip};
+use terrace_testkit::{Missing, noise, skip};
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -281,6 +281,31 @@ fn threads_and_processes_append_to_one_object() {
         assert_eq!(lines, (0..100).map(|number| number.to_string()).collect::<Vec<_>>(), "{start}");
     }
     assert_eq!(found.lines().count(), 1200);
+}
+
+const ORIGIN_OUTPUT: &str = "\
+data/far/a: 1000000 bytes
+data/far/b/c: 6 bytes
+read as by the origin: 1
+the file, too: 1
+stored: 1
+read-only: 1
+not opened to write: 1
+not renamed: 1
+";
+
+#[test]
+fn a_c_program_reads_an_origin() {
+    let (dir, at) = store();
+    let far = dir.path().join("far");
+    fs::create_dir_all(far.join("b")).unwrap();
+    fs::write(far.join("a"), noise(1_000_000, 1)).unwrap();
+    fs::write(far.join("b/c"), b"words\n").unwrap();
+    let store = engine::Store::open(&at).unwrap();
+    store.add_origin("data/far", far.to_str().unwrap(), BTreeMap::new(), None).unwrap();
+    let Some(program) = compile("cc", "tests/origin.c", dir.path()) else { return };
+    assert_eq!(run(&program.display().to_string(), [at, far.join("a")]).unwrap(), ORIGIN_OUTPUT);
+    assert_eq!(store.origins().unwrap()[0].cached, 1_000_006);
 }
 
 const CPP_OUTPUT: &str = "\

@@ -232,6 +232,33 @@ fn only_this_machine_may_connect_unless_trusted() {
     assert_eq!(client.names("").unwrap(), [""; 0]);
 }
 
+#[test]
+fn files_of_an_origin_are_listed_and_read_and_not_changed() {
+    let served = Served::new();
+    let far = tempfile::tempdir().unwrap();
+    let data = bytes(3_000_000, 1);
+    std::fs::create_dir(far.path().join("sub")).unwrap();
+    std::fs::write(far.path().join("long"), &data).unwrap();
+    std::fs::write(far.path().join("sub/short"), b"words\n").unwrap();
+    let store = served.files.store();
+    store.add_origin("data/far", far.path().to_str().unwrap(), Default::default(), None).unwrap();
+    let mut client = served.client();
+    assert_eq!(client.names("data/far").unwrap(), ["long", "sub"]);
+    assert_eq!(client.names("data/far/sub").unwrap(), ["short"]);
+    assert_eq!(client.stat("data/far/long").unwrap().length, data.len() as u64);
+    let fid = client.open("data/far/long", OPEN_READ).unwrap();
+    assert_eq!(client.read(fid, 2_000_000, 100).unwrap(), &data[2_000_000..2_000_100]);
+    assert_eq!(store.origins().unwrap()[0].cached, 64 << 10, "only what is read is fetched");
+    assert!(client.read_all("data/far/long").unwrap() == data);
+    assert_eq!(client.read_all("data/far/sub/short").unwrap(), b"words\n");
+    let refused = "Read-only file system";
+    assert_eq!(client.open("data/far/long", OPEN_WRITE).unwrap_err(), refused);
+    assert_eq!(client.create("data/far", "new", 0o644, OPEN_WRITE).unwrap_err(), refused);
+    assert_eq!(client.remove("data/far/long").unwrap_err(), refused);
+    assert_eq!(client.wstat(fid, None, None, "other").unwrap_err(), refused);
+    assert!(std::fs::read(far.path().join("long")).unwrap() == data);
+}
+
 /// Clients appended at the length that they knew, and overwrote bytes that others had appended since.
 #[test]
 fn appends_of_two_clients_are_all_there() {

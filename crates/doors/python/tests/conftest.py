@@ -2,6 +2,8 @@
 
 import importlib.util
 import os
+import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +35,13 @@ def created(place: Path) -> Path:
     config.write_text(CONFIG.format(place))
     terrace.Store.create(place / "store", config).close()
     return place / "store"
+
+
+def clear(store: Path) -> None:
+    """Removes the tiers of a store, because the RAM tier that was found is elsewhere."""
+    for tier in tomllib.loads((store / "terrace.toml").read_text())["tier"]:
+        for target in tier["targets"]:
+            shutil.rmtree(target["path"])
 
 
 def missing(need: str, reason: str) -> None:

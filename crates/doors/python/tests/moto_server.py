@@ -17,6 +17,9 @@ START_SECONDS = 60
 class Server:
     """Moto's S3, which keeps its objects in memory."""
 
+    object_get = r"GET /bucket/[^? ]+ HTTP"
+    """How the log tells a request for an object's bytes."""
+
     def __init__(self, log: Path) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -25,10 +28,9 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        """Starts the server, without objects, and waits until it answers."""
-        command = [str(MOTO), "-H", "127.0.0.1", "-p", str(self.port)]
+        """Starts the server and waits until it answers."""
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log)
         end = time.monotonic() + START_SECONDS
         while True:
             try:
@@ -38,7 +40,10 @@ class Server:
                 assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()
                 time.sleep(0.1)
         self.fs = filesystem("s3", **self.options["s3"], skip_instance_cache=True)
-        self.fs.mkdir("bucket")
+        self.fs.makedirs("bucket", exist_ok=True)
+
+    def command(self) -> list[str]:
+        return [str(MOTO), "-H", "127.0.0.1", "-p", str(self.port)]
 
     @property
     def endpoint(self) -> str:
@@ -56,7 +61,7 @@ class Server:
 
     def gets(self) -> int:
         """Returns the number of requests for objects' bytes so far."""
-        return len(re.findall(r"GET /bucket/[^? ]+ HTTP", self.log.read_text()))
+        return len(re.findall(self.object_get, self.log.read_text()))
 
     def requests(self) -> list[str]:
         """Returns the methods of the requests for objects so far: GET, HEAD, and LIST for a list of them."""

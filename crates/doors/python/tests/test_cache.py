@@ -6,9 +6,11 @@ import select
 import signal
 import subprocess
 import threading
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
@@ -212,6 +214,29 @@ def test_what_is_cached_is_there_while_the_origin_is_away(
     Counted.away = True
     fs.info(remote)
     assert sum(record.levelname == "WARNING" for record in caplog.records) > 1
+
+
+def test_an_origin_that_fails_slowly_is_not_waited_for_at_each_file(
+    place: Path, remote: str, origin: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `check_after=0`, each chunk of a Zarr group waited for the retries of s3fs: two minutes for a small one."""
+    now, asked = [0.0], []
+
+    class Slow(Counted):
+        def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+            asked.append(path)
+            now[0] += 6 if self.away else 0
+            return super().info(path, **kwargs)
+
+    monkeypatch.setattr("terrace._origin.time", SimpleNamespace(time=time.time, monotonic=lambda: now[0]))
+    fs = cache(place, Slow(skip_instance_cache=True), check_after=0)
+    assert fs.cat_file(remote) == DATA
+    Counted.away = True
+    asked.clear()
+    assert [fs.cat_file(remote, 0, 5) for _ in range(10)] == [DATA[:5]] * 10 and len(asked) == 1
+    now[0] += 7
+    Counted.away = False
+    assert fs.cat_file(remote, 0, 5) == DATA[:5] and len(asked) == 2
 
 
 def test_the_blocks_not_used_for_longest_make_room(place: Path, remote: str, origin: Counted) -> None:

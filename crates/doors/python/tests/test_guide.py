@@ -2,13 +2,12 @@
 
 import re
 import shutil
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import required
+from conftest import clear, required
 from moto_server import Server
 
 GUIDES = Path(__file__).parents[4] / "docs/guide"
@@ -22,13 +21,6 @@ def run(name: str, endpoint: str = "") -> dict[str, Any]:
         line = text.count("\n", 0, example.start(1))
         exec(compile("\n" * line + example[1], str(GUIDES / name), "exec"), known)
     return known
-
-
-def clear(store: Path) -> None:
-    """Removes the tiers of a store, because the RAM tier that was found is elsewhere."""
-    for tier in tomllib.loads((store / "terrace.toml").read_text())["tier"]:
-        for target in tier["targets"]:
-            shutil.rmtree(target["path"])
 
 
 def test_the_guides_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,15 +75,21 @@ def test_workers_and_epochs_fetch_no_byte_twice(place: Path, tmp_path: Path, sta
     for number, shard in enumerate(data):
         (folder / f"{number}.f32").write_bytes(shard.tobytes())
     options = {
-        "terrace": {"store": str(place), "block_size": BLOCK, "options": {"replicas": 2}},
+        "terrace": {"store": str(place), "block_size": BLOCK, "check_after": 1e6, "options": {"replicas": 2}},
         "counted": {"log": str(log)},
     }
     samples = Samples(f"terrace::counted://{folder}", options)
     loader = DataLoader(samples, batch_size=16, shuffle=True, num_workers=2, multiprocessing_context=start)
     expected = numpy.sort(data.reshape(-1, VALUES), axis=0)
-    for _ in range(2):
+    store = samples.files.store
+    for epoch in range(2):
         seen = torch.cat(list(loader)).numpy()
         assert (numpy.sort(seen, axis=0) == expected).all()
+        if epoch == 0:
+            store.sync()
+            # The second one has only what is in memory.
+            (tmp_path / "slow").rename(tmp_path / "away")
+    (tmp_path / "away").rename(tmp_path / "slow")
     fetched: Counter[tuple[str, int]] = Counter()
     readers = set()
     for path, at, length, reader in (line.split() for line in log.read_text().splitlines()):
@@ -91,8 +97,7 @@ def test_workers_and_epochs_fetch_no_byte_twice(place: Path, tmp_path: Path, sta
         readers.add(reader)
     assert fetched.total() == len(fetched) == data.nbytes
     assert len(readers) > 1 and str(os.getpid()) not in readers
-    # The second epoch reads what is in memory, and a reboot leaves the other copy.
-    store = samples.files.store
+    # A reboot leaves the other copy.
     store.sync()
     blocks = [found.key for found in store.ls("cache") if found.key.count("/") == 3]
     extents = [extent for key in blocks for extent in store.locate(key)["extents"]]

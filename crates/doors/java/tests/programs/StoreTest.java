@@ -8,6 +8,7 @@ import io.terrace.Receipt;
 import io.terrace.Requirement;
 import io.terrace.Requirements;
 import io.terrace.Store;
+import io.terrace.StoreFile;
 import io.terrace.StoredObject;
 import io.terrace.TerraceException;
 import java.nio.ByteBuffer;
@@ -17,6 +18,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
 import java.util.Random;
@@ -102,6 +104,35 @@ final class StoreTest {
                 assertArrayEquals(bytes, read, key + " of " + length);
             }
         }
+    }
+
+    @Test
+    void filesOfAnOriginAreReadAndNotChanged() throws Exception {
+        byte[] bytes = noise(1 << 20);
+        Path far = Files.createDirectories(folder.resolve("far/b")).getParent();
+        Files.write(far.resolve("a"), bytes);
+        Files.writeString(far.resolve("b/c"), "words");
+        terrace("origin", "add", "data/far", far.toString());
+        assertEquals(List.of("data/far/a", "data/far/b/c"), store.list("data", "", 100).stream()
+                .filter(object -> object.kind() == StoredObject.Kind.FILE).map(StoredObject::key).collect(Collectors.toList()));
+        assertArrayEquals(Arrays.copyOfRange(bytes, 500_000, 500_100), store.get("data/far/a", 500_000, 500_100));
+        assertArrayEquals(bytes, store.get("data/far/a"));
+        try (StoreFile file = store.files().open("data/far/b/c")) {
+            ByteBuffer into = ByteBuffer.allocate(10);
+            assertEquals(5, file.read(0, into));
+            assertEquals("words", text(into.flip()));
+            assertReadOnly(() -> file.write(0, ByteBuffer.allocate(1)));
+        }
+        assertReadOnly(() -> store.writeAt("data/far/a", 0, bytes));
+        assertReadOnly(() -> store.remove("data/far/a"));
+        assertReadOnly(() -> store.files().create("data/far/new", 0644));
+        assertReadOnly(() -> store.files().rename("data/far/a", "elsewhere", false));
+        assertArrayEquals(bytes, Files.readAllBytes(far.resolve("a")));
+    }
+
+    private static void assertReadOnly(Executable change) {
+        String said = assertThrows(TerraceException.class, change).getMessage();
+        assertTrue(said.contains("read-only"), said);
     }
 
     @Test

@@ -76,7 +76,8 @@ class Origin:
     """What a file system says, by these rules.
 
     An answer younger than `check_after` seconds is used without asking again. If the origin does not answer, an answer
-    younger than `keep_seconds` is used, and the origin is not asked again for `check_after` seconds.
+    younger than `keep_seconds` is used, and the origin is not asked again for `check_after` seconds, or for as long as
+    its failure took, if that is longer.
     """
 
     def __init__(
@@ -195,6 +196,7 @@ class Origin:
         is_kept = self.keep_seconds is None or now - known.asked < self.keep_seconds
         if is_kept and time.monotonic() < self._away_until:
             return known
+        began = time.monotonic()
         try:
             return self._ask(kind, path, ask)
         except FailedError as error:
@@ -202,7 +204,9 @@ class Origin:
                 raise
             # Said once, however many files are read until it answers again.
             logger.log(logging.DEBUG if self._is_away else logging.WARNING, "%s; what is cached is used", error)
-            self._is_away, self._away_until = True, time.monotonic() + self.check_after
+            ended = time.monotonic()
+            # Libraries of services retry for seconds before they give up: not for each of many files.
+            self._is_away, self._away_until = True, ended + max(self.check_after, ended - began)
             return known
 
     def _ask(self, kind: str, path: str, ask: Callable[[], Any]) -> Answer:
