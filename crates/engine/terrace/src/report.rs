@@ -1,13 +1,12 @@
 //! The store's reports. Their JSON form is stable, because scripts rely on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::AddAssign;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
-
-use crate::mover::GoodReplicas;
+use terrace_catalog::{TargetId, Task};
 
 /// The places of an object's bytes: `terrace locate`.
 #[non_exhaustive]
@@ -330,7 +329,7 @@ pub struct Moved {
     pub kept: u64,
     /// Those of `kept` whose other replicas are, or could only be, in memory. A move must not make bytes volatile.
     pub kept_from_memory: u64,
-    /// Those of `kept` of which no replica can be read now, because targets are away or bytes are damaged.
+    /// Those of `kept` whose bytes cannot be read now, because targets are away or replicas are damaged.
     pub kept_unread: u64,
     /// Those of `kept` that are in adopted files which their owners have changed, by key. Nothing can be copied from them.
     pub changed: BTreeMap<String, u64>,
@@ -340,9 +339,9 @@ pub struct Moved {
     /// The same, by what they have.
     #[serde(skip)]
     pub(crate) lacking: Lacking,
-    /// Replicas that were read, and stay.
+    /// Of frames, which are named by tasks without a target, the target of a replica that was read, is good, and stays.
     #[serde(skip)]
-    pub(crate) good: GoodReplicas,
+    pub(crate) good: HashMap<Task, TargetId>,
     /// Replicas that can leave once others are made.
     #[serde(skip)]
     pub(crate) later: u64,

@@ -12,19 +12,8 @@ use crate::Result;
 use crate::devices::Tiers;
 use crate::read::{Suspect, bad, task_of};
 
-/// Frames, and for each a target whose replica was read just now, and is good.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GoodReplicas(HashMap<Task, TargetId>);
-
-impl GoodReplicas {
-    pub fn note(&mut self, task: Task, target: TargetId) {
-        self.0.insert(frame_of(task), target);
-    }
-
-    pub fn of(&self, task: Task) -> Option<TargetId> {
-        self.0.get(&frame_of(task)).copied()
-    }
-}
+/// Of frames, the target of a replica that was read just now, is good, and stays.
+pub(super) type GoodReplicas = HashMap<Task, TargetId>;
 
 /// Returns the task without its target, which names a frame.
 pub(super) fn frame_of(task: Task) -> Task {
@@ -106,7 +95,7 @@ impl Mover {
             let task = task_of(object, extent, replica);
             match read {
                 Ok(()) if volatile || self.outlives(replica) => {
-                    good.note(task, replica.target);
+                    good.insert(frame_of(task), replica.target);
                     break;
                 }
                 // One in memory is not enough.

@@ -4,7 +4,7 @@ use terrace_catalog::{Edit, Extent, Object, Replica, TargetId};
 use terrace_plan::snapshot::TierSet;
 
 use super::Mover;
-use super::beside::{Unread, silent_targets};
+use super::beside::{Unread, frame_of, silent_targets};
 use super::edits::{drop_replica, owe, owe_instead, task_at};
 use super::uncache::uncache;
 use crate::devices::Tiers;
@@ -205,7 +205,7 @@ impl Mover {
             moved.made += 1;
             moved.dropped += 1;
         } else if departing.may_thin && (outlives || volatile && stay().any(|r| answers(&r))) {
-            if moved.good.of(task_of(object, left, replica)).is_none() {
+            if !moved.good.contains_key(&frame_of(task_of(object, left, replica))) {
                 // The replica that is to stay is only pending, and this one may be the last good one to make it of.
                 moved.later += 1;
                 return Ok(());

@@ -81,7 +81,8 @@ impl Mover {
                 // It can be fetched again.
                 _ if self.planning.rules.now().origin_of(key).is_some() => return None,
                 Staying::Read(good) => good
-                    .of(*task)
+                    .get(&frame_of(*task))
+                    .copied()
                     .into_iter()
                     .filter(|target| !lasting.contains(target) || kept.contains(target))
                     .collect(),

@@ -33,7 +33,7 @@ mod stuck;
 mod uncache;
 mod wait;
 
-pub(crate) use beside::{GoodReplicas, silent_targets};
+pub(crate) use beside::silent_targets;
 pub(crate) use plain::{Naming, PlainNames};
 pub(crate) use reap::{GRACE_PERIOD, Reaper};
 pub(crate) use repair::Repair;
