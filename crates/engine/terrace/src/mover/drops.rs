@@ -8,7 +8,7 @@ use super::beside::{GoodReplicas, frame_of};
 use crate::Result;
 use crate::report::{Lacking, TierState};
 
-/// What is known of the replicas that stay.
+/// The replicas that count when another one leaves.
 #[derive(Clone, Copy)]
 pub(super) enum Staying<'g> {
     /// Only these count: they were read.
