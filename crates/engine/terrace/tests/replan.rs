@@ -280,3 +280,78 @@ fn rules_take_no_good_replica_away_beside_bad_ones() {
         }
     }
 }
+
+/// Changes the number of replicas of the first rule.
+fn set_replicas(store: &Store, replicas: u8) {
+    let file = store.dir().join("terrace.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let (before, rule) = text.split_once("[[rule]]").unwrap();
+    let at = rule.find("replicas = ").unwrap() + "replicas = ".len();
+    fs::write(&file, format!("{before}[[rule]]{}{replicas}{}", &rule[..at], &rule[at + 1..])).unwrap();
+}
+
+/// The part that objects follow of a configuration, as the store's note has it.
+fn noted(store: &Store) -> String {
+    fs::read_to_string(store.dir().join("rules")).unwrap().split_once('\n').unwrap().1.to_owned()
+}
+
+/// When the rules changed again while objects followed the first change, those that had done so never followed the second one.
+#[test]
+fn rules_that_change_twice_are_followed_by_all() {
+    for last in [1, 3] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = new_store_with(dir.path(), "[[rule]]\nprefix = 'a'\nreplicas = 1\n");
+        for number in 0..3 {
+            put(&store, &format!("a/{number}"));
+        }
+        store.sync().unwrap();
+        let first = noted(&store);
+        set_replicas(&store, 2);
+        store.sync().unwrap();
+        assert_eq!(replicas(&store, "a/1")[0].len(), 2);
+        // As if that had been interrupted after these objects.
+        let hex: String = b"a/2".iter().map(|byte| format!("{byte:02x}")).collect();
+        fs::write(store.dir().join("rules"), format!("{hex}\n{}\n# earlier rules\n{first}", noted(&store))).unwrap();
+        set_replicas(&store, last);
+        store.sync().unwrap();
+        for number in 0..3 {
+            let replicas = replicas(&store, &format!("a/{number}"));
+            assert!(replicas.iter().all(|tiers| tiers.len() == usize::from(last)), "{replicas:?}, wanted {last}");
+        }
+    }
+}
+
+/// The number of replicas of an earlier rule was taken for one that had been asked for with the object.
+#[test]
+fn a_rename_beside_a_changed_rule_follows_the_rules_of_its_new_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = "[[rule]]\nprefix = 'a'\nreplicas = 1\n[[rule]]\nprefix = 'c'\nreplicas = 2\n";
+    let store = new_store_with(dir.path(), rules);
+    for key in ["a/moved", "a/copied"] {
+        put(&store, key);
+    }
+    store.sync().unwrap();
+    set_replicas(&store, 3);
+    store.rename(b"a/moved", b"c/moved").unwrap();
+    store.copy(b"a/copied", b"c/copied").unwrap();
+    store.sync().unwrap();
+    // A copy shares its frames with the first.
+    for (key, wanted, count) in [("c/moved", 2, 2), ("c/copied", 2, 3), ("a/copied", 3, 3)] {
+        let replicas = replicas(&store, key);
+        assert!(replicas.iter().all(|tiers| tiers.len() == count), "{key}: {replicas:?}");
+        assert_eq!(usize::from(store.stat(key.as_bytes()).unwrap().want), wanted, "{key}");
+    }
+}
+
+/// It took over the number of replicas of its source.
+#[test]
+fn a_copy_of_plain_files_follows_the_rules_of_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = "[[rule]]\nprefix = 'a'\nreplicas = 1\nlayout = 'plain'\n[[rule]]\nprefix = 'b'\nlayout = 'plain'\n";
+    let store = new_store_with(dir.path(), rules);
+    put(&store, "a/1");
+    store.copy(b"a/1", b"b/1").unwrap();
+    store.sync().unwrap();
+    assert!(replicas(&store, "b/1").iter().all(|tiers| tiers.len() == 2), "{:?}", replicas(&store, "b/1"));
+    assert!(store.get(b"b/1").unwrap() == bytes());
+}

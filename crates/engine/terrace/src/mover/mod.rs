@@ -50,6 +50,7 @@ use terrace_codec::Encoding;
 use terrace_plan::policy::Policy;
 
 use crate::Result;
+use crate::config::Config;
 use crate::devices::Tiers;
 use crate::home::{Locks, ScrubRecord};
 use crate::journal::Journal;
@@ -109,8 +110,10 @@ pub(crate) struct State {
     /// The policies of single writes with pending replicas. Another process that makes these replicas uses the rules
     /// instead.
     wishes: Mutex<HashMap<u64, Policy>>,
-    /// Objects whose policy has changed, because they were renamed or the rules changed, with their old policy.
-    unplanned: Mutex<Vec<(Vec<u8>, Policy)>>,
+    /// Objects whose policy has changed, because they were renamed or the rules changed.
+    unplanned: Mutex<Vec<Vec<u8>>>,
+    /// The rules that all objects follow, if this is known.
+    followed: Mutex<Option<Arc<Config>>>,
     /// Held while these objects are replanned.
     following: Mutex<()>,
     /// Nodes of a shared store that are away. Only the background thread takes it.

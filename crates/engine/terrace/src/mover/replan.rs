@@ -27,10 +27,13 @@ const EDITS_PER_COMMIT: usize = 16;
 /// The number of objects that one round of the background thread checks.
 const MAX_REPLANNED_PER_ROUND: usize = 64;
 
+/// Begins the text of each earlier rules in the note, behind the rules that objects follow now.
+const EARLIER_RULES_LINE: &str = "\n# earlier rules\n";
+
 /// The progress of replanning since the rules changed. It is kept in the store's directory.
 struct Progress {
-    /// The rules by which the objects after `after` were last planned.
-    before: Config,
+    /// All rules by which objects after `after` may have been planned last: several if the rules changed while objects followed others.
+    earlier: Vec<Config>,
     after: Option<Vec<u8>>,
 }
 
@@ -63,9 +66,10 @@ impl Mover {
             }
         };
         let kept = self.planning.kept.of_replicas(to, object.as_ref());
-        let then = self.planning.policy(from, &kept).wanted;
-        if then != self.planning.policy(to, &kept).wanted {
-            self.state.unplanned.lock().push((to.to_vec(), then)); // a leaf: see `State`
+        // Objects that have not followed changed rules yet have replicas that no rule explains.
+        let differs = self.planning.policy(from, &kept).wanted != self.planning.policy(to, &kept).wanted;
+        if differs || !self.follows_rules() {
+            self.state.unplanned.lock().push(to.to_vec()); // a leaf: see `State`
             self.start(true);
         }
     }
@@ -133,18 +137,27 @@ impl Mover {
     /// If the rules have changed since the objects were planned, replans some of the objects that they apply to. Returns the
     /// number of objects that were checked.
     pub fn follow_rules(&self) -> Result<usize> {
+        let rules = self.planning.rules.now();
         let Some(progress) = self.progress() else { return Ok(0) };
+        if progress.after.is_none() {
+            // Before any object follows these rules: if they change again, it is known that some may.
+            self.keep(&rules, &progress);
+        }
         let page = self.catalog.list(b"", progress.after.as_deref(), MAX_REPLANNED_PER_ROUND)?;
         for (key, object) in &page {
             let kept = self.planning.kept.of_replicas(key, Some(object));
-            let then = self.planning.policy_under(&progress.before, key, &kept).wanted;
-            if !self.follow_policy(key, object, &then)? {
-                self.state.unplanned.lock().push((key.clone(), then)); // a leaf: see `State`
+            let now = self.planning.policy(key, &kept).wanted;
+            let mut earlier = progress.earlier.iter().map(|rules| self.planning.policy_under(rules, key, &kept).wanted);
+            if earlier.any(|then| then != now) && !self.follow_policy(key, object)? {
+                self.state.unplanned.lock().push(key.clone()); // a leaf: see `State`
             }
         }
-        match page.last() {
-            Some((last, _)) => self.keep(&Progress { after: Some(last.clone()), ..progress }),
-            None => self.rules_followed(),
+        // If they have changed meanwhile, the page is planned again.
+        if Arc::ptr_eq(&rules, &self.planning.rules.now()) {
+            match page.last() {
+                Some((last, _)) => self.keep(&rules, &Progress { after: Some(last.clone()), ..progress }),
+                None => self.note_followed(&rules),
+            }
         }
         Ok(page.len())
     }
@@ -156,16 +169,16 @@ impl Mover {
         let _alone = self.state.following.lock();
         let unplanned = std::mem::take(&mut *self.state.unplanned.lock());
         let (mut done, mut later, mut failed) = (0, Vec::new(), Ok(()));
-        for (key, then) in unplanned {
+        for key in unplanned {
             let followed = self.catalog.object(&key).map_err(Error::from).and_then(|object| match object {
-                Some(object) => self.follow_policy(&key, &object, &then),
+                Some(object) => self.follow_policy(&key, &object),
                 None => Ok(true),
             });
             match followed {
                 Ok(true) => done += 1,
-                Ok(false) => later.push((key, then)),
+                Ok(false) => later.push(key),
                 Err(error) => {
-                    later.push((key, then));
+                    later.push(key);
                     failed = Err(error);
                 }
             }
@@ -175,20 +188,14 @@ impl Mover {
         failed.map(|()| done)
     }
 
-    /// Replans an object if its policy differs from `then`. Returns false if a part of it must be planned later.
-    fn follow_policy(&self, key: &[u8], object: &Object, then: &Policy) -> Result<bool> {
-        let now = self.planning.policy(key, &self.planning.kept.of_replicas(key, Some(object))).wanted;
-        if *then == now {
-            return Ok(true);
-        }
-        // A number of replicas that was given with the object itself stays.
-        let replicas = if object.want == then.replicas { now.replicas } else { object.want };
-        let wanted = Policy { replicas, ..now };
+    /// Replans an object by its policy. Returns false if a part of it must be planned later.
+    fn follow_policy(&self, key: &[u8], object: &Object) -> Result<bool> {
+        let wanted = self.planning.policy(key, &self.planning.kept.of_replicas(key, Some(object))).wanted;
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(true) };
         let mut all = true;
         let (mut edits, mut moved) = (Vec::new(), Moved::default());
-        if object.want != replicas {
-            edits.push(Edit::Want { key: key.to_vec(), object: object.id, want: replicas });
+        if object.want != wanted.replicas {
+            edits.push(Edit::Want { key: key.to_vec(), object: object.id, want: wanted.replicas });
         }
         for extent in frames(&extents) {
             all &= self.replan(key, object.id, extent, &wanted, false, &mut edits, &mut moved)?;
@@ -206,6 +213,14 @@ impl Mover {
         Some(Replanning { after: after.map(|last| key::show(&last)) })
     }
 
+    /// Returns whether all objects follow the current rules, as far as this process knows.
+    fn follows_rules(&self) -> bool {
+        let now = self.planning.rules.now();
+        // A leaf. A changed `terrace.toml` is another configuration, even if it says the same.
+        let is_known = self.state.followed.lock().as_ref().is_some_and(|followed| Arc::ptr_eq(followed, &now));
+        is_known || self.progress().is_none()
+    }
+
     fn progress(&self) -> Option<Progress> {
         let text = match fs::read_to_string(self.journal.dir.join("rules")) {
             Ok(text) => text,
@@ -218,51 +233,63 @@ impl Mover {
             }
         };
         // One without its first line is damaged, too.
-        let (after, before) = text.split_once('\n').unwrap_or(("", "damaged"));
+        let (after, texts) = text.split_once('\n').unwrap_or(("", "damaged"));
+        let mut texts: Vec<&str> = texts.split(EARLIER_RULES_LINE).collect();
         let config = self.planning.rules.now();
-        let now = rules(&config);
-        if before == now {
+        let now = rules_of(&config);
+        let follows = texts[0] == now;
+        if follows && texts.len() == 1 {
+            *self.state.followed.lock() = Some(config); // a leaf
             return None;
         }
         // A process that cannot follow the new rules while it has the store open leaves the work to those that can.
-        let current = read_config(&self.journal.dir).is_ok_and(|config| rules(&config) == now);
+        let current = read_config(&self.journal.dir).is_ok_and(|config| rules_of(&config) == now);
         if !current {
             return None;
         }
-        let before = toml::from_str(before).unwrap_or_else(|error| {
-            // Written by a version with other settings, or damaged. A number of replicas that only an earlier rule explains stays.
-            tracing::warn!(%error, "the note of the rules that objects follow is not understood, so objects are planned again as if there had been no rules");
-            Config { store: config.store.clone(), rules: Vec::new(), origins: Vec::new(), tiers: Vec::new() }
-        });
-        let after = (!after.is_empty()).then(|| key::unhex(after)).flatten();
-        Some(Progress { before, after })
+        // If the rules have changed again, some objects follow `texts[0]`, and others still earlier ones.
+        let goes_on = follows || texts.len() == 1;
+        if follows {
+            texts.remove(0);
+        }
+        let parse = |text: &&str| {
+            toml::from_str(text).unwrap_or_else(|error| {
+                // Written by a version with other settings, or damaged.
+                tracing::warn!(%error, "the note of the rules that objects follow is not understood, so objects are planned again as if there had been no rules");
+                Config { store: config.store.clone(), rules: Vec::new(), origins: Vec::new(), tiers: Vec::new() }
+            })
+        };
+        let after = (goes_on && !after.is_empty()).then(|| key::unhex(after)).flatten();
+        Some(Progress { earlier: texts.iter().map(parse).collect(), after })
     }
 
-    /// Saves the progress. If that fails, the only harm is that objects are checked again.
-    fn keep(&self, progress: &Progress) {
-        self.write_rules(&key::hex(progress.after.as_deref().unwrap_or_default()), &progress.before);
+    /// Saves the progress towards `rules`. If that fails, the only harm is that objects are checked again.
+    fn keep(&self, rules: &Config, progress: &Progress) {
+        let after = key::hex(progress.after.as_deref().unwrap_or_default());
+        self.write_rules(&after, std::iter::once(rules).chain(&progress.earlier));
     }
 
     /// Notes that all objects follow the rules, in a store without such a note.
     pub fn rules_begin(&self) {
         if !self.journal.dir.join("rules").exists() {
-            self.rules_followed();
+            self.note_followed(&self.planning.rules.now());
         }
     }
 
-    /// Notes that all objects follow the current rules.
-    fn rules_followed(&self) {
-        self.write_rules("", &self.planning.rules.now());
+    /// Notes that all objects follow these rules.
+    fn note_followed(&self, rules: &Config) {
+        self.write_rules("", [rules]);
     }
 
     /// Errors are ignored: without the note, or with an older one, objects are only checked again.
-    fn write_rules(&self, after: &str, config: &Config) {
-        let _ = replace(&self.journal.dir.join("rules"), format!("{after}\n{}", rules(config)));
+    fn write_rules<'c>(&self, after: &str, configs: impl IntoIterator<Item = &'c Config>) {
+        let texts: Vec<String> = configs.into_iter().map(rules_of).collect();
+        let _ = replace(&self.journal.dir.join("rules"), format!("{after}\n{}", texts.join(EARLIER_RULES_LINE)));
     }
 }
 
 /// Returns the part of a configuration that decides the policy of objects.
-fn rules(config: &Config) -> String {
+fn rules_of(config: &Config) -> String {
     let store = StoreConfig { targets: 0, ..config.store.clone() };
     Config { store, rules: config.rules.clone(), origins: Vec::new(), tiers: Vec::new() }.to_toml()
 }

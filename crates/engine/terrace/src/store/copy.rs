@@ -87,10 +87,7 @@ impl Store {
         describe: impl Fn(&mut Attributes),
     ) -> Result<Object> {
         let snapshot = ObjectSnapshot::pinned(self, from)?;
-        let kept = PutOptions::kept_with(from, &snapshot.object)?;
-        // Of a file of an origin, which can be fetched again, one replica is enough. A copy is an object of the store.
-        let want = Some(snapshot.object.want).filter(|_| !is_at_origin(&snapshot.object));
-        let asked = PutOptions { replicas: kept.replicas.or(want), ..kept };
+        let asked = PutOptions::kept_with(from, &snapshot.object)?;
         let options = PutOptions {
             attributes: Some(snapshot.object.attributes.clone()),
             create_new: options.create_new,
