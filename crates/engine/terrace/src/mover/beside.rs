@@ -34,12 +34,8 @@ impl Unread {
         Unread { bad: HashSet::new(), silent }
     }
 
-    pub fn is_silent(&self, target: TargetId) -> bool {
-        self.silent.contains(&target)
-    }
-
     pub fn has(&self, replica: &Replica) -> bool {
-        self.is_silent(replica.target) || self.bad.contains(&(replica.target, replica.place))
+        self.silent.contains(&replica.target) || self.bad.contains(&(replica.target, replica.place))
     }
 }
 

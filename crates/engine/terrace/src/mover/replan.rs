@@ -32,6 +32,8 @@ const EARLIER_RULES_LINE: &str = "\n# earlier rules\n";
 
 /// The progress of replanning since the rules changed. It is kept in the store's directory.
 struct Progress {
+    /// The rules that objects are to follow.
+    rules: Arc<Config>,
     /// All rules by which objects after `after` may have been planned last: several if the rules changed while objects followed others.
     earlier: Vec<Config>,
     after: Option<Vec<u8>>,
@@ -137,11 +139,10 @@ impl Mover {
     /// If the rules have changed since the objects were planned, replans some of the objects that they apply to. Returns the
     /// number of objects that were checked.
     pub fn follow_rules(&self) -> Result<usize> {
-        let rules = self.planning.rules.now();
         let Some(progress) = self.progress() else { return Ok(0) };
         if progress.after.is_none() {
             // Before any object follows these rules: if they change again, it is known that some may.
-            self.keep(&rules, &progress);
+            self.keep(&progress);
         }
         let page = self.catalog.list(b"", progress.after.as_deref(), MAX_REPLANNED_PER_ROUND)?;
         for (key, object) in &page {
@@ -153,10 +154,10 @@ impl Mover {
             }
         }
         // If they have changed meanwhile, the page is planned again.
-        if Arc::ptr_eq(&rules, &self.planning.rules.now()) {
+        if Arc::ptr_eq(&progress.rules, &self.planning.rules.now()) {
             match page.last() {
-                Some((last, _)) => self.keep(&rules, &Progress { after: Some(last.clone()), ..progress }),
-                None => self.note_followed(&rules),
+                Some((last, _)) => self.keep(&Progress { after: Some(last.clone()), ..progress }),
+                None => self.note_followed(&progress.rules),
             }
         }
         Ok(page.len())
@@ -260,13 +261,14 @@ impl Mover {
             })
         };
         let after = (goes_on && !after.is_empty()).then(|| key::unhex(after)).flatten();
-        Some(Progress { earlier: texts.iter().map(parse).collect(), after })
+        let earlier = texts.iter().map(parse).collect();
+        Some(Progress { rules: config, earlier, after })
     }
 
-    /// Saves the progress towards `rules`. If that fails, the only harm is that objects are checked again.
-    fn keep(&self, rules: &Config, progress: &Progress) {
+    /// Saves the progress. If that fails, the only harm is that objects are checked again.
+    fn keep(&self, progress: &Progress) {
         let after = key::hex(progress.after.as_deref().unwrap_or_default());
-        self.write_rules(&after, std::iter::once(rules).chain(&progress.earlier));
+        self.write_rules(&after, std::iter::once(&*progress.rules).chain(&progress.earlier));
     }
 
     /// Notes that all objects follow the rules, in a store without such a note.
