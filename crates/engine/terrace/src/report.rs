@@ -1,12 +1,11 @@
 //! The store's reports. Their JSON form is stable, because scripts rely on it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::AddAssign;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
-use terrace_catalog::{TargetId, Task};
 
 /// The places of an object's bytes: `terrace locate`.
 #[non_exhaustive]
@@ -336,15 +335,6 @@ pub struct Moved {
     /// Extents that have fewer replicas than before and fewer than they should have, because no other failure domain takes
     /// one.
     pub thinned: u64,
-    /// The same, by what they have.
-    #[serde(skip)]
-    pub(crate) lacking: Lacking,
-    /// Of frames, which are named by tasks without a target, the target of a replica that was read, is good, and stays.
-    #[serde(skip)]
-    pub(crate) good: HashMap<Task, TargetId>,
-    /// Replicas that can leave once others are made.
-    #[serde(skip)]
-    pub(crate) later: u64,
 }
 
 impl Moved {
@@ -353,7 +343,6 @@ impl Moved {
         self.made += next.made;
         self.dropped += next.dropped;
         self.thinned += next.thinned;
-        self.lacking += next.lacking;
         (self.kept, self.kept_from_memory, self.kept_unread) = (next.kept, next.kept_from_memory, next.kept_unread);
         self.changed.clone_from(&next.changed);
     }
@@ -364,14 +353,6 @@ impl Moved {
         self.dropped = self.dropped.saturating_sub(would_leave.into());
         self.kept += 1;
         *self.changed.entry(terrace_format::key::show(key)).or_default() += 1;
-    }
-
-    /// Counts an extent that had `before` replicas, made or pending, and now has `after`.
-    pub(crate) fn count_thinned(&mut self, before: usize, after: usize, wanted: u8) {
-        if after < before && after < usize::from(wanted) {
-            self.thinned += 1;
-            self.lacking += Lacking::of(after, wanted.into());
-        }
     }
 }
 

@@ -8,9 +8,8 @@ use terrace_system::fail;
 
 use super::Mover;
 use super::drain::Departing;
-use super::drops::Staying;
+use super::moves::Moves;
 use crate::Result;
-use crate::report::{Lacking, Moved};
 
 /// A node that is away for longer than this, in seconds, may not come back soon.
 const REBUILD_AFTER_SECONDS: u64 = 600;
@@ -69,14 +68,14 @@ impl Mover {
             );
         }
         let mut departing = Departing::node(&self.tiers, name, false)?;
-        let (mut edits, mut moved) = (Vec::new(), Moved::default());
+        let mut moves = Moves::default();
         for (key, _) in &page {
             let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { continue };
             for extent in frames(&extents) {
-                self.depart(key, &object, extent, &mut departing, &mut edits, &mut moved)?;
+                self.depart(key, &object, extent, &mut departing, &mut moves)?;
             }
         }
-        self.commit_moves(edits, Lacking::default(), Staying::Read(&moved.good))?;
+        self.commit_planned(&mut moves)?;
         away.after = Some(last.clone());
         Ok(page.len())
     }

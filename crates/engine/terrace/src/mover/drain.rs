@@ -5,7 +5,8 @@ use terrace_plan::snapshot::TierSet;
 
 use super::Mover;
 use super::beside::{Unread, frame_of, silent_targets};
-use super::edits::{drop_replica, owe, owe_instead, task_at};
+use super::edits::{owe_instead, task_at};
+use super::moves::Moves;
 use super::uncache::uncache;
 use crate::devices::Tiers;
 use crate::read::task_of;
@@ -80,9 +81,8 @@ impl Mover {
             )));
         }
         let mut departing = Departing::tier(&self.tiers, level);
-        let mut moved = self.move_off_each(b"", |key, object, extent, edits, moved| {
-            self.depart(key, object, extent, &mut departing, edits, moved)
-        })?;
+        let mut moved = self
+            .move_off_each(b"", |key, object, extent, moves| self.depart(key, object, extent, &mut departing, moves))?;
         // What was moved to a full tier above this one may have been evicted to this one again.
         let mut there = 0;
         for target in &departing.targets {
@@ -95,9 +95,7 @@ impl Mover {
     /// Carries out [`Store::drain_node`](crate::Store::drain_node).
     pub fn drain_node(&self, name: &str) -> Result<Moved> {
         let mut departing = Departing::node(&self.tiers, name, true)?;
-        self.move_off_each(b"", |key, object, extent, edits, moved| {
-            self.depart(key, object, extent, &mut departing, edits, moved)
-        })
+        self.move_off_each(b"", |key, object, extent, moves| self.depart(key, object, extent, &mut departing, moves))
     }
 
     /// Adds the edits that move an extent's replicas off the departing targets, made and pending ones.
@@ -107,12 +105,11 @@ impl Mover {
         object: &Object,
         extent: &Extent,
         departing: &mut Departing,
-        edits: &mut Vec<Edit>,
-        moved: &mut Moved,
+        moves: &mut Moves,
     ) -> Result<()> {
         let Departing { targets, unread, .. } = departing;
         let leaves = |target| targets.contains(&target);
-        let extent = &*self.mend_beside(key, object.id, extent, leaves, unread, &mut moved.good)?;
+        let extent = &*self.mend_beside(key, object.id, extent, leaves, unread, &mut moves.good)?;
         let departing = &*departing;
         let owed = self.catalog.owed_to(&task_at(object.id, extent, 0))?;
         let (off, mut stay): (Vec<TargetId>, Vec<TargetId>) =
@@ -123,7 +120,7 @@ impl Mover {
         if leave.is_empty() && off.is_empty() {
             return Ok(());
         }
-        if self.keeps_unread(key, object, extent, departing, (leave.len() + off.len()) as u64, moved)? {
+        if self.keeps_unread(key, object, extent, departing, (leave.len() + off.len()) as u64, moves)? {
             return Ok(());
         }
         let (mut left, mut chosen) = (extent.clone(), Vec::new());
@@ -132,20 +129,19 @@ impl Mover {
             let others = || left.replicas.iter().filter(|r| *r != replica && departing.may_be_read(r));
             let is_spare = others().count() + chosen.len() + stay.len() >= wanted && others().any(|r| self.outlives(r));
             if is_spare && !departing.may_thin {
-                edits.push(drop_replica(key, object.id, &left, replica));
+                moves.drop(key, object.id, &left, replica);
                 left.replicas.retain(|r| r != replica);
-                moved.dropped += 1;
                 continue;
             }
-            self.move_off(key, object.id, &mut left, &mut chosen, replica, departing, edits, moved)?;
+            self.move_off(key, object.id, &mut left, &mut chosen, replica, departing, moves)?;
         }
         let before = extent.replicas.len() + off.len() + stay.len();
         stay.retain(|target| !chosen.contains(target));
         chosen.extend(stay);
         for target in off {
-            self.move_owed_off(key, object.id, &left, &mut chosen, target, departing, edits, moved)?;
+            self.move_owed_off(key, object.id, &left, &mut chosen, target, departing, moves)?;
         }
-        moved.count_thinned(before, left.replicas.len() + chosen.len(), object.want);
+        moves.count_thinned(before, left.replicas.len() + chosen.len(), object.want);
         Ok(())
     }
 
@@ -157,13 +153,13 @@ impl Mover {
         extent: &Extent,
         departing: &Departing,
         count: u64,
-        moved: &mut Moved,
+        moves: &mut Moves,
     ) -> Result<bool> {
         if extent.replicas.iter().any(|r| departing.may_be_read(r)) || self.is_cached(key, object.id)? {
             return Ok(false);
         }
-        moved.kept += count;
-        moved.kept_unread += count;
+        moves.moved.kept += count;
+        moves.moved.kept_unread += count;
         Ok(true)
     }
 
@@ -178,8 +174,7 @@ impl Mover {
         chosen: &mut Vec<TargetId>,
         replica: &Replica,
         departing: &Departing,
-        edits: &mut Vec<Edit>,
-        moved: &mut Moved,
+        moves: &mut Moves,
     ) -> Result<()> {
         let owed = self.catalog.owed_to(&task_of(object, left, replica))?;
         let stay = || left.replicas.iter().filter(|r| *r != replica);
@@ -199,29 +194,26 @@ impl Mover {
         };
         // A move must not make the extent volatile.
         if let Some(target) = place.filter(|target| volatile || outlives || persistent(*target)) {
-            edits.push(owe(key, task_at(object, left, target), left, Some(replica.target)));
+            moves.owe(key, task_at(object, left, target), left, Some(replica.target));
             left.replicas.retain(|r| r != replica);
             chosen.push(target);
-            moved.made += 1;
-            moved.dropped += 1;
         } else if departing.may_thin && (outlives || volatile && stay().any(|r| answers(&r))) {
-            if !moved.good.contains_key(&frame_of(task_of(object, left, replica))) {
+            if !moves.good.contains_key(&frame_of(task_of(object, left, replica))) {
                 // The replica that is to stay is only pending, and this one may be the last good one to make it of.
-                moved.later += 1;
+                moves.later += 1;
                 return Ok(());
             }
-            edits.push(drop_replica(key, object, left, replica));
+            moves.drop(key, object, left, replica);
             left.replicas.retain(|r| r != replica);
-            moved.dropped += 1;
         } else if left.replicas.len() == 1 && chosen.is_empty() && self.is_cached(key, object)? {
             // It can be fetched again.
-            edits.push(uncache(key, object, left));
-            moved.dropped += 1;
+            moves.edits.push(uncache(key, object, left));
+            moves.moved.dropped += 1;
         } else {
-            moved.kept += 1;
+            moves.moved.kept += 1;
             let is_in_memory = beside.iter().any(|target| !persistent(*target));
             let may_be = || placer.choose_target(departing.to, left, &avoided, true).is_some();
-            moved.kept_from_memory += u64::from(is_in_memory || may_be());
+            moves.moved.kept_from_memory += u64::from(is_in_memory || may_be());
         }
         Ok(())
     }
@@ -266,8 +258,7 @@ impl Mover {
         chosen: &mut Vec<TargetId>,
         from: TargetId,
         departing: &Departing,
-        edits: &mut Vec<Edit>,
-        moved: &mut Moved,
+        moves: &mut Moves,
     ) -> Result<()> {
         let beside: Vec<TargetId> = left.replicas.iter().map(|r| r.target).chain(chosen.iter().copied()).collect();
         let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
@@ -278,20 +269,20 @@ impl Mover {
         let place = placer.choose_target_of_move(departing.to, left, &avoided, volatile);
         let place = place.filter(|target| outlives || persistent(*target));
         if place.is_none() && !(outlives && departing.may_thin) {
-            moved.kept += 1;
+            moves.moved.kept += 1;
             let is_in_memory = beside.iter().any(|target| !persistent(*target));
             let may_be = || placer.choose_target(departing.to, left, &avoided, true).is_some();
-            moved.kept_from_memory += u64::from(is_in_memory || may_be());
+            moves.moved.kept_from_memory += u64::from(is_in_memory || may_be());
             return Ok(());
         }
         let task = task_at(object, left, from);
         match place {
             Some(target) => {
-                edits.extend(owe_instead(key, task, target, left.raw_len, None));
+                moves.edits.extend(owe_instead(key, task, target, left.raw_len, None));
                 chosen.push(target);
-                moved.made += 1;
+                moves.moved.made += 1;
             }
-            None => edits.push(Edit::Forgive { task }),
+            None => moves.edits.push(Edit::Forgive { task }),
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ pub(crate) mod expiry;
 mod flow;
 mod leaving;
 mod make;
+mod moves;
 mod plain;
 mod promote;
 mod reap;

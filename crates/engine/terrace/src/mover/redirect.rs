@@ -19,12 +19,12 @@ impl Mover {
             return Ok(Moved::default());
         }
         let departing = Departing::owed(&self.tiers, away);
-        self.move_each(prefix, |key, object, extent, edits, moved| {
+        self.move_each(prefix, |key, object, extent, moves| {
             let owed = self.catalog.owed_to(&task_at(object.id, extent, 0))?;
             let (off, mut chosen): (Vec<TargetId>, Vec<TargetId>) =
                 owed.into_iter().partition(|target| departing.has(*target));
             for target in off {
-                self.move_owed_off(key, object.id, extent, &mut chosen, target, &departing, edits, moved)?;
+                self.move_owed_off(key, object.id, extent, &mut chosen, target, &departing, moves)?;
             }
             Ok(())
         })

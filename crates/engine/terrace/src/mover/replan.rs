@@ -12,12 +12,12 @@ use terrace_system::replace;
 
 use super::Mover;
 use super::beside::Unread;
-use super::drops::Staying;
-use super::edits::{drop_replica, owe, task_at};
+use super::edits::task_at;
+use super::moves::Moves;
 use crate::config::{Config, StoreConfig};
 use crate::home::read_config;
 use crate::place::element_of;
-use crate::report::{Lacking, Moved, Replanning, TierState};
+use crate::report::{Moved, Replanning, TierState};
 use crate::{Error, Result};
 
 /// Extents with at most this score are cold.
@@ -42,7 +42,7 @@ struct Progress {
 impl Mover {
     /// Carries out [`Store::tune`](crate::Store::tune).
     pub fn tune(&self, prefix: &[u8], all: bool) -> Result<Moved> {
-        self.move_each(prefix, |key, object, extent, edits, moved| {
+        self.move_each(prefix, |key, object, extent, moves| {
             if !all && self.planning.hotness.score(key, extent.offset, extent.end()) > MAX_COLD_SCORE {
                 return Ok(());
             }
@@ -50,7 +50,7 @@ impl Mover {
             let replicas = extent.replicas.len().clamp(1, 255) as u8;
             let first = if policy.raw_first { policy.first } else { dense };
             let wanted = Policy { replicas, first, rest: dense, budget: None, ..policy };
-            self.replan(key, object.id, extent, &wanted, true, edits, moved).map(drop)
+            self.replan(key, object.id, extent, &wanted, true, moves).map(drop)
         })
     }
 
@@ -86,8 +86,7 @@ impl Mover {
         extent: &Extent,
         wanted: &Policy,
         stay: bool,
-        edits: &mut Vec<Edit>,
-        moved: &mut Moved,
+        moves: &mut Moves,
     ) -> Result<bool> {
         let works = |target| self.tiers.device(target).is_ok_and(|device| device.state() == TierState::Ok);
         if !self.catalog.owed_to(&task_at(object, extent, 0))?.is_empty() {
@@ -101,12 +100,12 @@ impl Mover {
         let placer = self.planning.placer(key, element_of(key), wanted);
         let places = placer.replan(extent, &raw, stay);
         if places.is_empty() {
-            moved.kept += 1;
+            moves.moved.kept += 1;
             return Ok(true);
         }
         let leaves = |target: TargetId| places.iter().all(|placed| placed.target != target);
         let mut unread = Unread::default();
-        let extent = &*self.mend_beside(key, object, extent, leaves, &mut unread, &mut moved.good)?;
+        let extent = &*self.mend_beside(key, object, extent, leaves, &mut unread, &mut moves.good)?;
         let mut leaving = extent.replicas.iter().filter(|replica| leaves(replica.target));
         for placed in &places {
             let task = task_at(object, extent, placed.target);
@@ -114,14 +113,11 @@ impl Mover {
             match extent.replicas.iter().find(|replica| replica.target == placed.target) {
                 Some(replica) if replica.encoding == placed.encoding => {}
                 Some(_) => {
-                    edits.push(owe(key, task, extent, None));
-                    moved.made += 1;
+                    moves.owe(key, task, extent, None);
                 }
                 None => {
                     let instead = leaving.next().map(|replica| replica.target);
-                    edits.push(owe(key, task, extent, instead));
-                    moved.made += 1;
-                    moved.dropped += u64::from(instead.is_some());
+                    moves.owe(key, task, extent, instead);
                 }
             }
         }
@@ -129,8 +125,7 @@ impl Mover {
         for replica in leaving.filter(|_| enough) {
             let stays = |other: &&Replica| !leaves(other.target) && !unread.has(other);
             if extent.replicas.iter().filter(stays).any(|other| wanted.volatile || self.outlives(other)) {
-                edits.push(drop_replica(key, object, extent, replica));
-                moved.dropped += 1;
+                moves.drop(key, object, extent, replica);
             }
         }
         Ok(true)
@@ -194,17 +189,17 @@ impl Mover {
         let wanted = self.planning.policy(key, &self.planning.kept.of_replicas(key, Some(object))).wanted;
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(true) };
         let mut all = true;
-        let (mut edits, mut moved) = (Vec::new(), Moved::default());
+        let mut moves = Moves::default();
         if object.want != wanted.replicas {
-            edits.push(Edit::Want { key: key.to_vec(), object: object.id, want: wanted.replicas });
+            moves.edits.push(Edit::Want { key: key.to_vec(), object: object.id, want: wanted.replicas });
         }
         for extent in frames(&extents) {
-            all &= self.replan(key, object.id, extent, &wanted, false, &mut edits, &mut moved)?;
-            if edits.len() >= EDITS_PER_COMMIT {
-                self.commit_moves(std::mem::take(&mut edits), Lacking::default(), Staying::Read(&moved.good))?;
+            all &= self.replan(key, object.id, extent, &wanted, false, &mut moves)?;
+            if moves.edits.len() >= EDITS_PER_COMMIT {
+                self.commit_planned(&mut moves)?;
             }
         }
-        self.commit_moves(edits, Lacking::default(), Staying::Read(&moved.good))?;
+        self.commit_planned(&mut moves)?;
         Ok(all)
     }
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use terrace_catalog::{Edit, Extent, Object, Replica, Task};
+use terrace_catalog::{Extent, Object, Replica, Task};
 use terrace_plan::snapshot::TierSet;
 
 use super::Mover;
-use super::edits::{owe, task_at};
+use super::edits::task_at;
+use super::moves::Moves;
 use crate::Result;
 use crate::report::Moved;
 
@@ -30,9 +31,10 @@ impl Mover {
         let saving = Saving { level: self.tiers.level(tier)?, node, there, until };
         let (mut all, mut late) = (Moved::default(), None);
         for prefix in self.most_read()?.into_iter().chain([Vec::new()]) {
-            all.add(&self.move_part(&prefix, &mut late, |key, object, extent, edits, moved| {
-                self.save_extent(&saving, key, object, extent, edits, moved)
-            })?);
+            let moves = self.move_part(&prefix, &mut late, |key, object, extent, moves| {
+                self.save_extent(&saving, key, object, extent, moves)
+            })?;
+            all.add(&moves.moved);
         }
         late.map_or(Ok(all), Err)
     }
@@ -57,8 +59,7 @@ impl Mover {
         key: &[u8],
         object: &Object,
         extent: &Extent,
-        edits: &mut Vec<Edit>,
-        moved: &mut Moved,
+        moves: &mut Moves,
     ) -> Result<()> {
         let is_on = |target| self.tiers.device(target).is_ok_and(|device| device.tier == saving.level);
         let is_late = saving.until.is_some_and(|until| Instant::now() > until);
@@ -78,13 +79,12 @@ impl Mover {
         };
         // One that is pending there is made now.
         let Some(target) = owed.iter().copied().find(|target| is_on(*target)).or_else(place) else {
-            moved.kept += 1;
+            moves.moved.kept += 1;
             return Ok(());
         };
         // A budget may pay for no further replica, and then for one in another place.
         let dropped = extent.replicas.first().filter(|_| placer.has_budget()).map(|replica| replica.target);
-        edits.push(owe(key, Task { target, ..task }, extent, dropped));
-        moved.made += 1;
+        moves.owe(key, Task { target, ..task }, extent, dropped);
         Ok(())
     }
 
