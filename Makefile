@@ -244,6 +244,7 @@ golden: ## golden stores and records that are not there yet; those that are ther
 lint: needed-by-tests packages mpi-installed target/tools/bin/typos ## formatting, clippy and docs, warnings denied; what crates may use; spelling and language
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets $(ALL_FEATURES) -- -D warnings
+	$(CARGO) check --quiet -p terrace-cli
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet $(ALL_FEATURES)
 	$(CARGO) test --quiet --workspace $(ALL_FEATURES) --test layers --test circles --test language
 	target/tools/bin/typos
@@ -300,6 +301,7 @@ soak: export TERRACE_SEED := $(or $(TERRACE_SEED),$(shell date +%s))
 soak: python-installed slurm-installed memcheck deny etcd target/servers/s3-tests/venv/installed target/servers/hpccg/installed target/servers/spark/installed target/servers/torch/installed target/servers/orbax/installed target/peers/versitygw/versitygw ## the long counts: kills, faults, power losses, operations, hostile bytes
 	@echo "TERRACE_SEED=$$TERRACE_SEED"
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	for service in azblob fs gcs hdfs-native http memory redis s3 sftp webdav webhdfs; do $(CARGO) check --quiet -p terrace-cli --features services-$$service || exit 1; done
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace-cli --test power -- --nocapture
