@@ -6,8 +6,8 @@ use std::path::Path;
 
 use terrace::{Ack, Config, Element, PutOptions, Store};
 
-const STEPS: usize = 4;
-const CELLS: usize = 100_000;
+const STEP_COUNT: usize = 4;
+const CELL_COUNT: usize = 100_000;
 
 /// Returns the configuration of a store with a tier in memory above one of two disks. The directories stand for disks here.
 fn configuration(dir: &Path) -> String {
@@ -21,7 +21,7 @@ fn configuration(dir: &Path) -> String {
 
 /// Returns the state of all cells after a step, as bytes.
 fn simulate(step: usize) -> Vec<u8> {
-    (0..CELLS).flat_map(|cell| ((cell as f64 / 1000.0).sin() * (step + 1) as f64).to_le_bytes()).collect()
+    (0..CELL_COUNT).flat_map(|cell| ((cell as f64 / 1000.0).sin() * (step + 1) as f64).to_le_bytes()).collect()
 }
 
 fn key(step: usize) -> Vec<u8> {
@@ -42,8 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let usual = PutOptions { element: Some(Element::F64), ..PutOptions::default() };
     let last = PutOptions { ack: Some(Ack::Durable), ..usual.clone() };
-    for step in 0..STEPS {
-        let options = if step + 1 == STEPS { &last } else { &usual };
+    for step in 0..STEP_COUNT {
+        let options = if step + 1 == STEP_COUNT { &last } else { &usual };
         let mut receipt = store.put_bytes(&key(step), &simulate(step), options)?;
         // A put may return while replicas are still pending.
         store.wait(&mut receipt, Ack::Replicated)?;
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let moved = store.evict(b"runs/a", "memory")?;
     println!("{} replicas left memory, and {} were made elsewhere", moved.dropped, moved.made);
-    for step in 0..STEPS {
+    for step in 0..STEP_COUNT {
         print_places(&store, step)?;
         assert_eq!(store.get(&key(step))?, simulate(step));
     }
