@@ -9,11 +9,12 @@ const WRITE_VARIABLE: &str = "TERRACE_WRITE_GOLDEN";
 
 /// Files that a store creates again when it is opened, and files for one machine and one boot. A store's paths are in its
 /// configuration.
-const NOT_KEPT: [&str; 17] = [
+const NOT_KEPT: [&str; 18] = [
     "appends",
     "boot",
     "catalog",
     "copies",
+    "following",
     "hotness*",
     "leases",
     "lock",

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::fs;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use common::hold_mover;
 use terrace::files::Files;
 use terrace::report::{Location, ReplicaState};
 use terrace::{Ack, Config, PutOptions, Store};
@@ -354,4 +358,90 @@ fn a_copy_of_plain_files_follows_the_rules_of_its_place() {
     store.sync().unwrap();
     assert!(replicas(&store, "b/1").iter().all(|tiers| tiers.len() == 2), "{:?}", replicas(&store, "b/1"));
     assert!(store.get(b"b/1").unwrap() == bytes());
+}
+
+/// Only the process that had renamed the object knew that other rules apply, and it ended while replicas were pending.
+#[test]
+fn the_next_process_replans_what_was_renamed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store_with(dir.path(), "[[rule]]\nprefix = 'few'\nreplicas = 1\n");
+    let held = hold_mover(dir.path());
+    let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
+    store.put_bytes(b"many/a", &bytes(), &options).unwrap();
+    store.rename(b"many/a", b"few/a").unwrap();
+    store.leave();
+    drop(held);
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    store.sync().unwrap();
+    let replicas = replicas(&store, "few/a");
+    assert!(replicas.iter().all(|tiers| tiers.len() == 1), "{replicas:?}");
+    assert!(!store.dir().join("unplanned").exists());
+}
+
+/// Objects with replicas on a tier that was away did not follow rules that had changed meanwhile when it was back.
+#[test]
+fn what_is_on_a_tier_that_is_away_follows_changed_rules_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store_with(dir.path(), "[[rule]]\nprefix = 'a'\nreplicas = 2\n");
+    put(&store, "a/1");
+    store.sync().unwrap();
+    fs::rename(dir.path().join("quick"), dir.path().join("elsewhere")).unwrap();
+    set_replicas(&store, 3);
+    // Says that the tier is away, and does the rest.
+    store.sync().unwrap_err();
+    assert!(store.dir().join("unplanned").exists());
+    drop(store);
+    fs::rename(dir.path().join("elsewhere"), dir.path().join("quick")).unwrap();
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    store.sync().unwrap();
+    let replicas = replicas(&store, "a/1");
+    assert!(replicas.iter().all(|tiers| *tiers == ["quick", "slow", "slow"]), "{replicas:?}");
+}
+
+/// The list had the old key, and the rename noted nothing, since the same rules apply to both.
+#[test]
+fn what_is_renamed_before_it_follows_changed_rules_does_so_under_its_new_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store_with(dir.path(), "[[rule]]\nprefix = 'a'\nreplicas = 3\n");
+    put(&store, "a/1");
+    store.sync().unwrap();
+    fs::rename(dir.path().join("quick"), dir.path().join("elsewhere")).unwrap();
+    set_replicas(&store, 2);
+    store.sync().unwrap_err();
+    store.rename(b"a/1", b"b/1").unwrap();
+    drop(store);
+    fs::rename(dir.path().join("elsewhere"), dir.path().join("quick")).unwrap();
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    store.sync().unwrap();
+    let replicas = replicas(&store, "b/1");
+    assert!(replicas.iter().all(|tiers| tiers.len() == 2), "{replicas:?}");
+}
+
+/// No bytes; when they are read, the rules change, and another process follows them.
+struct ChangesRules<'s> {
+    store: &'s Store,
+    replicas: u8,
+}
+
+impl Read for ChangesRules<'_> {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        set_replicas(self.store, self.replicas);
+        Store::open(self.store.dir()).unwrap().sync().unwrap();
+        // This process learns of the new rules, too.
+        self.store.sync().unwrap();
+        Ok(0)
+    }
+}
+
+/// A write that was planned by the old rules and committed after others had followed the new ones never followed them.
+#[test]
+fn what_is_written_while_the_rules_change_follows_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store_with(dir.path(), "[[rule]]\nprefix = 'a'\nreplicas = 2\n");
+    let first = bytes();
+    let rest = ChangesRules { store: &store, replicas: 1 };
+    store.put(b"a/1", first.as_slice().chain(rest), &PutOptions::default()).unwrap();
+    store.sync().unwrap();
+    let replicas = replicas(&store, "a/1");
+    assert!(replicas.iter().all(|tiers| tiers.len() == 1), "{replicas:?}");
 }

@@ -29,9 +29,11 @@ mod repair;
 mod replan;
 mod request;
 mod room;
+mod rules;
 mod save;
 mod stuck;
 mod uncache;
+pub(crate) mod unplanned;
 mod wait;
 
 pub(crate) use beside::silent_targets;
@@ -90,8 +92,7 @@ pub(crate) struct Mover {
 
 /// The mover's state in this process.
 ///
-/// Lock order: `repairing` and `following` are held during whole rounds of work, with I/O and commits, and are taken while no
-/// other lock of this struct is held. So are `marked`, `told` and `promoted`, by the background thread only. The others come last,
+/// Lock order: `repairing` is held during whole rounds of work, with I/O and commits, and is taken while no other lock of this struct is held. So are `marked`, `told` and `promoted`, by the background thread only. The others come last,
 /// and are held for a lookup or an update; `encodings` also while a missing encoding is chosen.
 #[derive(Default)]
 pub(crate) struct State {
@@ -111,12 +112,8 @@ pub(crate) struct State {
     /// The policies of single writes with pending replicas. Another process that makes these replicas uses the rules
     /// instead.
     wishes: Mutex<HashMap<u64, Policy>>,
-    /// Objects whose policy has changed, because they were renamed or the rules changed.
-    unplanned: Mutex<Vec<Vec<u8>>>,
     /// The rules that all objects follow, if this is known.
     followed: Mutex<Option<Arc<Config>>>,
-    /// Held while these objects are replanned.
-    following: Mutex<()>,
     /// Nodes of a shared store that are away. Only the background thread takes it.
     away: Mutex<away::AwayNodes>,
     /// The encodings planned for pending replicas. Another process that makes these replicas chooses encodings itself.
@@ -289,7 +286,7 @@ impl Mover {
         self.tiers.heed_nodes(&self.catalog)?;
         self.planning.hotness.fold_in_time();
         self.forget_made();
-        let mut done = self.repair_suspects()? + self.follow_policies()?;
+        let mut done = self.repair_suspects()? + self.follow_some_policies()?;
         self.tell_repaired_in_time();
         self.note_lacking();
         let Some(_lock) = self.locks.mover_at_once()? else { return Ok(done) };

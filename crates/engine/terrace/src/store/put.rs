@@ -92,6 +92,7 @@ impl Store {
         options.check_for(&self.engine.tiers)?;
         let engine = &self.engine;
         let (policy, kept) = (engine.planning.policy(ruled_by, options), options.lasting().to_kept()?);
+        let rules = engine.planning.rules.now();
         let object = engine.catalog.next_id()?;
         let mut draft = engine.writer.draft(&*engine.mover, key, object, &policy, options.element);
         if ruled_by != key {
@@ -123,6 +124,7 @@ impl Store {
                 return Err(e.into());
             }
         };
+        engine.mover.note_written(&rules, key);
         terrace_system::fail::point("put:committed");
         let receipt = self.receipt(commit.sequence, &policy, &draft, length)?;
         Ok((receipt, policy.wanted.ack))

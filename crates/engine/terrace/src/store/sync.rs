@@ -8,6 +8,10 @@ use crate::config::Ack;
 use crate::mover::{GRACE_PERIOD, MAX_WAIT};
 use crate::write::Receipt;
 
+/// A sync replans at most this many times what had to wait for pending replicas. Replicas are dropped once others are made, so one round may
+/// not be enough.
+const MAX_REPLANNING_ROUNDS: usize = 3;
+
 impl Store {
     /// Waits until a write has reached `ack`. This thread makes the pending replicas of the object.
     ///
@@ -89,8 +93,10 @@ impl Store {
         }
         self.engine.names.update_all()?;
         self.engine.mover.finish(None, MAX_WAIT, &mut progress)?;
-        if self.engine.mover.follow_policies()? > 0 {
-            // Their replicas were pending before, so they could not be planned.
+        for _ in 0..MAX_REPLANNING_ROUNDS {
+            if self.engine.mover.follow_policies()? == 0 && self.engine.catalog.owed_count(None)? == 0 {
+                break;
+            }
             self.engine.mover.finish(None, MAX_WAIT, &mut progress)?;
         }
         self.engine.journal.mark_synced()?;

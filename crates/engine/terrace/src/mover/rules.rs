@@ -1,0 +1,148 @@
+//! Follows changed rules: a note has those that objects followed before.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+
+use terrace_format::key;
+use terrace_system::replace;
+
+use super::Mover;
+use crate::Result;
+use crate::config::{Config, StoreConfig};
+use crate::home::read_config;
+use crate::report::Replanning;
+
+/// The number of objects that one round of the background thread checks.
+const MAX_REPLANNED_PER_ROUND: usize = 64;
+
+/// Begins the text of each earlier rules in the note, behind the rules that objects follow now.
+const EARLIER_RULES_LINE: &str = "\n# earlier rules\n";
+
+/// The progress of replanning since the rules changed. It is kept in the store's directory.
+struct Progress {
+    /// The rules that objects are to follow.
+    rules: Arc<Config>,
+    /// All rules by which objects after `after` may have been planned last: several if the rules changed while objects followed others.
+    earlier: Vec<Config>,
+    after: Option<Vec<u8>>,
+}
+
+impl Mover {
+    /// If the rules have changed since the objects were planned, replans some of the objects that they apply to. Returns the
+    /// number of objects that were checked.
+    pub fn follow_rules(&self) -> Result<usize> {
+        let Some(progress) = self.progress() else { return Ok(0) };
+        if progress.after.is_none() {
+            // Before any object follows these rules: if they change again, it is known that some may.
+            self.keep(&progress);
+        }
+        let page = self.catalog.list(b"", progress.after.as_deref(), MAX_REPLANNED_PER_ROUND)?;
+        let mut later = Vec::new();
+        for (key, object) in &page {
+            let kept = self.planning.kept.of_replicas(key, Some(object));
+            let now = self.planning.policy(key, &kept).wanted;
+            let mut earlier = progress.earlier.iter().map(|rules| self.planning.policy_under(rules, key, &kept).wanted);
+            if earlier.any(|then| then != now) && !self.follow_policy(key, object)? {
+                later.push(key.as_slice());
+            }
+        }
+        // Before the progress, which no longer leads to them.
+        self.list_unplanned(&later)?;
+        // If they have changed meanwhile, the page is planned again.
+        if Arc::ptr_eq(&progress.rules, &self.planning.rules.now()) {
+            match page.last() {
+                Some((last, _)) => self.keep(&Progress { after: Some(last.clone()), ..progress }),
+                None => self.note_followed(&progress.rules),
+            }
+        }
+        Ok(page.len())
+    }
+
+    /// Returns how far objects were replanned, if the rules have changed.
+    pub fn replanning(&self) -> Option<Replanning> {
+        let after = self.progress()?.after;
+        Some(Replanning { after: after.map(|last| key::show(&last)) })
+    }
+
+    /// Returns whether all objects follow the current rules, as far as this process knows.
+    pub(super) fn follows_rules(&self) -> bool {
+        let now = self.planning.rules.now();
+        // A leaf. A changed `terrace.toml` is another configuration, even if it says the same.
+        let is_known = self.state.followed.lock().as_ref().is_some_and(|followed| Arc::ptr_eq(followed, &now));
+        is_known || self.progress().is_none()
+    }
+
+    fn progress(&self) -> Option<Progress> {
+        let text = match fs::read_to_string(self.journal.dir.join("rules")) {
+            Ok(text) => text,
+            Err(error) => {
+                // The note appears when the first process that may write has opened the store.
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!(%error, "the note of the rules that objects follow cannot be read, so changed rules apply to new objects only");
+                }
+                return None;
+            }
+        };
+        // One without its first line is damaged, too.
+        let (after, texts) = text.split_once('\n').unwrap_or(("", "damaged"));
+        let mut texts: Vec<&str> = texts.split(EARLIER_RULES_LINE).collect();
+        let config = self.planning.rules.now();
+        let now = rules_of(&config);
+        let follows = texts[0] == now;
+        if follows && texts.len() == 1 {
+            *self.state.followed.lock() = Some(config); // a leaf
+            return None;
+        }
+        // A process that cannot follow the new rules while it has the store open leaves the work to those that can.
+        let current = read_config(&self.journal.dir).is_ok_and(|config| rules_of(&config) == now);
+        if !current {
+            return None;
+        }
+        // If the rules have changed again, some objects follow `texts[0]`, and others still earlier ones.
+        let goes_on = follows || texts.len() == 1;
+        if follows {
+            texts.remove(0);
+        }
+        let parse = |text: &&str| {
+            toml::from_str(text).unwrap_or_else(|error| {
+                // Written by a version with other settings, or damaged.
+                tracing::warn!(%error, "the note of the rules that objects follow is not understood, so objects are planned again as if there had been no rules");
+                Config { store: config.store.clone(), rules: Vec::new(), origins: Vec::new(), tiers: Vec::new() }
+            })
+        };
+        let after = (goes_on && !after.is_empty()).then(|| key::unhex(after)).flatten();
+        let earlier = texts.iter().map(parse).collect();
+        Some(Progress { rules: config, earlier, after })
+    }
+
+    /// Saves the progress. If that fails, the only harm is that objects are checked again.
+    fn keep(&self, progress: &Progress) {
+        let after = key::hex(progress.after.as_deref().unwrap_or_default());
+        self.write_rules(&after, std::iter::once(&*progress.rules).chain(&progress.earlier));
+    }
+
+    /// Notes that all objects follow the rules, in a store without such a note.
+    pub fn rules_begin(&self) {
+        if !self.journal.dir.join("rules").exists() {
+            self.note_followed(&self.planning.rules.now());
+        }
+    }
+
+    /// Notes that all objects follow these rules.
+    fn note_followed(&self, rules: &Config) {
+        self.write_rules("", [rules]);
+    }
+
+    /// Errors are ignored: without the note, or with an older one, objects are only checked again.
+    fn write_rules<'c>(&self, after: &str, configs: impl IntoIterator<Item = &'c Config>) {
+        let texts: Vec<String> = configs.into_iter().map(rules_of).collect();
+        let _ = replace(&self.journal.dir.join("rules"), format!("{after}\n{}", texts.join(EARLIER_RULES_LINE)));
+    }
+}
+
+/// Returns the part of a configuration that decides the policy of objects.
+fn rules_of(config: &Config) -> String {
+    let store = StoreConfig { targets: 0, ..config.store.clone() };
+    Config { store, rules: config.rules.clone(), origins: Vec::new(), tiers: Vec::new() }.to_toml()
+}

@@ -1,0 +1,148 @@
+//! Replans objects whose policy has changed, because they were renamed or the rules changed. A file lists them until they are replanned, since
+//! the process that knows of them may end earlier, and some must wait: for pending replicas, or for a tier that is away.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use terrace_format::key;
+use terrace_system::replace;
+
+use super::Mover;
+use crate::config::Config;
+use crate::{Error, Result};
+
+/// The list, in the store's directory: a line for each key, in hex. Only the holder of [`FOLLOWING_LOCK`] takes keys from it.
+pub(crate) const LIST_FILE: &str = "unplanned";
+/// Held while the list is read or written.
+pub(crate) const LIST_LOCK: &str = "unplanned.lock";
+/// Held while listed objects are replanned, so that a sync knows that none is half done.
+pub(crate) const FOLLOWING_LOCK: &str = "following";
+/// The number of listed objects that one round of the background thread looks at, and the share of a long list: the list is written again
+/// after each round.
+const MAX_LISTED_PER_ROUND: usize = 64;
+const MAX_SHARE_PER_ROUND: usize = 8;
+
+impl Mover {
+    /// Notes a rename, so that the object is replanned if other rules apply to the new key.
+    pub fn note_rename(self: &Arc<Self>, from: &[u8], to: &[u8]) {
+        if self.planning.rules.now().rules.is_empty() {
+            return;
+        }
+        if let Err(error) = self.list_renamed(from, to) {
+            // The rename is done. The object's replicas stay as they are.
+            tracing::warn!(key = %key::show(to), %error, "a renamed object could not be noted, so its replicas follow the rules for its old key until the rules change");
+        }
+    }
+
+    fn list_renamed(self: &Arc<Self>, from: &[u8], to: &[u8]) -> Result<()> {
+        let kept = self.planning.kept.of_replicas(to, self.catalog.object(to)?.as_ref());
+        let differs = self.planning.policy(from, &kept).wanted != self.planning.policy(to, &kept).wanted;
+        // Objects that have not followed changed rules yet have replicas that no rule explains. The list may have the old key.
+        if differs || !self.follows_rules() || self.list_path().exists() {
+            self.list_unplanned(&[to])?;
+            self.start(true);
+        }
+        Ok(())
+    }
+
+    /// Adds objects to the list.
+    pub(super) fn list_unplanned(&self, keys: &[&[u8]]) -> Result<()> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let lines: String = keys.iter().map(|key| key::hex(key) + "\n").collect();
+        let _lock = self.locks.wait_for(LIST_LOCK)?;
+        let path = self.list_path();
+        let add = || File::options().create(true).append(true).open(&path)?.write_all(lines.as_bytes());
+        add().map_err(Error::io(format!("writing {}", path.display())))
+    }
+
+    /// Notes an object that was planned by `rules` and has just been committed, if these are not the current ones: others may have followed the
+    /// new ones before.
+    pub fn note_written(&self, rules: &Arc<Config>, key: &[u8]) {
+        if Arc::ptr_eq(rules, &self.planning.rules.now()) {
+            return;
+        }
+        if let Err(error) = self.list_unplanned(&[key]) {
+            // The write is done.
+            tracing::warn!(key = %key::show(key), %error, "the rules changed during a write, which could not be noted, so the object's replicas follow the old rules until the rules change again");
+        }
+    }
+
+    /// Replans the listed objects, and returns how many are done. Waits for a process that does so already.
+    pub fn follow_policies(&self) -> Result<usize> {
+        if !self.list_path().exists() {
+            return Ok(0);
+        }
+        let _alone = self.locks.wait_for(FOLLOWING_LOCK)?;
+        self.follow_listed(usize::MAX)
+    }
+
+    /// Replans some of the listed objects, unless another process does so.
+    pub(super) fn follow_some_policies(&self) -> Result<usize> {
+        if !self.list_path().exists() {
+            return Ok(0);
+        }
+        let Some(_alone) = self.locks.at_once(FOLLOWING_LOCK)? else { return Ok(0) };
+        self.follow_listed(MAX_LISTED_PER_ROUND)
+    }
+
+    /// Replans at least `count` of the listed objects. Those that must wait go to the end of the list.
+    fn follow_listed(&self, count: usize) -> Result<usize> {
+        let text = self.read_list()?;
+        let mut seen = HashSet::new();
+        let mut listed: Vec<&str> = text.lines().filter(|line| seen.insert(*line)).collect();
+        let next = listed.split_off(count.max(listed.len() / MAX_SHARE_PER_ROUND).min(listed.len()));
+        let (mut waiting, mut failed) = (Vec::new(), Ok(()));
+        for line in &listed {
+            match self.follow_line(line) {
+                Ok(true) => {}
+                Ok(false) => waiting.push(*line),
+                Err(error) => {
+                    waiting.push(line);
+                    failed = Err(error);
+                }
+            }
+        }
+        let done = listed.len() - waiting.len();
+        if done > 0 || !next.is_empty() {
+            let _lock = self.locks.wait_for(LIST_LOCK)?;
+            // Other processes have only added lines.
+            let now = self.read_list()?;
+            let added = now.get(text.len()..).unwrap_or_default().lines();
+            self.write_list(next.into_iter().chain(added).chain(waiting))?;
+        }
+        failed.map(|()| done)
+    }
+
+    /// Replans the object of a line. Returns false if a part of it must be planned later.
+    fn follow_line(&self, line: &str) -> Result<bool> {
+        // A line that is no key was not written to its end.
+        let Some(key) = key::unhex(line) else { return Ok(true) };
+        match self.catalog.object(&key)? {
+            Some(object) => self.follow_policy(&key, &object),
+            None => Ok(true),
+        }
+    }
+
+    fn list_path(&self) -> PathBuf {
+        self.journal.dir.join(LIST_FILE)
+    }
+
+    fn read_list(&self) -> Result<String> {
+        match fs::read_to_string(self.list_path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            read => read.map_err(Error::io("reading the list of objects to be replanned")),
+        }
+    }
+
+    fn write_list<'l>(&self, lines: impl Iterator<Item = &'l str>) -> Result<()> {
+        let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+        let written =
+            if text.is_empty() { fs::remove_file(self.list_path()) } else { replace(&self.list_path(), text) };
+        written.map_err(Error::io("writing the list of objects to be replanned"))
+    }
+}
