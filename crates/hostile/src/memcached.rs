@@ -2,7 +2,7 @@
 
 use terrace_redis::memcached::{EndlessLine, MemcachedReader};
 
-/// Longer values are refused.
+/// The reader refuses longer values.
 const MAX_ITEM_BYTES: usize = 64;
 
 pub fn samples() -> Vec<Vec<u8>> {
@@ -16,11 +16,11 @@ pub fn samples() -> Vec<Vec<u8>> {
     .to_vec()
 }
 
-/// Whether each line has an end.
+/// Returns false if a line is longer than the reader allows.
 pub fn parse(input: &[u8]) -> bool {
     [false, true].into_iter().all(|is_trusted| {
         let mut reader = MemcachedReader::new(MAX_ITEM_BYTES);
-        // As they might arrive.
+        // In small pieces, as bytes may arrive from a socket.
         input
             .chunks(7)
             .try_for_each(|piece| {

@@ -13,7 +13,7 @@ const PROPOSAL_HEADER_BYTES: usize = 16;
 /// A record of a shared log: the steps that one node appends together. Each node that follows the log carries them out in the same way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
-    /// The incarnation of the node.
+    /// The incarnation of the node: the number of its present membership in the log.
     pub incarnation: u64,
     /// The number of the record among those of the incarnation, from 0.
     pub number: u64,
@@ -50,20 +50,20 @@ pub enum Step {
         /// The node's name.
         node: String,
     },
-    /// The fence of an incarnation has gone, so no record of it comes any more.
+    /// An incarnation has ended: its fence was removed, so it cannot append any more records.
     Leave {
         /// The incarnation.
         incarnation: u64,
     },
-    /// How far the node of this record is, and what its clients read.
+    /// How far the node of this record has followed the log, and what its clients read.
     Report {
         /// The last commit that its index has.
         sequence: u64,
         /// Objects that are open, each with the generation that is read.
         pins: Vec<(u64, u64)>,
     },
-    /// The node of this record serves a target from now on. Frames that an earlier incarnation appended there are refused, if no change
-    /// has named them so far: a power cut may have taken them.
+    /// The node of this record serves a target from now on. A change that names a frame which an earlier incarnation appended there is then
+    /// refused, unless an earlier change has named the frame: a power cut may have destroyed it.
     Serve {
         /// The target.
         target: TargetId,
@@ -72,14 +72,14 @@ pub enum Step {
         /// Whether the node may have lost power, so that frames which were not synced may be gone.
         doubtful: bool,
     },
-    /// All frames on a target that commits up to this one name are whole and synced there. The node of this record serves it.
+    /// The node of this record, which serves a target, has synced it: each frame there that any commit up to `sequence` names is whole.
     Synced {
         /// The target.
         target: TargetId,
         /// The last of these commits.
         sequence: u64,
     },
-    /// The places that commits up to this one have freed may be given back, except those that are pinned.
+    /// The places that commits up to `sequence` have freed may be used again, except those that are pinned.
     Floor {
         /// The last of these commits.
         sequence: u64,
@@ -96,7 +96,7 @@ pub enum Step {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// A client's change, whose encoded form the pieces before it are together.
+    /// A client's change that was too long for one step. The pieces before this step, joined, are its encoded form.
     Whole {
         /// The client's session.
         session: u64,
@@ -107,7 +107,7 @@ pub enum Step {
     },
 }
 
-/// Why bytes are no proposal that this version can carry out.
+/// The reason why this version cannot carry out a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposalError {
@@ -122,24 +122,24 @@ pub enum ProposalError {
 }
 
 impl Step {
-    /// Returns the steps that carry out a client's change: one, or several if it takes more than `most` bytes in a record. The last one
-    /// decides.
-    pub fn change(session: u64, number: u64, change: &Change, most: usize) -> Vec<Step> {
+    /// Returns the steps that carry out a client's change: one, or several if one would take more than `max_bytes` in a record. The verdict on
+    /// the last step is that on the change.
+    pub fn change(session: u64, number: u64, change: &Change, max_bytes: usize) -> Vec<Step> {
         let step = Step::Change { session, number, change: change.clone() };
-        if step.encoded_len() <= most {
+        if step.encoded_len() <= max_bytes {
             return vec![step];
         }
-        // Encoding into memory fails for types without a known length only, and there are none.
+        // Encoding into memory fails only for sequences of unknown length, and there are none here.
         let bytes = postcard::to_stdvec(change).unwrap_or_default();
         let mut steps: Vec<Step> = (0..)
-            .zip(bytes.chunks(most.max(1)))
+            .zip(bytes.chunks(max_bytes.max(1)))
             .map(|(piece, bytes)| Step::Piece { session, number, piece, bytes: bytes.to_vec() })
             .collect();
         steps.push(Step::Whole { session, number, pieces: steps.len() as u32 });
         steps
     }
 
-    /// Joins the pieces of a change. None if they are not those of a change that this version knows.
+    /// Decodes a change from its joined pieces. None if this version knows no such change.
     pub fn join(pieces: &[u8]) -> Option<Change> {
         postcard::from_bytes(pieces).ok()
     }
@@ -151,13 +151,13 @@ impl Step {
 }
 
 impl Proposal {
-    /// Returns the record of the store with this number.
+    /// Returns the bytes of the record, for the store with this id.
     pub fn encode(&self, store: u64) -> Vec<u8> {
         let mut record = Vec::with_capacity(PROPOSAL_HEADER_BYTES);
         record.extend_from_slice(&PROPOSAL_MAGIC);
         record.extend_from_slice(&[PROPOSAL_VERSION, 0, 0, 0]);
         record.extend_from_slice(&[0; 8]);
-        // Encoding into memory fails for types without a known length only, and there are none.
+        // Encoding into memory fails only for sequences of unknown length, and there are none here.
         let mut record = postcard::to_extend(self, record).unwrap_or_default();
         let checksum = xxh3_64_with_seed(&record, store);
         if let Some(place) = record.get_mut(8..PROPOSAL_HEADER_BYTES) {
@@ -166,7 +166,7 @@ impl Proposal {
         record
     }
 
-    /// Reads a record of the store with this number.
+    /// Reads a record of the store with this id.
     ///
     /// # Errors
     /// [`ProposalError::Damaged`] if the checksum is wrong, as it is for another store's record. [`ProposalError::Newer`] if the

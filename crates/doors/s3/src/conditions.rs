@@ -17,11 +17,11 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Checks them for a request that reads. The order is that of RFC 9110, section 13.2.2.
+    /// Checks the conditions of a request that reads. The order is that of RFC 9110, section 13.2.2.
     pub fn check(&self, object: &Object) -> S3Result<()> {
         let modified = last_modified(&object.attributes);
         let (matches, changed_since) = match (&self.if_match, &self.if_unmodified_since) {
-            (Some(wanted), _) => (is(wanted, object), false),
+            (Some(wanted), _) => (matches_etag(wanted, object), false),
             (None, Some(time)) => (true, modified > *time),
             (None, None) => (true, false),
         };
@@ -29,21 +29,21 @@ impl Conditions {
             return Err(precondition_failed());
         }
         let is_known = match (&self.if_none_match, &self.if_modified_since) {
-            (Some(known), _) => is(known, object),
+            (Some(known), _) => matches_etag(known, object),
             (None, Some(time)) => modified <= *time,
             (None, None) => false,
         };
         if is_known { Err(not_modified(object)) } else { Ok(()) }
     }
 
-    /// Checks them for the source of a copy, where each that fails is the same error.
+    /// Checks the conditions on the source of a copy. Whichever fails, the error is the same.
     pub fn check_source(&self, object: &Object) -> S3Result<()> {
         self.check(object).map_err(|_| precondition_failed())
     }
 }
 
-/// Whether an ETag or `*` is that of the object.
-pub fn is(wanted: &ETagCondition, object: &Object) -> bool {
+/// Whether a condition (an ETag or `*`) matches the object.
+pub fn matches_etag(wanted: &ETagCondition, object: &Object) -> bool {
     match wanted {
         ETagCondition::Any => true,
         ETagCondition::ETag(tag) => tag.value() == object.etag(),
@@ -55,8 +55,8 @@ pub fn etag(object: &Object) -> ETag {
     ETag::Strong(object.etag())
 }
 
-/// When the bytes or attributes were written. The protocol's headers have whole seconds, so that what a client read from one header
-/// compares equal with the other forms.
+/// When the bytes or attributes were written, in whole seconds: HTTP's headers have no fractions, and the time that a client sends back must
+/// equal this one.
 pub fn last_modified(attributes: &Attributes) -> Timestamp {
     let seconds = u64::try_from(attributes.mtime).unwrap_or(0) / 1_000_000_000;
     Timestamp::from(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))

@@ -8,7 +8,7 @@ use s3s::{S3Error, S3Result, s3_error};
 use terrace::{Error, Object, Store};
 
 use crate::bucket_folder::BucketFolder;
-use crate::conditions::{is, last_modified, precondition_failed};
+use crate::conditions::{last_modified, matches_etag, precondition_failed};
 use crate::refusal::refused;
 use crate::unsupported::refuse_version;
 
@@ -26,7 +26,7 @@ struct Demand {
 
 impl Demand {
     fn check(&self, object: &Object) -> S3Result<()> {
-        let is_as_demanded = self.etag.as_ref().is_none_or(|wanted| is(wanted, object))
+        let is_as_demanded = self.etag.as_ref().is_none_or(|wanted| matches_etag(wanted, object))
             && self.size.is_none_or(|size| u64::try_from(size) == Ok(object.length))
             && self.modified.as_ref().is_none_or(|time| *time == last_modified(&object.attributes));
         if is_as_demanded { Ok(()) } else { Err(precondition_failed()) }

@@ -6,7 +6,7 @@ use terrace::catalog::Expect;
 use terrace::{Error, Object, Store, key};
 
 use crate::bucket_folder::BucketFolder;
-use crate::conditions::{is, precondition_failed};
+use crate::conditions::{matches_etag, precondition_failed};
 use crate::refusal::refused;
 
 /// The conditions of the object that a write replaces.
@@ -43,12 +43,12 @@ impl Replaced {
     fn check(&self, object: Option<&Object>) -> S3Result<()> {
         if let Some(wanted) = &self.if_match {
             let object = object.ok_or_else(|| s3_error!(NoSuchKey, "there is no object to replace"))?;
-            if !is(wanted, object) {
+            if !matches_etag(wanted, object) {
                 return Err(precondition_failed());
             }
         }
         match (&self.if_none_match, object) {
-            (Some(unwanted), Some(object)) if is(unwanted, object) => Err(precondition_failed()),
+            (Some(unwanted), Some(object)) if matches_etag(unwanted, object) => Err(precondition_failed()),
             _ => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use crate::{Node, Open, Result, Tree, views};
 impl Tree {
     /// Returns the attributes of a number; `open` is its open file, if any.
     pub fn node(&self, number: u64, open: Option<&Open>) -> Result<Node> {
-        if views::is(number) {
+        if views::is_view(number) {
             return self.views.node(number);
         }
         Ok(Node { number, stat: self.stat(number, open)? })
@@ -29,7 +29,7 @@ impl Tree {
     /// Changes attributes, and the length if one is given. Truncating a view has no effect, because programs truncate before they write;
     /// extending a view is an error.
     pub fn set(&self, number: u64, open: Option<&Open>, size: Option<u64>, setting: &Setting) -> Result<Node> {
-        if views::is(number) {
+        if views::is_view(number) {
             let node = self.views.node(number)?;
             return if size.is_some_and(|size| size > node.stat.length) { refused(libc::EFBIG) } else { Ok(node) };
         }
@@ -65,7 +65,7 @@ impl Tree {
 
     /// Returns the path of a file or directory. Views have none.
     pub fn path(&self, number: u64) -> Result<Option<Vec<u8>>> {
-        match views::is(number) {
+        match views::is_view(number) {
             true => Ok(None),
             false => self.nodes.read().path_of(number).map(Some),
         }

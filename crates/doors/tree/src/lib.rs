@@ -1,7 +1,7 @@
-//! A store's files and its datasets' views as one tree, which mounts and servers of any protocol present.
+//! A store's files and its datasets' views as one tree, for mounts and for servers of any protocol.
 //!
-//! [`Tree`] assigns numbers to its entries. A file keeps its number when it is renamed, until the number has been forgotten as often as
-//! it was looked up; numbers are never reused for other files. Views are below `.views/DATASET/`.
+//! [`Tree`] assigns numbers to its entries. A file keeps its number, even if it is renamed, until callers have forgotten the number as often as
+//! they looked it up. Numbers are never reused for other files. Views are below `.views/DATASET/`.
 
 mod attributes;
 mod error;
@@ -55,5 +55,5 @@ impl Tree {
 
 /// Whether a number is that of a view or of a directory of views.
 pub fn is_view(number: u64) -> bool {
-    views::is(number)
+    views::is_view(number)
 }

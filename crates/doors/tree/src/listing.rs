@@ -11,7 +11,7 @@ const NAMES_PER_PAGE: usize = 1024;
 impl Tree {
     /// Lists all entries of a directory.
     pub fn list(&self, number: u64) -> Result<Vec<Listed>> {
-        if views::is(number) {
+        if views::is_view(number) {
             return self.views.list(number);
         }
         let nodes = self.nodes.read();

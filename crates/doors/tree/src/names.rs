@@ -10,7 +10,7 @@ use crate::{Node, Open, Result, Tree, views};
 impl Tree {
     /// Looks up a name in a directory. Each lookup must be balanced by one forget.
     pub fn find(&self, parent: u64, name: &[u8]) -> Result<Node> {
-        if views::is(parent) || views::is_folder(parent, name) {
+        if views::is_view(parent) || views::is_folder(parent, name) {
             return self.views.find(parent, name);
         }
         loop {
@@ -27,7 +27,7 @@ impl Tree {
 
     /// Returns the directory that holds a number; the root is its own parent. Counts as a lookup.
     pub fn above(&self, number: u64) -> Result<Node> {
-        if views::is(number) {
+        if views::is_view(number) {
             return self.node(self.views.above(number)?, None);
         }
         let mut nodes = self.nodes.write();
@@ -103,7 +103,7 @@ impl Tree {
 
     /// Removes a file, a link or an empty directory under its present name.
     pub fn remove_number(&self, number: u64) -> Result<()> {
-        if views::is(number) {
+        if views::is_view(number) {
             return refused(libc::EPERM);
         }
         let mut nodes = self.nodes.write();
@@ -118,7 +118,7 @@ impl Tree {
 
     /// Renames a number within its directory; fails if the name exists.
     pub fn rename_number(&self, number: u64, name: &[u8]) -> Result<()> {
-        if views::is(number) {
+        if views::is_view(number) {
             return refused(libc::EPERM);
         }
         let mut nodes = self.nodes.write();
@@ -142,7 +142,7 @@ impl Tree {
 
     /// Returns a number's directory and its name there, which is empty for the root.
     pub fn place(&self, number: u64) -> Result<(u64, Vec<u8>)> {
-        match views::is(number) {
+        match views::is_view(number) {
             true => Ok((self.views.above(number)?, self.views.name(number)?)),
             false => self.nodes.read().place(number),
         }
@@ -151,7 +151,7 @@ impl Tree {
 
 /// Rejects changes of views' names, which belong to declarations.
 fn writable(parent: u64, name: &[u8]) -> Result<()> {
-    match views::is(parent) || views::is_folder(parent, name) {
+    match views::is_view(parent) || views::is_folder(parent, name) {
         true => refused(libc::EPERM),
         false => Ok(()),
     }

@@ -25,7 +25,7 @@ enum Bytes {
 impl Tree {
     /// Opens a file or a view.
     pub fn open(&self, number: u64) -> Result<Open> {
-        if views::is(number) {
+        if views::is_view(number) {
             let view = self.views.open(number)?;
             return Ok(Open { number, dataset: Some(view.dataset().to_owned()), bytes: Bytes::View(view) });
         }

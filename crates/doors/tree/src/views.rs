@@ -41,7 +41,7 @@ struct Place {
 }
 
 /// Whether a number belongs to the views.
-pub fn is(number: u64) -> bool {
+pub fn is_view(number: u64) -> bool {
     number >> 62 == 1
 }
 

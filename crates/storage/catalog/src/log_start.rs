@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// The beginning of a log without a snapshot.
 pub const FIRST_TAIL: Tail = Tail { sequence: 0, checksum: 0, file: 1, position: 0 };
 
-/// Returns the newest whole snapshot in a folder of the log, and the position in the log after it.
+/// Returns the newest complete snapshot in a folder of the log, and the position in the log after it.
 ///
 /// # Errors
 /// If the folder or a snapshot cannot be read.
@@ -23,7 +23,7 @@ pub fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)>
     Ok((None, FIRST_TAIL))
 }
 
-/// Returns the end of the log in a folder, as that folder alone tells.
+/// Returns the end of the log that is in a folder. Reads no other copy of the log.
 ///
 /// # Errors
 /// As [`newest_snapshot`].

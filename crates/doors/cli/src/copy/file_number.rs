@@ -1,4 +1,4 @@
-//! Files that several names lead to. A file system that ignores case, or writes names in another way, takes two keys for one name.
+//! Files that several names lead to. A file system that ignores case, or writes names in another way, treats two keys as one name.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -6,8 +6,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The words about places of one file.
-pub const SAME_NAME: &str = "since the destination takes their names for the same, as where upper and lower case do not differ; rename one of them by \
+/// The end of a message about two objects with one file.
+pub const SAME_NAME: &str = "because the destination treats their names as the same, for instance since it ignores case; rename one of them by \
                              `terrace mv`, or name another destination";
 
 /// The number of a file or folder, which no other one on its file system has.
@@ -26,7 +26,7 @@ impl FileNumber {
         FileNumber { device: found.dev(), inode: found.ino(), names }
     }
 
-    /// Returns whether another name of the file would be a hard link.
+    /// Returns whether the file has several hard links.
     pub fn has_links(&self) -> bool {
         self.names > 1
     }

@@ -114,7 +114,7 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
         // Before the destination folder is made.
         folder.check().with_context(|| format!("writing {}", path_name(&get.dest)))?;
     }
-    let wanted = wanted(store, get)?;
+    let wanted = list_wanted(store, get)?;
     if get.dest.as_os_str() == "-" && !get.dry_run {
         return cat(store, &get.source, get.range.as_ref());
     }
@@ -188,7 +188,7 @@ fn complain_of_shared(wanted: &[Wanted], folder: &Path) -> u64 {
 }
 
 /// Returns the named object, or all objects below the prefix.
-fn wanted(store: &Store, get: &Get) -> Result<Vec<Wanted>> {
+fn list_wanted(store: &Store, get: &Get) -> Result<Vec<Wanted>> {
     let key = get.source.as_bytes();
     match store.stat(key) {
         Ok(object) if object.attributes.kind != Kind::Directory => {
@@ -305,7 +305,7 @@ impl Getter<'_> {
     }
 
     fn get_one(&self, wanted: &Wanted) -> Result<Got> {
-        if !wanted.named && self.unchanged(wanted)? {
+        if !wanted.named && self.is_unchanged(wanted)? {
             self.bar.inc(wanted.object.length);
             return Ok(Got::Unchanged);
         }
@@ -320,7 +320,7 @@ impl Getter<'_> {
     }
 
     /// Whether the file is up to date: by size and time, or by its bytes.
-    fn unchanged(&self, wanted: &Wanted) -> Result<bool> {
+    fn is_unchanged(&self, wanted: &Wanted) -> Result<bool> {
         let Wanted { key, object, path, .. } = wanted;
         let (store, get) = (self.store, self.get);
         let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(false) };

@@ -55,8 +55,8 @@ impl fmt::Display for Skipped {
 
 impl Tree {
     /// Lists the files of `source` with their keys: a directory's contents, as rclone does. Includes a directory only if it is empty, or
-    /// if its mode or owner cannot be restored from keys alone. The time of any other one is given up: it would need an object, which each
-    /// listing and each count of objects would show.
+    /// if its mode or owner cannot be restored from keys alone. The time of any other directory is lost: to keep it, the directory would have to
+    /// be an object, which each listing and each count of objects would show.
     pub fn of(store: &Store, source: &Path, dest: &[u8], filter: &Filter) -> Result<Tree> {
         let mut tree = Tree::empty(store)?;
         let metadata = fs::metadata(source).with_context(|| format!("reading {}", path_name(source)))?;
@@ -69,7 +69,7 @@ impl Tree {
             tree.push(source.to_owned(), key, metadata);
             return Ok(tree);
         }
-        // It looks empty, which would pass for success.
+        // A removed directory looks empty, so storing it would seem to succeed.
         ensure!(metadata.nlink() > 0, "{}: this directory was removed; go to another one", path_name(source));
         let mut prefix = dest.strip_suffix(b"/").unwrap_or(dest).to_vec();
         if !prefix.is_empty() {
@@ -97,7 +97,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Lists a symbolic link or an empty directory itself.
+    /// Lists only `source`, which is a symbolic link or an empty directory. Does not follow the link.
     pub fn of_itself(store: &Store, source: &Path, key: &[u8]) -> Result<Tree> {
         let mut tree = Tree::empty(store)?;
         let metadata = fs::symlink_metadata(source).with_context(|| format!("reading {}", path_name(source)))?;
@@ -163,7 +163,7 @@ pub(super) fn own_folders(store: &Store) -> Vec<PathBuf> {
 }
 
 impl Item {
-    /// Opens its bytes and holes, or the target path of a link.
+    /// Opens what is stored for the item: the bytes and holes of a file, or the path that a link leads to.
     pub fn open(&self, changes: Changes) -> Result<Box<dyn ReadHoles>> {
         self.read(changes).with_context(|| format!("reading {}", path_name(&self.path)))
     }
@@ -180,7 +180,7 @@ impl Item {
         if kind.is_fifo() || kind.is_char_device() {
             return Ok(Box::new(Dense(file)));
         }
-        let before = state(&file.metadata()?);
+        let before = length_and_time(&file.metadata()?);
         // Some system files report a size of zero but have content.
         let end = if before.0 == 0 { u64::MAX } else { before.0 };
         Ok(Box::new(ChangeCheckingReader { file: SparseReader::new(file, end), before, changes }))
@@ -196,8 +196,8 @@ pub enum Changes {
     Allowed,
 }
 
-/// A reader that detects changes of the file, because the bytes read would mix several states of it; `changes` decides which of them fail.
-/// It stops at the initial length, so that a file growing as fast as it is read has an end, too.
+/// A reader that fails if the file changes meanwhile, because the bytes would mix several states of it. `changes` says which changes are allowed.
+/// It stops at the initial length, so that it also reaches the end of a file that grows as fast as it is read.
 struct ChangeCheckingReader {
     file: SparseReader,
     before: (u64, i64, i64),
@@ -210,10 +210,10 @@ impl Read for ChangeCheckingReader {
         if read > 0 || out.is_empty() {
             return Ok(read);
         }
-        let now = state(&self.file.file().metadata()?);
+        let now = length_and_time(&self.file.file().metadata()?);
         let wrong = match self.changes {
             Changes::Refused if now != self.before => {
-                "the file changed while it was read; put it again when it is at rest, or with --snapshot as long as it is now"
+                "the file changed while it was read; put it again when nobody writes to it, or use --snapshot, which stores it up to its length at the start"
             }
             Changes::Allowed if now.0 < self.before.0 => "the file became shorter while it was read; put it again",
             _ => return Ok(0),
@@ -228,6 +228,6 @@ impl ReadHoles for ChangeCheckingReader {
     }
 }
 
-fn state(metadata: &fs::Metadata) -> (u64, i64, i64) {
+fn length_and_time(metadata: &fs::Metadata) -> (u64, i64, i64) {
     (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }

@@ -10,7 +10,7 @@ use nix::sys::personality::{self, Persona};
 use terrace::Store;
 use terrace_dump::flags::{RUN_VARIABLE, RunFlags};
 
-use super::program::{Obstacle, exports, obstacle};
+use super::program::{Obstacle, exports, find_obstacle};
 use super::{PRELOAD_VARIABLE, before_others, find_library};
 use crate::globals::Globals;
 
@@ -38,7 +38,7 @@ pub fn become_program(globals: &Globals, flags: &RunFlags) -> Result<Infallible>
     let Some((program, arguments)) = flags.program.split_first() else { bail!("no program is named") };
     let store = globals.store()?;
     check_store(&store)?;
-    let reason = match obstacle(program) {
+    let reason = match find_obstacle(program) {
         Some(Obstacle::Static) => Some("is statically linked; link it dynamically"),
         Some(Obstacle::OtherRights) => Some("runs with the rights of another user or group; remove its setuid bit"),
         None => None,

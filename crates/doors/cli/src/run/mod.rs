@@ -133,7 +133,7 @@ fn run_with(globals: &Globals, wanted: &Run, variables: Variables, is_supervised
 
 /// Whether the library alone does not serve a program, or the user asks for more.
 fn needs_supervisor(program: &OsStr, wanted: &Run) -> Result<bool> {
-    match (wanted.by, program::obstacle(program)) {
+    match (wanted.by, program::find_obstacle(program)) {
         (_, Some(Obstacle::OtherRights)) => bail!(
             "{} runs with the rights of another user or group, so no library can be loaded into it; create the directory {}, on which the \
              store can be mounted for it, and allow /dev/fuse and user namespaces",

@@ -25,8 +25,8 @@ fn find_program(name: &OsStr) -> Option<PathBuf> {
     env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Returns why the dynamic linker would load no library into a program, if it would not.
-pub fn obstacle(name: &OsStr) -> Option<Obstacle> {
+/// Returns the reason why the dynamic linker loads no library into a program. None if it does, and for programs that cannot be read.
+pub fn find_obstacle(name: &OsStr) -> Option<Obstacle> {
     let program = find_program(name)?;
     let mode = fs::metadata(&program).ok()?.permissions().mode();
     if mode & 0o6000 != 0 && !rustix::process::geteuid().is_root() {
@@ -35,7 +35,7 @@ pub fn obstacle(name: &OsStr) -> Option<Obstacle> {
     is_static(&program)?.then_some(Obstacle::Static)
 }
 
-/// Whether a program of 64 bits has no interpreter, which would load libraries. None for scripts and other files.
+/// Whether a 64-bit program names no dynamic linker. None for scripts and other files.
 fn is_static(program: &Path) -> Option<bool> {
     let cache = ReadCache::new(File::open(program).ok()?);
     let program = ElfFile64::<Endianness, _>::parse(&cache).ok()?;
@@ -43,7 +43,7 @@ fn is_static(program: &Path) -> Option<bool> {
     Some(!program.elf_program_headers().iter().any(is_interpreter))
 }
 
-/// Returns whether a library of 64 bits has a symbol for others.
+/// Returns whether a 64-bit library exports a symbol.
 pub fn exports(library: &Path, name: &str) -> bool {
     let Ok(file) = File::open(library) else { return false };
     let cache = ReadCache::new(file);
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(is_static(Path::new("/proc/self/exe")), Some(false));
         assert_eq!(is_static(&at("script", b"#!/bin/sh\n")), None);
         assert_eq!(is_static(&at("part", &this[..20])), None);
-        // An object file has no program headers, as a static program has none for an interpreter.
+        // Without program headers, the file names no dynamic linker, like a static program.
         let mut bare = this.clone();
         bare[56..58].fill(0);
         let bare = at("bare", &bare);

@@ -31,7 +31,7 @@ fn of_results_whose_names_differ_in_case_the_first_stays() {
             let expected = [("Run/Result", first_outcome), ("Run/other", first_outcome), ("Run/result", "failed")];
             assert_eq!((outcomes_found, code), (pairs(&expected), 1), "{report}");
             let reasons = outcomes(&report).into_iter().find(|(key, ..)| key == "Run/result").unwrap().2;
-            assert!(reasons.contains("Run/Result is there, since the destination takes their names"), "{reasons}");
+            assert!(reasons.contains("Run/Result is there, because the destination treats their names"), "{reasons}");
             assert_eq!(place.read(folder.path().join("results/Run/RESULT")), first.as_bytes());
         }
         place.good(["mv", "Run/result", "Run/renamed"]);

@@ -16,7 +16,7 @@ use super::survey::{describe_older_directory, describe_parted};
 use crate::devices::Device;
 use crate::home::{TargetNote, boot, skip_numbers};
 use crate::origins::is_at_origin;
-use crate::read::{bad, is_changed_by_owner, task_of};
+use crate::read::{is_changed_by_owner, means_bad_replica, task_of};
 use crate::report::Lacking;
 use crate::{Error, Result};
 
@@ -279,7 +279,7 @@ impl Care {
             let mut raw = vec![0; extent.raw_len as usize];
             match self.reader.read_replica(device, object, extent, replica, 0, &mut raw) {
                 Ok(()) => false,
-                Err(error) if bad(&error) => true,
+                Err(error) if means_bad_replica(&error) => true,
                 Err(error) => {
                     *trouble.borrow_mut() = Some(error);
                     false
@@ -317,7 +317,7 @@ impl Care {
                 let id = header.identity;
                 (id.object, (id.write, id.offset)) == frame_in(object, extent)
             }),
-            Err(error) => !bad(&error),
+            Err(error) => !means_bad_replica(&error),
         }
     }
 
@@ -331,7 +331,7 @@ impl Care {
     /// If its target does not answer.
     pub(super) fn find(&self, object: u64, extent: &Extent, replica: &Replica) -> io::Result<bool> {
         match self.read(object, extent, replica) {
-            Err(error) if !bad(&error) => Err(error),
+            Err(error) if !means_bad_replica(&error) => Err(error),
             // The adoption is valid. A power cut has not undone it.
             Err(error) if is_changed_by_owner(&error) => Ok(true),
             read => Ok(read.is_ok()),

@@ -64,8 +64,9 @@ impl File {
         self.keep(state, end, bytes);
         state.appends = true;
         let store = &self.shared.store;
-        let waits =
-            state.dirty.bytes() < store.engine.writer.block && store.is_alone() && self.shared.may_keep(self.open.id);
+        let waits = state.dirty.bytes() < store.engine.writer.block_bytes
+            && store.is_alone()
+            && self.shared.may_keep(self.open.id);
         if waits {
             return Ok(end);
         }
@@ -78,7 +79,7 @@ impl Shared {
     /// Writes all buffered appended bytes by one commit. Returns the offset behind them.
     pub fn flush_appended(&self, open: &Open, state: &mut State) -> FileResult<u64> {
         let mtime = state.written.map_or_else(unix_nanos, |(_, mtime)| mtime);
-        let runs = state.dirty.runs(self.store.engine.writer.block as u64);
+        let runs = state.dirty.runs(self.store.engine.writer.block_bytes as u64);
         let pieces: Vec<&[u8]> = runs.iter().map(|(_, run)| run.as_ref()).collect();
         let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let element = self.element_of(&state.key);

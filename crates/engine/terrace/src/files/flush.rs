@@ -79,7 +79,7 @@ impl Shared {
         if state.appends {
             return self.flush_appended(open, state).map(drop);
         }
-        let runs = state.dirty.runs(self.store.engine.writer.block as u64);
+        let runs = state.dirty.runs(self.store.engine.writer.block_bytes as u64);
         let ranges: Vec<(u64, &[u8])> = runs.iter().map(|(at, run)| (*at, run.as_ref())).collect();
         let written = self.write(open, state, &ranges, mtime);
         if matches!(written, Ok(()) | Err(FileError::Stale(_))) {

@@ -159,7 +159,7 @@ impl File {
         accepted(Ok(()));
         if let Err(error) = self.write(&mut state, offset, bytes) {
             tracing::warn!(key = %key::show(&state.key), %error, "accepted bytes could not be written; the next flush of the file returns this error, and they are written later unless the file was removed");
-            if bytes.len() >= self.shared.store.engine.writer.block && !matches!(error, FileError::Stale(_)) {
+            if bytes.len() >= self.shared.store.engine.writer.block_bytes && !matches!(error, FileError::Stale(_)) {
                 self.keep(&mut state, offset, bytes);
             }
             state.failed = Some(error);
@@ -195,7 +195,7 @@ impl File {
     fn write(&self, state: &mut State, offset: u64, bytes: &[u8]) -> FileResult<()> {
         let end = self.end_of_write(state, offset, bytes)?;
         self.place_appended(state)?;
-        if bytes.len() >= self.shared.store.engine.writer.block {
+        if bytes.len() >= self.shared.store.engine.writer.block_bytes {
             self.shared.write_through(&self.open, state, offset, bytes)?;
             self.shared.drop_kept(&self.open, state, offset, end);
             state.written = state.written.map(|(since, _)| (since, unix_nanos()));

@@ -135,7 +135,7 @@ impl Files {
             owner,
             root: Mutex::new(Stat::implied(owner, unix_nanos())),
             names: Mutex::new(()),
-            open: OpenFiles::new(store.engine.writer.block, Others::open(store.dir())?),
+            open: OpenFiles::new(store.engine.writer.block_bytes, Others::open(store.dir())?),
             kept: AtomicUsize::new(0),
             unlinked: Unlinked::begin(store)?,
         });

@@ -1,5 +1,5 @@
-//! Whether the id in the file `store` is right. A digit that was damaged makes it the id of another store, to which neither the log nor
-//! the targets belong: the log would seem damaged or, after a restart of the machine, empty.
+//! Checks the id in the file `store`. If one of its digits is damaged, it is the id of another store, and neither the log nor the targets match
+//! it: the log would seem damaged or, after a restart of the machine, empty.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use terrace_catalog::log;
 use super::{read_config, refuse};
 use crate::Result;
 
-/// Compares the id in the file `store` with the note on how far the log is durable, which only the right id matches, and
-/// otherwise with the targets' markers.
+/// Checks the id in the file `store`. It is right if it matches the note on how far the log is durable. If it does not, or there is no note, the
+/// targets' markers decide.
 ///
 /// # Errors
 /// If all markers that can be read name other stores.
@@ -17,7 +17,7 @@ pub fn check_id(dir: &Path, id: u64) -> Result<()> {
     if log::read_reach(dir, id).is_some() {
         return Ok(());
     }
-    // What is wrong with the configuration is reported when it is used.
+    // An error of the configuration is reported later, when the configuration is used.
     let Ok(config) = read_config(dir) else { return Ok(()) };
     let named: Vec<u64> = config.log_copy_paths().filter_map(|path| marked_id(path)).collect();
     let Some(other) = named.first().filter(|_| !named.contains(&id)) else { return Ok(()) };

@@ -10,7 +10,7 @@ use terrace_format::frame::with_block;
 use super::Mover;
 use crate::Result;
 use crate::devices::Tiers;
-use crate::read::{Suspect, bad, task_of};
+use crate::read::{Suspect, means_bad_replica, task_of};
 
 /// Of frames, the target of a replica that was read just now, is good, and stays.
 pub(super) type GoodReplicas = HashMap<Task, TargetId>;
@@ -96,7 +96,7 @@ impl Mover {
                 }
                 // One in memory is not enough.
                 Ok(()) => {}
-                Err(error) if bad(&error) => {
+                Err(error) if means_bad_replica(&error) => {
                     is_any_bad = true;
                     unread.bad.insert((replica.target, replica.place));
                     self.reader.suspects.report(Suspect { key: key.to_vec(), task, replica: *replica });

@@ -98,7 +98,7 @@ impl Mover {
     /// Merges the short extents of one object.
     fn merge_runs(&self, key: &[u8]) -> Result<()> {
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
-        for run in runs(&extents, self.writer.block as u64) {
+        for run in runs(&extents, self.writer.block_bytes as u64) {
             if !self.merge(key, &object, run)? {
                 // It is being written to. A later round tries again.
                 self.state.compaction.overlaid(key);

@@ -7,7 +7,7 @@ use terrace_catalog::{Edit, Owed};
 
 use super::Mover;
 use crate::Result;
-use crate::read::{Suspect, bad, is_changed_by_owner};
+use crate::read::{Suspect, is_changed_by_owner, means_bad_replica};
 use crate::report::Replaced;
 
 /// The time between two warnings of the background thread about repairs.
@@ -97,7 +97,7 @@ impl Mover {
         let device = self.tiers.device(replica.target)?;
         let is_changed = match self.reader.read_replica(device, task.object, &extent, replica, 0, &mut raw) {
             Ok(()) => return Ok(Repair::NotNeeded),
-            Err(error) if !bad(&error) => return Ok(Repair::Impossible),
+            Err(error) if !means_bad_replica(&error) => return Ok(Repair::Impossible),
             Err(error) => is_changed_by_owner(&error),
         };
         let mut others = extent.clone();

@@ -122,7 +122,7 @@ impl Origins {
 
     /// Writes extents that end where those of a whole object would, so that they can be merged.
     fn write(&self, draft: &mut Draft<'_>, offset: u64, mut bytes: &[u8]) -> Result<()> {
-        let block = self.writer.block as u64;
+        let block = self.writer.block_bytes as u64;
         draft.offset = offset;
         while !bytes.is_empty() {
             let length = (block - draft.offset % block).min(bytes.len() as u64) as usize;

@@ -62,7 +62,7 @@ impl Planning {
     pub fn placer<'a>(&'a self, key: &'a [u8], element: Option<Element>, wanted: Policy) -> Placer<'a> {
         let pinned = self.pinned(key);
         let wanted = Policy { raw_first: wanted.raw_first && pinned.is_none(), ..wanted };
-        Placer { planning: self, key, wanted, known: self.lessons.of(key, element), file: xxh3_64(key), pinned }
+        Placer { planning: self, key, wanted, known: self.lessons.of(key, element), key_hash: xxh3_64(key), pinned }
     }
 
     /// Notes that a target has a replica of an object's extent, so that it may be evicted. Replicas on the last tier are never
@@ -84,10 +84,10 @@ pub(crate) struct Placer<'a> {
     planning: &'a Planning,
     key: &'a [u8],
     wanted: Policy,
-    /// The stream of the bytes. See `Lessons` for the lock order.
+    /// The stream of the bytes, with its lessons. See `Lessons` for the lock order.
     known: Arc<Mutex<Known>>,
-    /// A number for the object within its stream.
-    file: u64,
+    /// A hash of the key, which tells the object from others of its stream.
+    key_hash: u64,
     /// The encoding that the rule for the object names.
     pinned: Option<Encoding>,
 }
@@ -317,7 +317,7 @@ impl<'a> Placer<'a> {
 
     /// Returns a hash of the object and an extent's place in it.
     fn hash(&self, offset: u64) -> u64 {
-        xxh3_64_with_seed(&offset.to_le_bytes(), self.file)
+        xxh3_64_with_seed(&offset.to_le_bytes(), self.key_hash)
     }
 
     /// Returns how often bytes are expected to be read.
@@ -355,7 +355,7 @@ impl<'a> Placer<'a> {
         let slowest = self.known.lock().is_new().then(slowest).flatten();
         let aim = Aim { slowest, ..Aim::new(pace, *weights, reads, self.wanted.budget.is_some()) };
         if aim.pays() {
-            self.planning.lessons.study(&self.known, (self.file, offset), raw, &aim);
+            self.planning.lessons.study(&self.known, (self.key_hash, offset), raw, &aim);
         }
     }
 }

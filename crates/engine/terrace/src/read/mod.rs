@@ -124,7 +124,7 @@ impl Reader {
             let device = self.tiers.device(replica.target)?;
             let read = |skip, out: &mut [u8]| self.read_replica(device, object.id, extent, &replica, skip, out);
             let done = if self.cache.takes(out.len(), replica.encoding) {
-                // Of raw bytes on a fast device, too, since a small read verifies the whole sub-block that it is in.
+                // Raw bytes on a fast device are cached, too, because each small read would verify its whole sub-block again.
                 let caching = if is_costly(device, &replica) { Caching::AtOnce } else { Caching::WhenReadAgain };
                 self.cache.fill(extent, replica.encoding, caching, skip, out, read)
             } else {
@@ -135,9 +135,9 @@ impl Reader {
                 Err(e) => {
                     device.failed(&e);
                     tried.push(format!("{} ({}): {e}", self.tiers.tier(device).name, device.path.display()));
-                    is_bad &= bad(&e);
+                    is_bad &= means_bad_replica(&e);
                     is_changed |= is_changed_by_owner(&e);
-                    if bad(&e) {
+                    if means_bad_replica(&e) {
                         self.suspects.report(Suspect {
                             key: key.to_vec(),
                             task: task_of(object.id, extent, &replica),
@@ -181,7 +181,7 @@ impl Reader {
         for replica in &extent.replicas {
             let Ok(device) = self.tiers.device(replica.target) else { return false };
             match self.read_replica(device, object, extent, replica, 0, &mut raw) {
-                Err(error) if bad(&error) => is_changed |= is_changed_by_owner(&error),
+                Err(error) if means_bad_replica(&error) => is_changed |= is_changed_by_owner(&error),
                 _ => return false,
             }
         }
@@ -234,7 +234,7 @@ impl Reader {
 /// Asks the target about a frame that seems damaged or missing. If another target is in its place, or the frame was damaged on the way
 /// here, that is no reason to give up the replica, but the target is set aside.
 fn ask_about_frame(device: &Device, store: u64, place: Place, head: usize, error: io::Error) -> io::Error {
-    if !device.capabilities.remote && bad(&error) {
+    if !device.capabilities.remote && means_bad_replica(&error) {
         // The file that was read may be another store's, with the same name.
         let is_linked =
             || place.is_plain() && device.target.files().is_some_and(|files| files.is_linked(place.segment));
@@ -249,7 +249,7 @@ fn ask_about_frame(device: &Device, store: u64, place: Place, head: usize, error
             Ok(()) => error,
         };
     }
-    // With other errors, its kind has asked already.
+    // The target's kind has looked into other errors itself.
     if error.kind() != io::ErrorKind::InvalidData {
         return error;
     }
@@ -266,7 +266,7 @@ fn is_costly(device: &Device, replica: &Replica) -> bool {
 }
 
 /// Returns whether the error means that this replica is damaged or missing, and not that its device is away.
-pub(crate) fn bad(error: &io::Error) -> bool {
+pub(crate) fn means_bad_replica(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
 }
 

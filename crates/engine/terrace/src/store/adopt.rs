@@ -26,7 +26,7 @@ const NO_TIER_REASON: &str = "no working tier of layout `plain` takes an object 
                               be longer than 255 bytes); `terrace put` copies it";
 const NO_TARGET_REASON: &str =
     "no tier of layout `plain` is on its file system, or hard links to it are forbidden; `terrace put` copies it";
-const CHANGED_REASON: &str = "the file changed while it was read; adopt it again when it is at rest";
+const CHANGED_REASON: &str = "the file changed while it was read; adopt it again when nobody writes to it";
 /// A file whose attributes change all the time is read again this many times before its adoption fails.
 const MAX_CHECKS: usize = 8;
 

@@ -120,7 +120,7 @@ impl<'a> Batch<'a> {
         let Some(part) = self.parts.get_mut(number) else { return Ok(()) };
         part.draft.offset = offset;
         part.bytes += bytes.len() as u64;
-        bytes.chunks(engine.writer.block).try_for_each(|block| part.draft.write_block(block))
+        bytes.chunks(engine.writer.block_bytes).try_for_each(|block| part.draft.write_block(block))
     }
 
     /// Writes a whole object, which replaces the key's object if there is one. The bytes are stored now, and become visible with
@@ -132,7 +132,7 @@ impl<'a> Batch<'a> {
         let (policy, kept) = (engine.planning.policy(key, options), options.lasting().to_kept()?);
         let object = engine.catalog.next_id()?;
         let mut draft = engine.writer.draft(&*engine.mover, key, object, &policy, options.element);
-        if let Err(error) = bytes.chunks(engine.writer.block).try_for_each(|block| draft.write_block(block)) {
+        if let Err(error) = bytes.chunks(engine.writer.block_bytes).try_for_each(|block| draft.write_block(block)) {
             draft.abandon();
             return Err(error);
         }

@@ -100,7 +100,7 @@ impl Engine {
             catalog: catalog.clone(),
             planning: planning.clone(),
             kept: Kept::default(),
-            block: config.block(),
+            block_bytes: config.block(),
             stage_bytes: fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
         });
         let origins = Arc::new(Origins::new(&dir, catalog.clone(), planning.clone(), writer.clone()));

@@ -43,7 +43,7 @@ impl Store {
     /// Writes a whole object from `bytes` as [`Store::put_bytes`] does, but returns once they are placed. [`Store::wait`]
     /// then waits for the acknowledgement that was asked for, which is also returned.
     pub fn put_bytes_at_once(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<(Receipt, Ack)> {
-        let block = self.engine.writer.block;
+        let block = self.engine.writer.block_bytes;
         let add = |draft: &mut Draft<'_>| bytes.chunks(block).try_for_each(|block| draft.add(block));
         retry_if_stale(|| self.put_by(Put::alone(key), options, add, |_| ()))
     }

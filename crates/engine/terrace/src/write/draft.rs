@@ -27,7 +27,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) object: u64,
     placer: Placer<'a>,
     /// The lowest number of replicas, made or pending, that an extent was given.
-    least: usize,
+    least_replicas: usize,
     pub(crate) offset: u64,
     pub(crate) extents: Vec<NewExtent>,
     pub(crate) staged: bool,
@@ -73,7 +73,7 @@ impl Writer {
             key,
             object,
             placer: self.planning.placer(key, element, policy.wanted),
-            least: usize::MAX,
+            least_replicas: usize::MAX,
             offset: 0,
             extents: Vec::new(),
             staged: false,
@@ -115,7 +115,7 @@ impl<'a> Draft<'a> {
         source: &mut impl ReadHoles,
         mut add: impl FnMut(&mut Self, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let length = self.writer.block;
+        let length = self.writer.block_bytes;
         with_block(|block| {
             loop {
                 block.clear();
@@ -151,7 +151,7 @@ impl<'a> Draft<'a> {
 
     /// Returns the length of an extent that is not the last before a hole or the end.
     pub(crate) fn block_bytes(&self) -> usize {
-        self.writer.block
+        self.writer.block_bytes
     }
 
     /// Returns whether the object may have replicas on a tier.
@@ -185,7 +185,7 @@ impl<'a> Draft<'a> {
         for (offset, bytes) in ranges {
             key::check_end(self.key, *offset, bytes.len() as u64)?;
             self.offset = *offset;
-            bytes.chunks(self.writer.block).try_for_each(|block| self.write_block(block))?;
+            bytes.chunks(self.writer.block_bytes).try_for_each(|block| self.write_block(block))?;
         }
         let key = || self.key.to_vec();
         let mut expect = match named {
@@ -229,9 +229,8 @@ impl<'a> Draft<'a> {
         Ok(Extent { offset, length, skip: 0, raw_len: length, write, replicas, source: None })
     }
 
-    /// Writes the first replica of an extent and lets the others become pending, as planned and more until it has enough, and adds the extent
-    /// to the object. Returns false if the first replica
-    /// could not be written.
+    /// Writes the first replica of an extent, and adds the extent to the object. The other replicas become pending. If fewer are planned than
+    /// the extent should have, plans more. Returns false if the first replica could not be written.
     fn write_extent(&mut self, raw: &[u8], mut extent: Extent, mut plans: ReplicaPlans) -> Result<bool> {
         let mut owed: Vec<TargetId> = Vec::new();
         let want = self.placer.count(plans.len());
@@ -257,7 +256,7 @@ impl<'a> Draft<'a> {
         // If all persistent targets are full, the extent is in memory alone, and a persistent replica becomes pending.
         let taken: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied()).collect();
         owed.extend(self.placer.lasting_for_later(&taken));
-        self.least = self.least.min(extent.replicas.len() + owed.len());
+        self.least_replicas = self.least_replicas.min(extent.replicas.len() + owed.len());
         self.plain.owe(self.writer, self.key, &extent, &mut owed);
         self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
         self.note_extent(&extent, &owed);
@@ -309,7 +308,7 @@ impl<'a> Draft<'a> {
 
     /// Returns the number of replicas that each extent should have.
     pub(crate) fn want(&self) -> u8 {
-        self.placer.count(self.least) as u8
+        self.placer.count(self.least_replicas) as u8
     }
 
     /// Notes an extent's replicas, made and pending, for the receipt.

@@ -24,7 +24,7 @@ pub(crate) struct Writer {
     /// The raw bytes of pending replicas, for the mover.
     pub kept: Kept,
     /// The longest extent, in bytes.
-    pub block: usize,
+    pub block_bytes: usize,
     /// After this number of bytes, a long `put` commits the extents written so far as staged.
     pub stage_bytes: u64,
 }

@@ -1,5 +1,5 @@
-//! The places that results have. Where the file system takes the names of two for the same, as one that ignores case does, the second one must not
-//! replace the first, which is more wanted.
+//! The places that are taken by results. On a file system that ignores case, two results may have the same place. The second one must then not
+//! replace the first, which the user wants more.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,19 +11,19 @@ use anyhow::{Result, bail};
 use crate::copy::{FileNumber, SAME_NAME};
 use crate::output::name;
 
-/// The keys of the objects that are at their places, by the numbers of their files.
+/// The keys of the objects that are saved, by the numbers of the files in which they are.
 #[derive(Default)]
 pub struct TakenPlaces(Mutex<BTreeMap<FileNumber, Vec<u8>>>);
 
 impl TakenPlaces {
-    /// Notes that an object is at its place.
+    /// Notes that an object is saved at a path.
     pub fn note(&self, key: &[u8], path: &Path) {
         let Some(number) = number_at(path) else { return };
         // A map that a panicked thread has left is whole: each change is one insertion.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(number).or_insert_with(|| key.to_vec());
     }
 
-    /// Fails if another object is at this path.
+    /// Fails if another object is saved at this path.
     pub fn check_free(&self, key: &[u8], path: &Path) -> Result<()> {
         let Some(number) = number_at(path) else { return Ok(()) };
         match self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&number) {
@@ -33,7 +33,7 @@ impl TakenPlaces {
     }
 }
 
-/// Returns the number of a file or folder that has no other name.
+/// Returns the number of the file or folder at a path. None if there is none, or if it has further hard links.
 fn number_at(path: &Path) -> Option<FileNumber> {
     fs::symlink_metadata(path).ok().map(|found| FileNumber::of(&found)).filter(|number| !number.has_links())
 }
@@ -53,7 +53,7 @@ mod tests {
         taken.check_free(b"a", &path("a")).unwrap();
         taken.check_free(b"b", &path("b")).unwrap();
         let error = taken.check_free(b"A", &path("./a")).unwrap_err().to_string();
-        assert!(error.contains("a is there, since the destination takes their names for the same"), "{error}");
+        assert!(error.contains("a is there, because the destination treats their names as the same"), "{error}");
         fs::hard_link(path("a"), path("link")).unwrap();
         taken.check_free(b"link", &path("link")).unwrap();
     }

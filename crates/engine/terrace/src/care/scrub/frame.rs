@@ -12,7 +12,7 @@ use crate::devices::Device;
 use crate::home::BadReplica;
 use crate::mover::Repair;
 use crate::origins::is_at_origin;
-use crate::read::{Suspect, bad, is_changed_by_owner, task_of};
+use crate::read::{Suspect, is_changed_by_owner, means_bad_replica, task_of};
 use crate::report::{Lacking, TierState};
 
 /// The replicas of a frame, after all were read.
@@ -33,7 +33,7 @@ fn is_out_of_reach(device: &Device, error: &io::Error) -> bool {
         NotConnected | TimedOut | ConnectionRefused | ConnectionReset | ConnectionAborted | HostUnreachable
         | NetworkUnreachable | AlreadyExists | ResourceBusy => true,
         // A sector that cannot be read is damage, unless all of the target fails.
-        _ => !bad(error) && device.target.check_again().is_err(),
+        _ => !means_bad_replica(error) && device.target.check_again().is_err(),
     }
 }
 
@@ -94,7 +94,7 @@ impl Scrub<'_> {
         }
         self.found.bad += 1;
         self.unreplaced.push(BadReplica { key: subject.key.to_vec(), task, place: replica.place });
-        if bad(&error) {
+        if means_bad_replica(&error) {
             replicas.damaged.push(suspect);
         }
         Ok(())

@@ -66,7 +66,7 @@ impl Mover {
 
     /// Merges extents that newer writes have cut, or that are shared, into new extents.
     fn merge_parts(&self, key: &[u8], object: &Object, extents: &[Extent]) -> Result<usize> {
-        let block = self.writer.block as u64;
+        let block = self.writer.block_bytes as u64;
         let mut rest = extents;
         let mut merged = 0;
         while let Some(first) = rest.first() {
