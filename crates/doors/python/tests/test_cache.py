@@ -216,6 +216,42 @@ def test_what_is_cached_is_there_while_the_origin_is_away(
     assert sum(record.levelname == "WARNING" for record in caplog.records) > 1
 
 
+def test_an_origin_that_does_not_answer_has_not_said_that_there_is_no_file(
+    place: Path, remote: str, origin: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = Path(remote).parent
+    for folder in ("one", "two"):
+        (top / folder).mkdir()
+        (top / folder / "b").write_bytes(b"b")
+    fs = cache(place, origin)
+    assert fs.isdir(str(top)) and fs.isfile(remote) and not fs.isfile(str(top)) and not fs.exists(f"{remote}-none")
+    fs.ls(str(top))
+    fs.ls(f"{top}/one")
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise ConnectionError("no route to the files")
+
+    monkeypatch.setattr(Counted, "ls", fails)
+    Counted.away = True
+    asked: list[Callable[[], Any]] = [
+        lambda: fs.exists(f"{top}/two/b"),
+        lambda: fs.isfile(f"{top}/two/b"),
+        lambda: fs.isdir(f"{top}/two/b"),
+        lambda: fs.lexists(f"{top}/two/b"),
+        lambda: fs.glob(f"{top}/two/b"),
+        lambda: fs.glob(f"{top}/*/b"),
+        lambda: fs.find(str(top)),
+        lambda: fs.du(str(top)),
+        lambda: list(fs.walk(str(top))),
+    ]
+    for ask in asked:
+        with pytest.raises(terrace.FailedError, match="no route"):
+            ask()
+    # What is known needs no answer: a folder that was listed is there.
+    assert fs.find(f"{top}/one") == fs.glob(f"{top}/one/*") == [f"{top}/one/b"] and fs.isdir(f"{top}/one")
+    assert fs.exists(remote) and not fs.exists(f"{remote}-none")
+
+
 def test_an_origin_that_fails_slowly_is_not_waited_for_at_each_file(
     place: Path, remote: str, origin: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,13 @@ class Origin:
         ask = self._ask if refresh else self._answer
         return ask(LISTING, path, lambda: [plain(one) for one in self.fs.ls(path, detail=True)])
 
+    def is_folder(self, path: str) -> bool:
+        """Returns whether a kept answer tells that a path is a directory, because it lists files below it."""
+        known = self.known(LISTING, path)
+        if known is None or not self._is_kept(known):
+            return False
+        return any(one["name"].rstrip("/") != path for one in known.said or ())
+
     def look(self, path: str) -> Answer:
         """Asks the origin about a file now."""
         return self._ask(INFO, path, lambda: plain(self.fs.info(path)))
@@ -187,13 +194,16 @@ class Origin:
         is_used = known is not None and path not in self._written and 0 <= time.time() - known.asked < self.check_after
         return known if is_used else None
 
+    def _is_kept(self, known: Answer) -> bool:
+        return self.keep_seconds is None or time.time() - known.asked < self.keep_seconds
+
     def _answer(self, kind: str, path: str, ask: Callable[[], Any]) -> Answer:
-        known, now = self.known(kind, path), time.time()
+        known = self.known(kind, path)
         if (recent := self._recent(known, path)) is not None:
             return recent
         if known is None or path in self._written:
             return self._ask(kind, path, ask)
-        is_kept = self.keep_seconds is None or now - known.asked < self.keep_seconds
+        is_kept = self._is_kept(known)
         if is_kept and time.monotonic() < self._away_until:
             return known
         began = time.monotonic()

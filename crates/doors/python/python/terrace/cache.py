@@ -50,6 +50,12 @@ class Cached(NamedTuple):
     why: str
 
 
+def unanswered(error: Exception) -> None:
+    """Raises the error of an origin that does not answer."""
+    if isinstance(error, FailedError):
+        raise error
+
+
 class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
     """A file system whose files are read through a cache in a store, in blocks. All else goes to the file system.
 
@@ -125,12 +131,46 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
 
     def info(self, path: str, refresh: bool = False, **_: Any) -> dict[str, Any]:
         path = self._strip(path)
+        try:
+            answer = self.origin.look(path) if refresh else self.origin.info(path)
+        except FailedError:
+            if self.origin.is_folder(path):
+                return {"name": path, "size": 0, "type": "directory"}
+            raise
         # A copy: the answer is used again.
-        return dict(self._given(self.origin.look(path) if refresh else self.origin.info(path)).said)
+        return dict(self._given(answer).said)
 
     def ls(self, path: str, detail: bool = True, refresh: bool = False, **_: Any) -> list[Any]:
         found: list[dict[str, Any]] = self._given(self.origin.listing(self._strip(path), refresh)).said
         return list(found) if detail else [one["name"] for one in found]
+
+    # fsspec's own calls take every failure for a file that is not there.
+
+    def exists(self, path: str, **kwargs: Any) -> bool:
+        return self._type(path, **kwargs) is not None
+
+    def isfile(self, path: str) -> bool:
+        return self._type(path) == "file"
+
+    def isdir(self, path: str) -> bool:
+        return self._type(path) == "directory"
+
+    def _type(self, path: str, **kwargs: Any) -> str | None:
+        """Returns the type of a file, or `None` if there is none. An origin that does not answer has not said that."""
+        try:
+            found: str = self.info(path, **kwargs)["type"]
+        except FailedError:
+            raise
+        except Exception:  # As fsspec's own calls do.
+            return None
+        return found
+
+    def walk(
+        self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: Any = unanswered, **kwargs: Any
+    ) -> Iterator[Any]:
+        """Walks through directories, as `find`, `glob` and `du` do. One about which the origin does not answer is not
+        left out, but an error."""
+        return super().walk(path, maxdepth, topdown, on_error, **kwargs)  # type: ignore[no-any-return]
 
     def _version(self, path: str) -> Answer:
         """Returns the present version of a file."""
