@@ -343,6 +343,21 @@ def test_refresh_asks_the_origin_at_once(place: Path, remote: str, origin: Count
             cache(place, origin, **{wrong: True})
 
 
+def test_names_need_not_be_utf_8(place: Path, remote: str, origin: Counted) -> None:
+    name = os.fsdecode(os.fsencode(remote) + b"\xff")
+    Path(name).write_bytes(b"odd")
+    fs = cache(place, origin)
+    assert name in fs.ls(str(Path(remote).parent), detail=False)
+    assert fs.cat_file(name) == fs.open(name).read() == b"odd" and [one.path for one in fs.cached(name)] == [name]
+
+
+@pytest.mark.parametrize("name", ["check_after", "expiry_time", "limit"])
+@pytest.mark.parametrize("value", ["8MB", -1, float("nan")])
+def test_options_that_are_no_numbers_are_refused_at_once(place: Path, origin: Counted, name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name}: .* is no number of"):
+        cache(place, origin, **{name: value})
+
+
 def test_unused_blocks_expire(place: Path, remote: str, origin: Counted) -> None:
     fs = cache(place, origin, expiry_time=50)
     fs.cat_file(remote)

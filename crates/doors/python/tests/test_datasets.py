@@ -91,7 +91,7 @@ def test_random_slices_are_those_of_numpy(dataset: terrace.Dataset, monkeypatch:
 
 def test_what_is_not_possible_says_so(store: terrace.Store, dataset: terrace.Dataset) -> None:
     variable = dataset["all"]["m"]
-    for index in [40, (0, 7), (0, 0, 0, 0), (..., ...), [1, 2], 1.5, "x"]:
+    for index in [40, (0, 7), (0, 0, 0, 0), (..., ...), [1, 2], 1.5, "x", True, (0, False)]:
         with pytest.raises(IndexError):
             variable[index]
     with pytest.raises(ValueError, match="broadcast"):

@@ -236,6 +236,8 @@ class Variable:
                 ranges.append(range(length)[one])
                 continue
             try:
+                if isinstance(one, bool):  # To NumPy, a mask.
+                    raise TypeError
                 number = range(length)[operator.index(one)]
             except TypeError:
                 kinds = "integers, slices and ...; read a range, and choose from that"

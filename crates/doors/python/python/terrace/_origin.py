@@ -258,7 +258,8 @@ class Origin:
 @lru_cache(2 * MOST_DECODED_ANSWERS)
 def digest(words: str) -> str:
     """Returns the SHA-256 of some words, in hexadecimal digits."""
-    return sha256(words.encode()).hexdigest()
+    # Names of local files may have bytes that are no UTF-8.
+    return sha256(words.encode(errors="surrogateescape")).hexdigest()
 
 
 def identify(info: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
+from numbers import Real
 from typing import Any, NamedTuple
 
 from fsspec import AbstractFileSystem, filesystem
@@ -88,6 +89,9 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
     ) -> None:
         for name in sorted(FOREIGN_OPTIONS & kwargs.keys()):
             raise TypeError(f"terrace:: has no option {name!r}; there are store, check_after, expiry_time and limit")
+        for name, number in (("check_after", check_after), ("expiry_time", expiry_time or 0), ("limit", limit or 0)):
+            if not isinstance(number, Real) or not number >= 0:
+                raise ValueError(f"{name}: {number!r} is no number of {'bytes' if name == 'limit' else 'seconds'}")
         super().__init__(**kwargs)
         fs = filesystem(target_protocol, **(target_options or {})) if fs is None else fs
         self.store = Store(store, **(CACHE_OPTIONS | (options or {})))
