@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use engine::sparse::SparseWriter;
 use pyo3::prelude::*;
 
-use crate::failure::raised;
+use crate::failure::{of_path, raised};
 use crate::pipe;
 
 /// The number in the name of the next temporary file of this process.
@@ -28,13 +28,13 @@ pub fn get_file(
     let before = fs::metadata(&path).ok();
     if before.as_ref().is_some_and(|before| !before.is_file()) {
         // A pipe or a device cannot be replaced. Opening a directory fails with the right error.
-        let there = File::options().write(true).open(&path)?;
+        let there = File::options().write(true).open(&path).map_err(of_path(&path))?;
         let written = pipe::get(py, store, key, (0, None), |object| Ok(Through(&there, object.length)), tell)?;
         return Ok(written.1);
     }
     store.stat(key).map_err(raised)?;
     let beside = Beside::new(&path);
-    let file = File::create_new(&beside.0)?;
+    let file = File::create_new(&beside.0).map_err(of_path(&path))?;
     let mut length = 0;
     let make = |object: &engine::Object| {
         length = object.length;
@@ -44,7 +44,7 @@ pub fn get_file(
     if let Some(before) = before {
         file.set_permissions(before.permissions())?;
     }
-    fs::rename(&beside.0, &path)?;
+    fs::rename(&beside.0, &path).map_err(of_path(&path))?;
     Ok(length)
 }
 

@@ -1,6 +1,7 @@
 //! Converts the engine's errors to Python exceptions; `_errors.py` has their classes.
 
 use std::fmt::Display;
+use std::io;
 use std::path::Path;
 
 use engine::Error;
@@ -28,8 +29,18 @@ pub fn raised_by_dataset(error: datasets::Error) -> PyErr {
 /// Returns the exception for an error of importing a file.
 pub fn raised_by_import(path: &Path, error: import::Error) -> PyErr {
     match error {
-        import::Error::Io(cause) => PyOSError::new_err((cause.raw_os_error(), cause.to_string(), path.to_owned())),
+        import::Error::Io(cause) => of_path(path)(cause),
         other => made(("RefusedError", json!({})), &format!("importing {}: {other}", path.display())),
+    }
+}
+
+/// Makes the exceptions for errors of a path of this machine, as Python's own calls do.
+pub fn of_path(path: &Path) -> impl Fn(io::Error) -> PyErr + '_ {
+    move |cause| {
+        let number = cause.raw_os_error();
+        let said = cause.to_string();
+        let words = number.and_then(|number| said.strip_suffix(&format!(" (os error {number})"))).unwrap_or(&said);
+        PyOSError::new_err((number, words.to_owned(), path.as_os_str().to_owned()))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::failure::raised;
 use crate::key::Key;
 use crate::object::python;
 use crate::options::seconds;
-use crate::store::Store;
+use crate::store::{Store, check_has_objects};
 use crate::waiting::waited;
 
 /// The origins of a store.
@@ -63,6 +63,7 @@ impl Origins {
     ) -> PyResult<Bound<'py, PyAny>> {
         let store = self.0.get().engine(py)?;
         let fetched = waited(py, move || {
+            check_has_objects(&store, &prefix.0).map_err(raised)?;
             let mut told = Ok(());
             let fetched = store.fetch_origins(&prefix.0, limit.unwrap_or(u64::MAX), &mut |done| {
                 if let (Some(tell), Ok(())) = (&progress, &told) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use datasets::Datasets;
@@ -15,7 +16,7 @@ use serde_json::json;
 
 use crate::beside::get_file;
 use crate::bytes::{Source, Target};
-use crate::failure::raised;
+use crate::failure::{of_path, raised};
 use crate::key::Key;
 use crate::object::{Object, python};
 use crate::options::{ack, options};
@@ -23,6 +24,14 @@ use crate::pipe::{self, MIN_PIPED_BYTES, Progress};
 use crate::receipt::Receipt;
 use crate::room;
 use crate::waiting::waited;
+
+/// Checks that an object is at or below a prefix, so that a mistyped one is reported.
+pub fn check_has_objects(store: &engine::Store, prefix: &[u8]) -> engine::Result<()> {
+    match prefix.is_empty() || !store.list(prefix, None, 1)?.is_empty() {
+        true => Ok(()),
+        false => Err(Error::NotFound { key: String::from_utf8_lossy(prefix).into_owned() }),
+    }
+}
 
 /// Waits until a write has reached `ack`, in a thread of its own where that may take long.
 fn wait_interruptibly(
@@ -105,8 +114,10 @@ impl Store {
         py.detach(|| {
             engine::Store::check_place(&directory).map_err(raised)?;
             let config = match config {
-                Some(file) => Config::parse(&fs::read_to_string(&file)?, &file.display().to_string()),
-                None => Ok(Config::discover(&directory)?.0),
+                Some(file) => {
+                    Config::parse(&fs::read_to_string(&file).map_err(of_path(&file))?, &file.display().to_string())
+                }
+                None => Ok(Config::discover(&directory).map_err(of_path(&directory))?.0),
             };
             let store = config.and_then(|config| engine::Store::init(&directory, &config));
             store.and_then(engine::Store::close).map_err(raised)
@@ -167,8 +178,12 @@ impl Store {
         keywords: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Receipt> {
         let (store, mut options) = (self.engine(py)?, self.asked(&key, keywords)?);
-        let file = File::open(&path)?;
-        let metadata = file.metadata()?;
+        let file = File::open(&path).map_err(of_path(&path))?;
+        let metadata = file.metadata().map_err(of_path(&path))?;
+        if metadata.is_dir() {
+            // Fails with the right error.
+            (&file).read(&mut [0]).map_err(of_path(&path))?;
+        }
         options.attributes = Some(Attributes::of(&metadata));
         let progress = Progress::new(progress.map(|tell| tell.into_bound(py)), metadata.len());
         // Some system files report a length of 0 although they are not empty.
@@ -315,12 +330,20 @@ impl Store {
 
     fn stage<'py>(&self, py: Python<'py>, prefix: Key, tier: String) -> PyResult<Bound<'py, PyAny>> {
         let store = self.engine(py)?;
-        python(py, &waited(py, move || store.stage(&prefix.0, &tier))?.map_err(raised)?)
+        python(
+            py,
+            &waited(py, move || check_has_objects(&store, &prefix.0).and_then(|()| store.stage(&prefix.0, &tier)))?
+                .map_err(raised)?,
+        )
     }
 
     fn evict<'py>(&self, py: Python<'py>, prefix: Key, tier: String) -> PyResult<Bound<'py, PyAny>> {
         let store = self.engine(py)?;
-        python(py, &waited(py, move || store.evict(&prefix.0, &tier))?.map_err(raised)?)
+        python(
+            py,
+            &waited(py, move || check_has_objects(&store, &prefix.0).and_then(|()| store.evict(&prefix.0, &tier)))?
+                .map_err(raised)?,
+        )
     }
 
     fn locate<'py>(&self, py: Python<'py>, key: Key) -> PyResult<Bound<'py, PyAny>> {

@@ -66,6 +66,13 @@ def test_origins_are_added_fetched_and_removed(store: terrace.Store, tmp_path: P
     assert tiers() == {"fast"} and store.stage("o", "slow")["made"] > 0
     assert tiers() == {"fast", "slow"} and store.evict("o", "fast")["dropped"] > 0
     assert tiers() == {"slow"}
+    for call in [
+        store.fetch_origins,
+        lambda prefix: store.stage(prefix, "slow"),
+        lambda prefix: store.evict(prefix, "slow"),
+    ]:
+        with pytest.raises(terrace.NotFoundError, match="mistyped"):
+            call("mistyped")
     origin = {"prefix": "o", "url": str(tmp_path / "far"), "max_age": 0.0, "files": 1, "bytes": len(DATA)}
     assert origin.items() <= store.origins()[0].items() and store.get("o/a") == DATA
     assert store.remove_origin("o")["cached"] == len(DATA)

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from array import array as Array
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,26 @@ def test_objects_are_listed_renamed_and_deleted(store: terrace.Store) -> None:
         store.stat("renamed")
     store.put(b"\xff/\xfe", b"not UTF-8")
     assert store.get(next(store.ls(b"\xff")).key) == b"not UTF-8"
+
+
+def test_errors_of_files_name_them(store: terrace.Store, tmp_path: Path) -> None:
+    store.put("a", b"x")
+    absent, file = tmp_path / "absent/a", tmp_path / "file"
+    file.write_bytes(b"")
+    calls: list[tuple[Callable[[], Any], type[OSError], Path]] = [
+        (lambda: store.put_file(absent, "b"), FileNotFoundError, absent),
+        (lambda: store.put_file(tmp_path, "b"), IsADirectoryError, tmp_path),
+        (lambda: store.get_file("a", absent), FileNotFoundError, absent),
+        (lambda: store.get_file("a", tmp_path), IsADirectoryError, tmp_path),
+        (lambda: store.get_file("a", file / "a"), NotADirectoryError, file / "a"),
+        (lambda: store.import_dataset("b", absent), FileNotFoundError, absent),
+        (lambda: terrace.Store.create(tmp_path / "new", config=absent), FileNotFoundError, absent),
+    ]
+    for call, kind, path in calls:
+        with pytest.raises(kind) as found:
+            call()
+        assert (found.value.filename, "os error" in str(found.value)) == (str(path), False)
+    assert "b" not in store and "new" not in os.listdir(tmp_path) and not list(tmp_path.glob(".terrace-*"))
 
 
 def test_files_are_copied_with_progress(store: terrace.Store, tmp_path: Path) -> None:
