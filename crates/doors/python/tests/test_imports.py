@@ -482,3 +482,29 @@ def test_a_file_survives_import_and_export(store: terrace.Store, data: Path, tmp
         assert after.variables.keys() == before.variables.keys()
         for name, expected in before.variables.items():
             assert after[name].dimensions == expected.dimensions
+
+
+@pytest.mark.parametrize("form", ["NETCDF3_CLASSIC", "NETCDF3_64BIT", "NETCDF4_CLASSIC"])
+def test_texts_of_classic_files_are_texts_to_xarray(store: terrace.Store, tmp_path: Path, form: Any) -> None:
+    texts = numpy.array([["a", "bcd"], ["", "é"], ["zz", "y"]])
+    made = xarray.Dataset(
+        {"all": (("y", "x"), texts), "one": ((), numpy.array("xyz")), "number": (("y",), numpy.arange(3.0))},
+        {"y": texts[:, 0]} if form != "NETCDF4_CLASSIC" else {},
+    )
+    made.to_netcdf(tmp_path / "a.nc", format=form, engine="netcdf4")
+    store.import_dataset("a", tmp_path / "a.nc")
+    read = xarray.open_dataset("a", engine="terrace", store=store)
+    for name in made.variables:
+        xarray.testing.assert_equal(read[name], made[name])
+    assert read["all"].isel(x=1, y=slice(None, None, -2)).values.tolist() == ["y", "bcd"]
+    assert read.one == "xyz" and ("y" not in made or read["all"].sel(y="zz").values.tolist() == ["zz", "y"])
+
+
+def test_elements_that_are_arrays_are_dimensions_to_xarray(store: terrace.Store, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["names"] = numpy.array([b"ab", b"c", b""], "S4")
+    store.import_dataset("a", tmp_path / "a.h5")
+    names = xarray.open_dataset("a", engine="terrace", store=store).names
+    expected = numpy.array([b"ab", b"c", b""], "S4").view("u1").reshape(3, 4)
+    assert names.shape == (3, 4) and (names.values == expected).all()
+    assert (names[::-1, 1:3].values == expected[::-1, 1:3]).all() and names[0, 1] == ord("b")

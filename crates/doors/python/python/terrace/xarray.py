@@ -16,14 +16,27 @@ from terrace._store import Store
 
 
 class LazyVariable(BackendArray):
-    """A variable whose elements xarray reads when it needs them."""
+    """A variable whose elements xarray reads when it needs them.
+
+    Elements that are arrays are further dimensions. Bytes with the attribute `_Encoding`, by which xarray writes texts
+    into classic NetCDF files, are characters, which it joins and decodes.
+    """
 
     def __init__(self, variable: Variable) -> None:
-        self.variable, self.shape, self.dtype = variable, variable.shape, variable.dtype
+        self.variable, self.shape, self.dtype = variable, variable.shape + variable.dtype.shape, variable.dtype.base
+        if self.dtype == numpy.uint8 and "_Encoding" in variable.attrs:
+            self.dtype = numpy.dtype("S1" if not variable.dtype.shape else f"S{variable.dtype.itemsize}")
+            self.shape = variable.shape
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        basic = indexing.IndexingSupport.BASIC
-        return indexing.explicit_indexing_adapter(key, self.shape, basic, self.variable.__getitem__)
+        return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.BASIC, self._read)
+
+    def _read(self, index: tuple[Any, ...]) -> Any:
+        read = numpy.asarray(self.variable[index[: self.variable.ndim]])
+        if self.dtype.kind == "S":
+            lines = numpy.ascontiguousarray(read).reshape(-1)
+            return lines.view(self.dtype).reshape(read.shape[: read.ndim - len(self.variable.dtype.shape)])
+        return read[(..., *index[self.variable.ndim :])]
 
 
 class TerraceBackend(BackendEntrypoint):
@@ -75,10 +88,12 @@ class TerraceBackend(BackendEntrypoint):
         dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
         found = [one for one in dataset[view].variables.values() if one.name not in dropped]
         named = named_dims(found) | dict(dims or {})
-        variables = {
-            one.name: xarray.Variable(named[one.name], indexing.LazilyIndexedArray(LazyVariable(one)), as_netcdf(one))
-            for one in found
-        }
+        variables = {}
+        for one in found:
+            lazy = LazyVariable(one)
+            given = list(named[one.name])
+            given += [f"{one.name}_{axis}" for axis in range(len(given), len(lazy.shape))]
+            variables[one.name] = xarray.Variable(given, indexing.LazilyIndexedArray(lazy), as_netcdf(one))
         attrs = {"dataset": dataset.name, "view": view} | dict(dataset.attrs)
         return xarray.decode_cf(
             xarray.Dataset(variables, attrs=attrs),
