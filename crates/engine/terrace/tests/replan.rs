@@ -445,3 +445,28 @@ fn what_is_written_while_the_rules_change_follows_them() {
     let replicas = replicas(&store, "a/1");
     assert!(replicas.iter().all(|tiers| tiers.len() == 1), "{replicas:?}");
 }
+
+/// A power cut emptied the note, and objects that the removed rules had changed were taken for such that had followed no rules.
+#[test]
+fn a_removed_rule_is_followed_where_the_note_of_the_rules_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let rule = "[[rule]]\nprefix = 'few'\nreplicas = 1\ntiers = ['slow']\n";
+    let store = new_store_with(dir.path(), rule);
+    for key in ["few/a", "other/a"] {
+        put(&store, key);
+    }
+    store.sync().unwrap();
+    let other = format!("{:?}", store.locate(b"other/a").unwrap());
+    drop(store);
+    let path = dir.path().join("store/terrace.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, rule) = text.split_once("[[rule]]").unwrap();
+    let after = rule.find("[[tier]]").map_or("", |tiers| &rule[tiers..]);
+    fs::write(&path, format!("{before}{after}")).unwrap();
+    fs::write(dir.path().join("store/rules"), "").unwrap();
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    store.sync().unwrap();
+    let replicas = replicas(&store, "few/a");
+    assert!(replicas.iter().all(|tiers| *tiers == ["quick", "slow"]), "{replicas:?}");
+    assert_eq!(format!("{:?}", store.locate(b"other/a").unwrap()), other, "it is as the rules want");
+}

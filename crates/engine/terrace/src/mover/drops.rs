@@ -1,6 +1,8 @@
 //! Drops replicas. Several processes may move replicas of one frame at the same time, and each plans from what it sees. So
 //! the expectations of the commits protect a frame's last good replica, because commits are ordered: each names the one that was read.
 
+use std::collections::HashSet;
+
 use terrace_catalog::{Change, Edit, Expect, Owed, TargetId, Task};
 
 use super::Mover;
@@ -11,8 +13,8 @@ use crate::report::{Lacking, TierState};
 /// The replicas that count when another one leaves.
 #[derive(Clone, Copy)]
 pub(super) enum Staying<'g> {
-    /// Only these count: they were read.
-    Read(&'g GoodReplicas),
+    /// Only the `good` ones count: they were read. Those to be made `again` where they are must still be there.
+    Read { good: &'g GoodReplicas, again: &'g HashSet<Task> },
     /// All count. The tier is full, and writes wait, or the bytes can be fetched again.
     Trusted,
 }
@@ -51,23 +53,37 @@ impl Mover {
         let changes: Vec<Change> =
             frames.into_iter().map(|(expect, edits)| Change { expect, edits: edits.to_vec() }).collect();
         let mut left = 0;
-        for result in self.catalog.commit_many(&changes)? {
+        for (change, result) in changes.iter().zip(self.catalog.commit_many(&changes)?) {
             match result {
-                Err(terrace_catalog::Error::Conflict { .. }) => left += 1,
+                // Nothing is left of one that was overwritten or removed.
+                Err(terrace_catalog::Error::Conflict { .. }) => left += u64::from(self.is_any_frame_there(change)?),
                 result => drop(result?),
             }
         }
         if left > 0 {
             tracing::warn!(
                 frames = left,
-                "replicas were not dropped, because those that were to stay moved at the same time, or could not be synced; repeat the move if it is still wanted"
+                "replicas were left as they are, because others of the same bytes moved at the same time, or could not be synced; repeat the move if it is still wanted"
             );
         }
         Ok(left)
     }
 
-    /// Returns the expectations of these edits: a frame that loses a replica keeps the one that was read. If none was, and the replica is on
-    /// a target that lasts, the frame keeps one on a `kept` target.
+    /// Returns whether a frame that a change expects something of exists.
+    fn is_any_frame_there(&self, change: &Change) -> Result<bool> {
+        for expect in &change.expect {
+            if let Expect::HasOther { task, key, .. } = expect
+                && self.catalog.frame(task, key)?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the expectations of these edits. A frame that loses a replica keeps the one that was read. If none was, and the replica is on
+    /// a target that lasts, the frame keeps one on a `kept` target. A replica that another one replaces is still there: if another process has
+    /// dropped it, the frame would get one more than it is to have.
     fn expect_others(
         &self,
         edits: &[Edit],
@@ -75,12 +91,22 @@ impl Mover {
         kept: &[TargetId],
         staying: Staying<'_>,
     ) -> Vec<Expect> {
-        let drops = edits.iter().filter_map(|edit| {
-            let Edit::Lost { task, key, owed: None, .. } = edit else { return None };
+        let expected = edits.iter().filter_map(|edit| {
+            let (task, key) = match edit {
+                Edit::Lost { task, key, owed: None, .. } => (task, key),
+                Edit::Owe { task, key, then_drop, .. } => {
+                    let is_again = matches!(staying, Staying::Read { again, .. } if again.contains(task));
+                    let replaced = if is_again { Some(task.target) } else { *then_drop };
+                    let there =
+                        |target| Expect::HasOther { task: frame_of(*task), key: key.to_vec(), among: vec![target] };
+                    return replaced.map(there);
+                }
+                _ => return None,
+            };
             let among = match staying {
                 // It can be fetched again.
                 _ if self.planning.rules.now().origin_of(key).is_some() => return None,
-                Staying::Read(good) => good
+                Staying::Read { good, .. } => good
                     .get(&frame_of(*task))
                     .copied()
                     .into_iter()
@@ -91,7 +117,7 @@ impl Mover {
             };
             Some(Expect::HasOther { task: *task, key: key.to_vec(), among })
         });
-        drops.collect()
+        expected.collect()
     }
 
     /// Returns the expectation for registering a volatile replica that replaces a persistent one.

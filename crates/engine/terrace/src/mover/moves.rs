@@ -28,6 +28,8 @@ pub(super) struct Moves {
     lacking: Lacking,
     /// The replicas that stay where these take others away.
     pub good: GoodReplicas,
+    /// The replicas that are made again where they are.
+    again: HashSet<Task>,
     /// The counts of all moves, as if the planned ones were committed.
     pub moved: Moved,
     /// Replicas that can leave once others are made.
@@ -37,6 +39,9 @@ pub(super) struct Moves {
 impl Moves {
     /// Plans a replica. Once it is made, the one on the target `then_drop` is dropped.
     pub fn owe(&mut self, key: &[u8], task: Task, extent: &Extent, then_drop: Option<TargetId>) {
+        if extent.replicas.iter().any(|replica| replica.target == task.target) {
+            self.again.insert(task);
+        }
         self.edits.push(owe(key, task, extent, then_drop));
         self.moved.made += 1;
         self.moved.dropped += u64::from(then_drop.is_some());
@@ -123,13 +128,14 @@ impl Mover {
         Ok(moves)
     }
 
-    /// Commits the planned moves. Those of frames that must be left as they are do not count.
-    pub(super) fn commit_planned(&self, moves: &mut Moves) -> Result<()> {
-        let good = take(&mut moves.good);
-        let left = self.commit_moves(take(&mut moves.edits), take(&mut moves.lacking), Staying::Read(&good))?;
+    /// Commits the planned moves. Those of frames that must be left as they are do not count. Returns the number of these frames.
+    pub(super) fn commit_planned(&self, moves: &mut Moves) -> Result<u64> {
+        let (good, again) = (take(&mut moves.good), take(&mut moves.again));
+        let staying = Staying::Read { good: &good, again: &again };
+        let left = self.commit_moves(take(&mut moves.edits), take(&mut moves.lacking), staying)?;
         moves.moved.kept += left;
         moves.moved.dropped = moves.moved.dropped.saturating_sub(left);
-        Ok(())
+        Ok(left)
     }
 
     /// Commits the planned moves, and makes their pending replicas.
@@ -193,4 +199,35 @@ fn owed_by(edit: &Edit) -> Option<(Task, Owed)> {
 fn owed_bytes(edits: &[Edit]) -> u64 {
     let owed = edits.iter().map(|edit| if let Edit::Owe { raw_len, .. } = edit { u64::from(*raw_len) } else { 0 });
     owed.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use terrace_catalog::Change;
+
+    use super::*;
+    use crate::mover::edits::task_at;
+    use crate::{Ack, Config, PutOptions, Store};
+
+    /// Another process had dropped the replica that was to be encoded again, and the frame got one more than the rules wanted.
+    #[test]
+    fn a_move_replaces_only_what_is_still_there() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let targets: Vec<String> = ["a", "b"].map(|name| format!("'{}'", dir.path().join(name).display())).into();
+        let config = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = [{}]\n", targets.join(", "));
+        let config = Config::parse(&config, "test").expect("a configuration");
+        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        let options = PutOptions { replicas: Some(2), ack: Some(Ack::Replicated), ..PutOptions::default() };
+        store.put_bytes(b"k", &terrace_testkit::noise(100_000, 1), &options).expect("puts");
+        let mover = &store.engine.mover;
+        let (object, extents) = store.catalog().locate(b"k", 0, u64::MAX).expect("reads").expect("the object");
+        let extent = &extents[0];
+        let replica = extent.replicas[1];
+        let mut moves = Moves::default();
+        moves.owe(b"k", task_at(object.id, extent, replica.target), extent, None);
+        let edits = vec![drop_replica(b"k", object.id, extent, &replica)];
+        store.catalog().commit(Change { expect: Vec::new(), edits }).expect("drops it");
+        assert_eq!(mover.commit_planned(&mut moves).expect("commits what still holds"), 1);
+        assert_eq!(store.catalog().owed_count(None).expect("counts"), 0);
+    }
 }

@@ -112,16 +112,16 @@ impl Mover {
             }
             planned.push(extent);
         }
-        let mut all = true;
+        let (mut all, mut left) = (true, 0);
         for extent in planned {
             all &= self.replan(key, object.id, extent, &wanted, false, &mut moves)?;
             if moves.edits.len() >= EDITS_PER_COMMIT {
-                self.commit_planned(&mut moves)?;
+                left += self.commit_planned(&mut moves)?;
             }
         }
-        self.commit_planned(&mut moves)?;
+        left += self.commit_planned(&mut moves)?;
         // Another process may have followed rules that are newer than these before this commit.
         self.planning.rules.renew();
-        Ok(all && Arc::ptr_eq(&rules, &self.planning.rules.now()))
+        Ok(all && left == 0 && Arc::ptr_eq(&rules, &self.planning.rules.now()))
     }
 }

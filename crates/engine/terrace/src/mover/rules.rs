@@ -4,7 +4,9 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 
+use terrace_catalog::{Object, TargetId, frames};
 use terrace_format::key;
+use terrace_plan::policy::Policy;
 use terrace_system::replace;
 
 use super::Mover;
@@ -18,13 +20,16 @@ const MAX_REPLANNED_PER_ROUND: usize = 64;
 
 /// Begins the text of each earlier rules in the note, behind the rules that objects follow now.
 const EARLIER_RULES_LINE: &str = "\n# earlier rules\n";
+/// Stands in the note for rules that nobody knows any more. It is no TOML.
+const UNKNOWN_RULES: &str = "unknown";
 
 /// The progress of replanning since the rules changed. It is kept in the store's directory.
 struct Progress {
     /// The rules that objects are to follow.
     rules: Arc<Config>,
-    /// All rules by which objects after `after` may have been planned last: several if the rules changed while objects followed others.
-    earlier: Vec<Config>,
+    /// All rules by which objects after `after` may have been planned last: several if the rules changed while objects followed others. None
+    /// for rules that the note no longer tells.
+    earlier: Vec<Option<Config>>,
     after: Option<Vec<u8>>,
 }
 
@@ -38,17 +43,20 @@ impl Mover {
             self.keep(&progress);
         }
         let page = self.catalog.list(b"", progress.after.as_deref(), MAX_REPLANNED_PER_ROUND)?;
-        let mut later = Vec::new();
+        let (mut later, mut is_any_planned) = (Vec::new(), false);
         for (key, object) in &page {
-            let kept = self.planning.kept.of_replicas(key, Some(object));
-            let now = self.planning.policy(key, &kept).wanted;
-            let mut earlier = progress.earlier.iter().map(|rules| self.planning.policy_under(rules, key, &kept).wanted);
-            if earlier.any(|then| then != now) && !self.follow_policy(key, object)? {
-                later.push(key.as_slice());
+            if self.is_to_follow(&progress, key, object)? {
+                is_any_planned = true;
+                if !self.follow_policy(key, object)? {
+                    later.push(key.as_slice());
+                }
             }
         }
-        // Before the progress, which no longer leads to them.
+        // Before the progress, which no longer leads to them. A power cut must not take the commits and leave the progress.
         self.list_unplanned(&later)?;
+        if is_any_planned {
+            self.journal.mark_synced()?;
+        }
         // If they have changed meanwhile, the page is planned again.
         if Arc::ptr_eq(&progress.rules, &self.planning.rules.now()) {
             match page.last() {
@@ -57,6 +65,43 @@ impl Mover {
             }
         }
         Ok(page.len())
+    }
+
+    /// Returns whether an object may have been planned by a policy that is not its policy now.
+    fn is_to_follow(&self, progress: &Progress, key: &[u8], object: &Object) -> Result<bool> {
+        let kept = self.planning.kept.of_replicas(key, Some(object));
+        let now = self.planning.policy(key, &kept).wanted;
+        for earlier in &progress.earlier {
+            let differs = match earlier {
+                Some(rules) => self.planning.policy_under(rules, key, &kept).wanted != now,
+                None => !self.fits(key, &now)?,
+            };
+            if differs {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether an object has as many replicas as a policy wants, on tiers that it allows. Its budget and encodings are not compared.
+    fn fits(&self, key: &[u8], wanted: &Policy) -> Result<bool> {
+        let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(true) };
+        if object.want != wanted.replicas {
+            return Ok(false);
+        }
+        for extent in frames(&extents) {
+            let targets = self.targets_of(object.id, extent)?;
+            let count = usize::from(self.wanted(wanted.replicas, object.id, extent)?);
+            let is_allowed = |target: &TargetId| {
+                self.tiers.device(*target).is_ok_and(|device| {
+                    wanted.tiers.has(device.tier as u8) && (self.tiers.tier(device).persistent || !wanted.persistent)
+                })
+            };
+            if wanted.budget.is_none() && targets.len() != count || !targets.iter().all(is_allowed) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Returns how far objects were replanned, if the rules have changed.
@@ -85,7 +130,7 @@ impl Mover {
             }
         };
         // One without its first line is damaged, too.
-        let (after, texts) = text.split_once('\n').unwrap_or(("", "damaged"));
+        let (after, texts) = text.split_once('\n').unwrap_or(("", UNKNOWN_RULES));
         let mut texts: Vec<&str> = texts.split(EARLIER_RULES_LINE).collect();
         let config = self.planning.rules.now();
         let now = rules_of(&config);
@@ -105,11 +150,9 @@ impl Mover {
             texts.remove(0);
         }
         let parse = |text: &&str| {
-            toml::from_str(text).unwrap_or_else(|error| {
-                // Written by a version with other settings, or damaged.
-                tracing::warn!(%error, "the note of the rules that objects follow is not understood, so objects are planned again as if there had been no rules");
-                Config { store: config.store.clone(), rules: Vec::new(), origins: Vec::new(), tiers: Vec::new() }
-            })
+            // Written by a version with other settings, or damaged, such as by a power cut.
+            let warn = |error: &toml::de::Error| tracing::warn!(%error, "the note of the rules that objects follow is not understood, so objects are planned again if their number of replicas or their tiers are not as the rules want");
+            toml::from_str(text).inspect_err(warn).ok()
         };
         let after = (goes_on && !after.is_empty()).then(|| key::unhex(after)).flatten();
         let earlier = texts.iter().map(parse).collect();
@@ -119,7 +162,9 @@ impl Mover {
     /// Saves the progress. If that fails, the only harm is that objects are checked again.
     fn keep(&self, progress: &Progress) {
         let after = key::hex(progress.after.as_deref().unwrap_or_default());
-        self.write_rules(&after, std::iter::once(&*progress.rules).chain(&progress.earlier));
+        let earlier =
+            progress.earlier.iter().map(|rules| rules.as_ref().map_or_else(|| UNKNOWN_RULES.to_owned(), rules_of));
+        self.write_rules(&after, std::iter::once(rules_of(&progress.rules)).chain(earlier));
     }
 
     /// Notes that all objects follow the rules, in a store without such a note.
@@ -131,12 +176,12 @@ impl Mover {
 
     /// Notes that all objects follow these rules.
     fn note_followed(&self, rules: &Config) {
-        self.write_rules("", [rules]);
+        self.write_rules("", [rules_of(rules)]);
     }
 
     /// Errors are ignored: without the note, or with an older one, objects are only checked again.
-    fn write_rules<'c>(&self, after: &str, configs: impl IntoIterator<Item = &'c Config>) {
-        let texts: Vec<String> = configs.into_iter().map(rules_of).collect();
+    fn write_rules(&self, after: &str, texts: impl IntoIterator<Item = String>) {
+        let texts: Vec<String> = texts.into_iter().collect();
         let _ = replace(&self.journal.dir.join("rules"), format!("{after}\n{}", texts.join(EARLIER_RULES_LINE)));
     }
 }
