@@ -13,6 +13,7 @@ mod logs;
 mod model;
 mod place;
 mod power;
+mod rules;
 mod versions;
 
 use checker::{Checker, Counts};
@@ -133,4 +134,13 @@ fn a_full_disk_loses_nothing_and_gives_room_back() {
     let checker = Checker::new(Shape { scarce: true, ..Shape::default() }, seed, Some(disk));
     let counts = check_for(steps, checker, seed, Checker::fill_and_clear);
     println!("{counts}: nothing was lost, and room came back");
+}
+
+#[test]
+fn objects_are_as_changing_rules_want() {
+    let (steps, seed) = (setting("TERRACE_STEPS", 600) / 4, setting("TERRACE_SEED", 1));
+    let stores = steps.div_ceil(rules::COMMANDS_PER_STORE);
+    println!("seed {seed}");
+    (seed..seed + stores).for_each(rules::check);
+    println!("{steps} commands on {stores} stores: all objects were as the rules want");
 }

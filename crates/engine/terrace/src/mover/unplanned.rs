@@ -28,9 +28,6 @@ const MAX_SHARE_PER_ROUND: usize = 8;
 impl Mover {
     /// Notes a rename, so that the object is replanned if other rules apply to the new key.
     pub fn note_rename(self: &Arc<Self>, from: &[u8], to: &[u8]) {
-        if self.planning.rules.now().rules.is_empty() {
-            return;
-        }
         if let Err(error) = self.list_renamed(from, to) {
             // The rename is done. The object's replicas stay as they are.
             tracing::warn!(key = %key::show(to), %error, "a renamed object could not be noted, so its replicas follow the rules for its old key until the rules change");
@@ -38,14 +35,22 @@ impl Mover {
     }
 
     fn list_renamed(self: &Arc<Self>, from: &[u8], to: &[u8]) -> Result<()> {
-        let kept = self.planning.kept.of_replicas(to, self.catalog.object(to)?.as_ref());
-        let differs = self.planning.policy(from, &kept).wanted != self.planning.policy(to, &kept).wanted;
+        self.planning.rules.renew();
         // Objects that have not followed changed rules yet have replicas that no rule explains. The list may have the old key.
-        if differs || !self.follows_rules() || self.list_path().exists() {
+        if !self.follows_rules() || self.list_path().exists() || self.is_ruled_otherwise(from, to)? {
             self.list_unplanned(&[to])?;
             self.start(true);
         }
         Ok(())
+    }
+
+    /// Returns whether the policy of the object with the key `to` would be another one under the key `from`.
+    fn is_ruled_otherwise(&self, from: &[u8], to: &[u8]) -> Result<bool> {
+        if self.planning.rules.now().rules.is_empty() {
+            return Ok(false);
+        }
+        let kept = self.planning.kept.of_replicas(to, self.catalog.object(to)?.as_ref());
+        Ok(self.planning.policy(from, &kept).wanted != self.planning.policy(to, &kept).wanted)
     }
 
     /// Adds objects to the list.

@@ -102,7 +102,9 @@ impl Store {
         match OriginAddress::parse(url, options).map_err(wrong)? {
             OriginPlace::Directory(path) => {
                 let path = std::path::absolute(&path).map_err(wrong)?;
-                OwnPlaces::of(self).check(&path)?;
+                let own = OwnPlaces::of(self);
+                own.check(&path)?;
+                own.check_contents(&path)?;
                 if StoreMounts::in_directory(&path).are_above(b"") {
                     return Err(Error::Config(format!(
                         "origin {prefix:?}: {url} is in a mount of a store; name another directory"

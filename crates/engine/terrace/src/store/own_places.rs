@@ -42,6 +42,18 @@ impl OwnPlaces {
         self.check_below(&real, Path::new(""))
     }
 
+    /// Checks that a folder, whose contents are to be shown as they are, contains none of them.
+    ///
+    /// # Errors
+    /// [`Error::Store`] names the folder.
+    pub fn check_contents(&self, folder: &Path) -> Result<()> {
+        let real = real_path(folder);
+        match self.0.iter().find(|own| own.starts_with(&real)) {
+            Some(own) => refuse(&real, format!("it contains {}, where the store keeps its own files", own.display())),
+            None => Ok(()),
+        }
+    }
+
     /// Like [`OwnPlaces::check`], for a path below a folder that was checked. Links in it are not followed.
     ///
     /// # Errors

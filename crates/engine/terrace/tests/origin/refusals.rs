@@ -95,6 +95,7 @@ fn prefixes_that_overlap_or_hold_objects_are_refused() {
     assert!(add("new", "/does/not/exist").contains("/does/not/exist"));
     assert!(add("new", &format!("{}/store", place.dir().display())).contains("own files"));
     assert!(add("new", &format!("{}/disk", place.dir().display())).contains("own files"));
+    assert!(add("new", &place.dir().display().to_string()).contains("own files"), "it contains them");
     assert!(add("new", "http://user:password@localhost/").contains("options"));
     let error = add("new", "http://127.0.0.1:9/x?token=secret");
     assert!(error.contains("query"), "{error}");
