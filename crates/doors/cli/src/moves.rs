@@ -46,7 +46,7 @@ pub enum Tiers {
 pub fn report_moved(moved: &Moved, show: Show) -> Result<bool> {
     show.result(moved, &format!("{} made, {} dropped", count(moved.made, "replica"), moved.dropped))?;
     let changed: u64 = moved.changed.values().sum();
-    let unplaced = moved.kept.saturating_sub(moved.kept_from_memory + moved.kept_unread + changed);
+    let unplaced = moved.kept.saturating_sub(moved.kept_from_memory + moved.kept_unread + moved.kept_busy + changed);
     if unplaced > 0 {
         show.line(&format!("{unplaced} stay as they are: no other failure domain takes them, or has room"))?;
     }
@@ -55,6 +55,12 @@ pub fn report_moved(moved: &Moved, show: Show) -> Result<bool> {
             "{} stay as they are: the other tiers are in memory, and so not persistent; add a persistent tier, or allow \
              `volatile` in a rule",
             moved.kept_from_memory
+        ))?;
+    }
+    if moved.kept_busy > 0 {
+        show.line(&format!(
+            "{} stay as they are: they were written or moved meanwhile; repeat the command",
+            moved.kept_busy
         ))?;
     }
     if moved.kept_unread > 0 {

@@ -330,6 +330,8 @@ pub struct Moved {
     pub kept_from_memory: u64,
     /// Those of `kept` whose bytes cannot be read now, because targets are away or replicas are damaged.
     pub kept_unread: u64,
+    /// Those of `kept` that were written, or moved by others, meanwhile.
+    pub kept_busy: u64,
     /// Those of `kept` that are in adopted files which their owners have changed, by key. Nothing can be copied from them.
     pub changed: BTreeMap<String, u64>,
     /// Extents that have fewer replicas than before and fewer than they should have, because no other failure domain takes
@@ -343,7 +345,9 @@ impl Moved {
         self.made += next.made;
         self.dropped += next.dropped;
         self.thinned += next.thinned;
-        (self.kept, self.kept_from_memory, self.kept_unread) = (next.kept, next.kept_from_memory, next.kept_unread);
+        self.kept = next.kept;
+        (self.kept_from_memory, self.kept_unread, self.kept_busy) =
+            (next.kept_from_memory, next.kept_unread, next.kept_busy);
         self.changed.clone_from(&next.changed);
     }
 

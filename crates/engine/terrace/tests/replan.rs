@@ -172,7 +172,7 @@ fn a_changed_rule_is_followed_where_the_note_of_the_rules_is_damaged() {
     let path = dir.path().join("store/terrace.toml");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text + "[[rule]]\nprefix = 'few'\nreplicas = 1\n").unwrap();
-    for note in ["", "\n[store]\nfuture = 1\n"] {
+    for note in [&b""[..], b"\n[store]\nfuture = 1\n", b"\n[store]\xff\n"] {
         fs::write(dir.path().join("store/rules"), note).unwrap();
         let store = Store::open(&dir.path().join("store")).unwrap();
         assert!(store.status().unwrap().replanning.is_some());
@@ -469,4 +469,41 @@ fn a_removed_rule_is_followed_where_the_note_of_the_rules_is_damaged() {
     let replicas = replicas(&store, "few/a");
     assert!(replicas.iter().all(|tiers| *tiers == ["quick", "slow"]), "{replicas:?}");
     assert_eq!(format!("{:?}", store.locate(b"other/a").unwrap()), other, "it is as the rules want");
+}
+
+/// The only target for the third replica was away when the rules changed. The object counted as done, and had two for good.
+#[test]
+fn what_had_too_few_places_follows_changed_rules_when_a_tier_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store_with(dir.path(), "[[rule]]\nprefix = 'a'\nreplicas = 1\n");
+    let slow = PutOptions { tiers: Some(vec!["slow".into()]), ack: Some(Ack::Replicated), ..PutOptions::default() };
+    store.put_bytes(b"a/1", &bytes(), &slow).unwrap();
+    put(&store, "a/2");
+    store.sync().unwrap();
+    let text = fs::read_to_string(store.dir().join("terrace.toml")).unwrap();
+    fs::rename(dir.path().join("quick"), dir.path().join("elsewhere")).unwrap();
+    fs::write(store.dir().join("terrace.toml"), text.replace("replicas = 1\n", "replicas = 3\n")).unwrap();
+    store.sync().unwrap_err();
+    drop(store);
+    fs::rename(dir.path().join("elsewhere"), dir.path().join("quick")).unwrap();
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    store.sync().unwrap();
+    let replicas = replicas(&store, "a/2");
+    assert!(replicas.iter().all(|tiers| tiers.len() == 3), "{replicas:?}");
+    assert!(!store.dir().join("unplanned").exists());
+}
+
+/// A torn line took the next key with it.
+#[test]
+fn a_damaged_list_of_what_is_to_be_planned_loses_no_later_key() {
+    for damage in [&b"6162"[..], b"\xff\xfe"] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = new_store_with(dir.path(), "[[rule]]\nprefix = 'few'\nreplicas = 1\n");
+        put(&store, "many/a");
+        fs::write(store.dir().join("unplanned"), damage).unwrap();
+        store.rename(b"many/a", b"few/a").unwrap();
+        store.sync().unwrap();
+        let replicas = replicas(&store, "few/a");
+        assert!(replicas.iter().all(|tiers| tiers.len() == 1), "{replicas:?}");
+    }
 }

@@ -22,7 +22,7 @@ fn data_moves_between_tiers_and_tiers_come_and_go() {
     assert_eq!(
         place.json(["evict", "d/a", "--tier", "ram"]),
         (
-            json!({"made": 0, "dropped": 2, "kept": 0, "kept_from_memory": 0, "kept_unread": 0, "thinned": 0, "changed": {}}),
+            json!({"made": 0, "dropped": 2, "kept": 0, "kept_from_memory": 0, "kept_unread": 0, "kept_busy": 0, "thinned": 0, "changed": {}}),
             0
         )
     );

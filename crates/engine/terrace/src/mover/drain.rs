@@ -83,12 +83,14 @@ impl Mover {
         let mut departing = Departing::tier(&self.tiers, level);
         let mut moved = self
             .move_off_each(b"", |key, object, extent, moves| self.depart(key, object, extent, &mut departing, moves))?;
-        // What was moved to a full tier above this one may have been evicted to this one again.
+        // Others may have written meanwhile, and what was moved to a full tier above this one may have been evicted to this one again.
         let mut there = 0;
         for target in &departing.targets {
             there += self.catalog.segments(*target)?.iter().map(|(_, live)| live.frames).sum::<u64>();
         }
-        moved.kept = moved.kept.max(there);
+        let arrived = there.saturating_sub(moved.kept);
+        moved.kept += arrived;
+        moved.kept_busy += arrived;
         Ok(moved)
     }
 
@@ -188,10 +190,13 @@ impl Mover {
         let placer = self.placer_for(object, key)?;
         let avoided: Vec<TargetId> = beside.iter().chain(&departing.beside).copied().collect();
         // An interrupted move may have left a pending one, which then serves this move.
-        let place = match self.find_pending_instead(object, left, replica, &owed, chosen, departing)? {
-            None => placer.choose_target_of_move(departing.to, left, &avoided, volatile),
-            pending => pending,
-        };
+        let mut place = self.find_pending_instead(object, left, replica, &owed, chosen, departing, false)?;
+        if place.is_none() {
+            place = placer.choose_target_of_move(departing.to, left, &avoided, volatile);
+        }
+        if place.is_none() && departing.may_thin {
+            place = self.find_pending_instead(object, left, replica, &owed, chosen, departing, true)?;
+        }
         // A move must not make the extent volatile.
         if let Some(target) = place.filter(|target| volatile || outlives || persistent(*target)) {
             moves.owe(key, task_at(object, left, target), left, Some(replica.target));
@@ -218,8 +223,9 @@ impl Mover {
         Ok(())
     }
 
-    /// Returns the target of a pending replica that can replace this one: one that is meant to or, if fewer replicas may stay, any that
+    /// Returns the target of a pending replica that can replace this one: one that is meant to or, if there are to be fewer replicas, any that
     /// has room.
+    #[allow(clippy::too_many_arguments)]
     fn find_pending_instead(
         &self,
         object: u64,
@@ -228,6 +234,7 @@ impl Mover {
         owed: &[TargetId],
         chosen: &[TargetId],
         departing: &Departing,
+        thins: bool,
     ) -> Result<Option<TargetId>> {
         for target in owed.iter().copied() {
             let is_tier_meant = self.tiers.device(target).is_ok_and(|device| departing.to.has(device.tier as u8));
@@ -238,7 +245,7 @@ impl Mover {
             let pending = self.catalog.owed_replica(&task_at(object, left, target))?;
             let replaces = |then_drop: Option<TargetId>| match then_drop {
                 Some(dropped) => dropped == replica.target,
-                None => departing.may_thin && self.takes(target, left),
+                None => thins && self.takes(target, left),
             };
             if pending.is_some_and(|pending| replaces(pending.then_drop)) {
                 return Ok(Some(target));

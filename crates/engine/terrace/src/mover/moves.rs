@@ -134,6 +134,7 @@ impl Mover {
         let staying = Staying::Read { good: &good, again: &again };
         let left = self.commit_moves(take(&mut moves.edits), take(&mut moves.lacking), staying)?;
         moves.moved.kept += left;
+        moves.moved.kept_busy += left;
         moves.moved.dropped = moves.moved.dropped.saturating_sub(left);
         Ok(left)
     }

@@ -10,7 +10,9 @@ use super::Mover;
 use super::beside::Unread;
 use super::edits::task_at;
 use super::moves::Moves;
+use super::unplanned::Following;
 use crate::Result;
+use crate::devices::Device;
 use crate::place::element_of;
 use crate::report::{Moved, TierState};
 
@@ -42,8 +44,8 @@ impl Mover {
         Ok(!is_owed && extent.replicas.iter().all(|replica| works(replica.target)))
     }
 
-    /// Plans the moves that bring an extent's replicas in line with a new plan. With `stay`, no replica changes its target. Returns false if
-    /// replicas can be dropped only once others are made.
+    /// Plans the moves that bring an extent's replicas in line with a new plan. With `stay`, no replica changes its target. Returns
+    /// whether it has as many as are wanted then.
     #[allow(clippy::too_many_arguments)]
     fn replan(
         &self,
@@ -60,13 +62,12 @@ impl Mover {
         let places = placer.replan(extent, &raw, stay);
         if places.is_empty() {
             moves.moved.kept += 1;
-            return Ok(true);
+            return Ok(false);
         }
         let leaves = |target: TargetId| places.iter().all(|placed| placed.target != target);
         let mut unread = Unread::default();
         let extent = &*self.mend_beside(key, object, extent, leaves, &mut unread, &mut moves.good)?;
         let mut leaving = extent.replicas.iter().filter(|replica| leaves(replica.target));
-        let made = moves.moved.made;
         for placed in &places {
             let task = task_at(object, extent, placed.target);
             self.encode_as(task, placed.encoding);
@@ -84,21 +85,18 @@ impl Mover {
         let enough = places.len() >= usize::from(wanted.replicas);
         let stays = |other: &&Replica| !leaves(other.target) && !unread.has(other);
         let may_drop = extent.replicas.iter().filter(stays).any(|other| wanted.volatile || self.outlives(other));
-        let mut later = false;
-        for replica in leaving.filter(|_| enough) {
-            match may_drop {
-                true => moves.drop(key, object, extent, replica),
-                false => later = moves.moved.made > made,
-            }
+        // Where none stays, they leave once the new ones are made.
+        for replica in leaving.filter(|_| enough && may_drop) {
+            moves.drop(key, object, extent, replica);
         }
-        Ok(!later)
+        Ok(enough)
     }
 
-    /// Replans an object by its policy. Returns false if that, or a part of it, must wait: replicas are pending, or their tiers are away.
-    pub(super) fn follow_policy(&self, key: &[u8], object: &Object) -> Result<bool> {
+    /// Replans an object by its policy. Returns what is left to be done.
+    pub(super) fn follow_policy(&self, key: &[u8], object: &Object) -> Result<Following> {
         let wanted = self.planning.policy(key, &self.planning.kept.of_replicas(key, Some(object))).wanted;
         let rules = self.planning.rules.now();
-        let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(true) };
+        let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(Following::Done) };
         let mut moves = Moves::default();
         if object.want != wanted.replicas {
             moves.edits.push(Edit::Want { key: key.to_vec(), object: object.id, want: wanted.replicas });
@@ -108,13 +106,13 @@ impl Mover {
         for extent in frames(&extents) {
             if !self.can_replan(object.id, extent)? {
                 self.commit_planned(&mut moves)?;
-                return Ok(false);
+                return Ok(Following::ToPlan);
             }
             planned.push(extent);
         }
-        let (mut all, mut left) = (true, 0);
+        let (mut is_enough, mut left) = (true, 0);
         for extent in planned {
-            all &= self.replan(key, object.id, extent, &wanted, false, &mut moves)?;
+            is_enough &= self.replan(key, object.id, extent, &wanted, false, &mut moves)?;
             if moves.edits.len() >= EDITS_PER_COMMIT {
                 left += self.commit_planned(&mut moves)?;
             }
@@ -122,6 +120,20 @@ impl Mover {
         left += self.commit_planned(&mut moves)?;
         // Another process may have followed rules that are newer than these before this commit.
         self.planning.rules.renew();
-        Ok(all && left == 0 && Arc::ptr_eq(&rules, &self.planning.rules.now()))
+        Ok(if left > 0 || !Arc::ptr_eq(&rules, &self.planning.rules.now()) {
+            Following::ToPlan
+        } else if !is_enough && self.lacks_tiers(&wanted) {
+            Following::Waiting
+        } else if moves.moved.made > 0 {
+            Following::ToCheck
+        } else {
+            Following::Done
+        })
+    }
+
+    /// Returns whether a target that a policy allows takes no bytes now.
+    pub(super) fn lacks_tiers(&self, wanted: &Policy) -> bool {
+        let lacks = |device: &Device| wanted.tiers.has(device.tier as u8) && device.state() != TierState::Ok;
+        self.tiers.devices.iter().any(lacks)
     }
 }

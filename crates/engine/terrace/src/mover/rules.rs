@@ -10,6 +10,7 @@ use terrace_plan::policy::Policy;
 use terrace_system::replace;
 
 use super::Mover;
+use super::unplanned::Following;
 use crate::Result;
 use crate::config::{Config, StoreConfig};
 use crate::home::read_config;
@@ -47,8 +48,9 @@ impl Mover {
         for (key, object) in &page {
             if self.is_to_follow(&progress, key, object)? {
                 is_any_planned = true;
-                if !self.follow_policy(key, object)? {
-                    later.push(key.as_slice());
+                let following = self.follow_policy(key, object)?;
+                if following != Following::Done {
+                    later.push((key.as_slice(), following));
                 }
             }
         }
@@ -84,7 +86,7 @@ impl Mover {
     }
 
     /// Returns whether an object has as many replicas as a policy wants, on tiers that it allows. Its budget and encodings are not compared.
-    fn fits(&self, key: &[u8], wanted: &Policy) -> Result<bool> {
+    pub(super) fn fits(&self, key: &[u8], wanted: &Policy) -> Result<bool> {
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(true) };
         if object.want != wanted.replicas {
             return Ok(false);
@@ -119,8 +121,9 @@ impl Mover {
     }
 
     fn progress(&self) -> Option<Progress> {
-        let text = match fs::read_to_string(self.journal.dir.join("rules")) {
-            Ok(text) => text,
+        let text = match fs::read(self.journal.dir.join("rules")) {
+            // Other bytes are damage, and no TOML.
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) => {
                 // The note appears when the first process that may write has opened the store.
                 if error.kind() != io::ErrorKind::NotFound {

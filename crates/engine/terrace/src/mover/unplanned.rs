@@ -14,7 +14,7 @@ use super::Mover;
 use crate::config::Config;
 use crate::{Error, Result};
 
-/// The list, in the store's directory: a line for each key, in hex. Only the holder of [`FOLLOWING_LOCK`] takes keys from it.
+/// The list, in the store's directory: a line for each key, in hex, and the [`Following`]'s word. Only the holder of [`FOLLOWING_LOCK`] takes keys from it.
 pub(crate) const LIST_FILE: &str = "unplanned";
 /// Held while the list is read or written.
 pub(crate) const LIST_LOCK: &str = "unplanned.lock";
@@ -24,6 +24,32 @@ pub(crate) const FOLLOWING_LOCK: &str = "following";
 /// after each round.
 const MAX_LISTED_PER_ROUND: usize = 64;
 const MAX_SHARE_PER_ROUND: usize = 8;
+
+const CHECK_WORD: &str = "check";
+const AWAY_WORD: &str = "away";
+
+/// How far an object follows its policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Following {
+    Done,
+    /// It is to be planned, once no replica of it is pending and all are there.
+    ToPlan,
+    /// It was planned. Once the new replicas are made, others may have to leave.
+    ToCheck,
+    /// It was planned, and would have more replicas if no tier were away or full.
+    Waiting,
+}
+
+impl Following {
+    /// Returns what is behind the key in a line of the list.
+    fn word(self) -> String {
+        match self {
+            Following::Done | Following::ToPlan => String::new(),
+            Following::ToCheck => format!(" {CHECK_WORD}"),
+            Following::Waiting => format!(" {AWAY_WORD}"),
+        }
+    }
+}
 
 impl Mover {
     /// Notes a rename, so that the object is replanned if other rules apply to the new key.
@@ -38,7 +64,7 @@ impl Mover {
         self.planning.rules.renew();
         // Objects that have not followed changed rules yet have replicas that no rule explains. The list may have the old key.
         if !self.follows_rules() || self.list_path().exists() || self.is_ruled_otherwise(from, to)? {
-            self.list_unplanned(&[to])?;
+            self.list_unplanned(&[(to, Following::ToPlan)])?;
             self.start(true);
         }
         Ok(())
@@ -54,12 +80,17 @@ impl Mover {
     }
 
     /// Adds objects to the list.
-    pub(super) fn list_unplanned(&self, keys: &[&[u8]]) -> Result<()> {
-        if keys.is_empty() {
+    pub(super) fn list_unplanned(&self, objects: &[(&[u8], Following)]) -> Result<()> {
+        if objects.is_empty() {
             return Ok(());
         }
-        let lines: String = keys.iter().map(|key| key::hex(key) + "\n").collect();
         let _lock = self.locks.wait_for(LIST_LOCK)?;
+        // A line that was not written to its end must not take the next one with it.
+        let is_torn = self.read_list()?.bytes().next_back().is_some_and(|last| last != b'\n');
+        let mut lines = String::from(if is_torn { "\n" } else { "" });
+        for (key, following) in objects {
+            lines += &format!("{}{}\n", key::hex(key), following.word());
+        }
         let path = self.list_path();
         let add = || File::options().create(true).append(true).open(&path)?.write_all(lines.as_bytes());
         add().map_err(Error::io(format!("writing {}", path.display())))
@@ -71,7 +102,7 @@ impl Mover {
         if Arc::ptr_eq(rules, &self.planning.rules.now()) {
             return;
         }
-        if let Err(error) = self.list_unplanned(&[key]) {
+        if let Err(error) = self.list_unplanned(&[(key, Following::ToPlan)]) {
             // The write is done.
             tracing::warn!(key = %key::show(key), %error, "the rules changed during a write, which could not be noted, so the object's replicas follow the old rules until the rules change again");
         }
@@ -101,36 +132,51 @@ impl Mover {
         let mut seen = HashSet::new();
         let mut listed: Vec<&str> = text.lines().filter(|line| seen.insert(*line)).collect();
         let next = listed.split_off(count.max(listed.len() / MAX_SHARE_PER_ROUND).min(listed.len()));
-        let (mut waiting, mut failed) = (Vec::new(), Ok(()));
+        let (mut waiting, mut failed, mut is_any_other) = (Vec::new(), Ok(()), false);
         for line in &listed {
             match self.follow_line(line) {
-                Ok(true) => {}
-                Ok(false) => waiting.push(*line),
+                Ok(None) => {}
+                Ok(Some(now)) => {
+                    is_any_other |= now != *line;
+                    waiting.push(now);
+                }
                 Err(error) => {
-                    waiting.push(line);
+                    waiting.push((*line).to_owned());
                     failed = Err(error);
                 }
             }
         }
         let done = listed.len() - waiting.len();
-        if done > 0 || !next.is_empty() {
+        if done > 0 || is_any_other || !next.is_empty() {
             let _lock = self.locks.wait_for(LIST_LOCK)?;
             // Other processes have only added lines.
             let now = self.read_list()?;
             let added = now.get(text.len()..).unwrap_or_default().lines();
-            self.write_list(next.into_iter().chain(added).chain(waiting))?;
+            self.write_list(next.into_iter().chain(added).chain(waiting.iter().map(String::as_str)))?;
         }
         failed.map(|()| done)
     }
 
-    /// Replans the object of a line. Returns false if a part of it must be planned later.
-    fn follow_line(&self, line: &str) -> Result<bool> {
+    /// Lets the object of a line follow its policy, and returns the line that is to be in the place of this one.
+    fn follow_line(&self, line: &str) -> Result<Option<String>> {
+        let (hex, word) = line.split_once(' ').unwrap_or((line, ""));
         // A line that is no key was not written to its end.
-        let Some(key) = key::unhex(line) else { return Ok(true) };
-        match self.catalog.object(&key)? {
-            Some(object) => self.follow_policy(&key, &object),
-            None => Ok(true),
+        let Some(key) = key::unhex(hex) else { return Ok(None) };
+        let Some(object) = self.catalog.object(&key)? else { return Ok(None) };
+        let wanted = self.planning.policy(&key, &self.planning.kept.of_replicas(&key, Some(&object))).wanted;
+        let is_as_before = match word {
+            CHECK_WORD => self.catalog.owed_count(Some(object.id))? > 0,
+            AWAY_WORD => self.lacks_tiers(&wanted),
+            _ => false,
+        };
+        if is_as_before {
+            return Ok(Some(line.to_owned()));
         }
+        if word == CHECK_WORD && self.fits(&key, &wanted)? {
+            return Ok(None);
+        }
+        let following = self.follow_policy(&key, &object)?;
+        Ok((following != Following::Done).then(|| format!("{hex}{}", following.word())))
     }
 
     fn list_path(&self) -> PathBuf {
@@ -138,9 +184,14 @@ impl Mover {
     }
 
     fn read_list(&self) -> Result<String> {
-        match fs::read_to_string(self.list_path()) {
+        let path = self.list_path();
+        match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-            read => read.map_err(Error::io("reading the list of objects to be replanned")),
+            // Lines with other bytes are damaged, and no keys.
+            read => {
+                Ok(String::from_utf8_lossy(&read.map_err(Error::io(format!("reading {}", path.display())))?)
+                    .into_owned())
+            }
         }
     }
 

@@ -379,3 +379,22 @@ fn a_rebuild_knows_what_has_too_few_replicas() {
     let found = Store::open(&home).unwrap().health().unwrap().findings;
     assert!(found.iter().any(|finding| finding.code == FindingCode::OneCopy), "{found:?}");
 }
+
+/// The pending replica of a write was taken for the place to which the first one moves, though another target had room.
+#[test]
+fn a_move_beside_a_pending_replica_leaves_as_many_as_are_wanted() {
+    for drains in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let ram = tier(dir.path(), "ram", &["ram"], "persistent = false");
+        let disk = tier(dir.path(), "disk", &["a", "b", "c"], "");
+        let store = store_of(dir.path(), &[ram, disk]);
+        let mover = hold_mover(dir.path());
+        let placed = PutOptions { ack: Some(Ack::Placed), replicas: Some(2), ..PutOptions::default() };
+        store.put_bytes(b"k", &noise(200_000, 1), &placed).unwrap();
+        drop(mover);
+        let moved = if drains { store.drain("ram") } else { store.evict(b"", "ram") }.unwrap();
+        assert_eq!(moved.thinned, 0);
+        store.sync().unwrap();
+        assert_eq!(tiers_of(&store, b"k"), [["disk", "disk"]], "drains: {drains}");
+    }
+}
