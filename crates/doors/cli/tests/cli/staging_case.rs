@@ -48,7 +48,7 @@ fn objects_whose_names_differ_in_case_are_not_all_got() {
     let to = folder.path().join("out").display().to_string();
     for _ in 0..2 {
         let Ran { code, err, out } = place.run(["get", "Run", &to]);
-        assert!(code == 1 && err.contains("Run/Result and Run/result are one file, since"), "{code} {out} {err}");
+        assert!(code == 1 && err.contains("Run/Result and Run/result are one file, because"), "{code} {out} {err}");
     }
     place.good(["mv", "Run/result", "Run/renamed"]);
     place.run(["get", "Run", &to]);
