@@ -112,6 +112,8 @@ pub(crate) struct State {
     /// The policies of single writes with pending replicas. Another process that makes these replicas uses the rules
     /// instead.
     wishes: Mutex<HashMap<u64, Policy>>,
+    /// The time before which the background thread leaves a long list of objects to be planned alone. Only that thread takes it.
+    next_following: Mutex<Option<Instant>>,
     /// The rules that all objects follow, if this is known.
     followed: Mutex<Option<Arc<Config>>>,
     /// Nodes of a shared store that are away. Only the background thread takes it.

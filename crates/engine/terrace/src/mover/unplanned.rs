@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use terrace_format::key;
 use terrace_system::replace;
@@ -25,6 +26,9 @@ pub(crate) const FOLLOWING_LOCK: &str = "following";
 const MAX_LISTED_PER_ROUND: usize = 64;
 const MAX_SHARE_PER_ROUND: usize = 8;
 
+/// If a round of the background thread has let no object of a long list follow, for example because a tier is away, the next one is later.
+const LONG_LIST_LINES: usize = 1000;
+const LONG_LIST_PAUSE: Duration = Duration::from_secs(30);
 const CHECK_WORD: &str = "check";
 const AWAY_WORD: &str = "away";
 
@@ -122,8 +126,15 @@ impl Mover {
         if !self.list_path().exists() {
             return Ok(0);
         }
+        let mut next_round = self.state.next_following.lock();
+        if next_round.is_some_and(|next| Instant::now() < next) {
+            return Ok(0);
+        }
         let Some(_alone) = self.locks.at_once(FOLLOWING_LOCK)? else { return Ok(0) };
-        self.follow_listed(MAX_LISTED_PER_ROUND)
+        let done = self.follow_listed(MAX_LISTED_PER_ROUND)?;
+        let is_long = || self.read_list().is_ok_and(|text| text.lines().count() > LONG_LIST_LINES);
+        *next_round = (done == 0 && is_long()).then(|| Instant::now() + LONG_LIST_PAUSE);
+        Ok(done)
     }
 
     /// Replans at least `count` of the listed objects. Those that must wait go to the end of the list.
