@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -88,15 +89,19 @@ impl Mover {
         if objects.is_empty() {
             return Ok(());
         }
+        let lines: String = objects.iter().map(|(key, following)| key::hex(key) + &following.word() + "\n").collect();
         let _lock = self.locks.wait_for(LIST_LOCK)?;
-        // A line that was not written to its end must not take the next one with it.
-        let is_torn = self.read_list()?.bytes().next_back().is_some_and(|last| last != b'\n');
-        let mut lines = String::from(if is_torn { "\n" } else { "" });
-        for (key, following) in objects {
-            lines += &format!("{}{}\n", key::hex(key), following.word());
-        }
         let path = self.list_path();
-        let add = || File::options().create(true).append(true).open(&path)?.write_all(lines.as_bytes());
+        let add = || {
+            let mut list = File::options().create(true).read(true).append(true).open(&path)?;
+            // A line that was not written to its end must not take the next one with it.
+            let (length, mut last) = (list.metadata()?.len(), [b'\n']);
+            if length > 0 {
+                list.read_exact_at(&mut last, length - 1)?;
+            }
+            let begin = if last == [b'\n'] { "" } else { "\n" };
+            list.write_all(format!("{begin}{lines}").as_bytes())
+        };
         add().map_err(Error::io(format!("writing {}", path.display())))
     }
 
