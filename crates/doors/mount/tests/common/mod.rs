@@ -30,8 +30,8 @@ impl Mounted {
             dir.path().display()
         );
         let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
-        let at = dir.path().join("mnt");
-        fs::create_dir(&at).unwrap();
+        let at = dir.path().join("above/mnt");
+        fs::create_dir_all(&at).unwrap();
         let files = Files::new(&store).unwrap();
         match Mount::begin(&files, &at) {
             Ok(mount) => Some(Mounted { at, files, mount: Some(mount), _dir: dir }),
