@@ -1,6 +1,6 @@
 //! Commands of clients of memcached.
 
-use terrace_redis::memcached::{EndlessLine, MemcachedReader};
+use terrace_redis::memcached::{MemcachedReader, TooLongLine};
 
 /// The reader refuses longer values.
 const MAX_ITEM_BYTES: usize = 64;
@@ -26,7 +26,7 @@ pub fn parse(input: &[u8]) -> bool {
             .try_for_each(|piece| {
                 reader.extend(piece);
                 while reader.next(is_trusted)?.is_some() {}
-                Ok::<(), EndlessLine>(())
+                Ok::<(), TooLongLine>(())
             })
             .is_ok()
     })

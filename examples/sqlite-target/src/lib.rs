@@ -8,6 +8,7 @@
 //! options = { page_size = 16384 }
 //! ```
 
+mod database;
 mod map;
 
 pub use map::SqliteMap;

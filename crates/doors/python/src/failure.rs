@@ -72,10 +72,18 @@ fn of_engine(error: &Error) -> Exception {
         Error::Config(_) => ("ConfigError", json!({})),
         Error::Store { .. } => ("StoreError", json!({})),
         Error::StillOwed { owed, seconds, .. } => ("StillOwedError", json!({"owed": owed, "seconds": seconds})),
-        Error::Io { cause, .. } => ("FailedError", json!({"errno": cause.raw_os_error()})),
+        Error::Io { cause, .. } | Error::Origin { cause, .. } => of_io(cause),
         Error::Catalog(_) | Error::Damaged { .. } | Error::LogDamaged(_) => ("CatalogError", json!({})),
         // The engine may add errors later.
         _ => ("FailedError", json!({})),
+    }
+}
+
+/// A service has no number for what it does not permit.
+fn of_io(cause: &io::Error) -> Exception {
+    match cause.kind() {
+        io::ErrorKind::PermissionDenied => ("NotPermittedError", json!({"errno": cause.raw_os_error().unwrap_or(13)})),
+        _ => ("FailedError", json!({"errno": cause.raw_os_error()})),
     }
 }
 
@@ -99,7 +107,7 @@ fn of_stream(error: &stream::Error) -> Exception {
         Error::Shared(error) => of_stream(error),
         Error::BadName(_) | Error::BadDestination { .. } | Error::TooLong { .. } => ("RefusedError", json!({})),
         Error::BadProducer(_) | Error::TooFar { .. } => ("RefusedError", json!({})),
-        Error::Io { cause, .. } => ("FailedError", json!({"errno": cause.raw_os_error()})),
+        Error::Io { cause, .. } => of_io(cause),
         _ => ("StreamError", json!({})),
     }
 }

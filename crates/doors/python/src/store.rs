@@ -328,13 +328,22 @@ impl Store {
         waited(py, move || store.sync())?.map_err(raised)
     }
 
-    fn stage<'py>(&self, py: Python<'py>, prefix: Key, tier: String) -> PyResult<Bound<'py, PyAny>> {
+    /// Fetches up to `limit` bytes of what origins have at or below a prefix, and copies all of it to a tier.
+    #[pyo3(signature = (prefix, tier, limit=None))]
+    fn stage<'py>(
+        &self,
+        py: Python<'py>,
+        prefix: Key,
+        tier: String,
+        limit: Option<u64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let store = self.engine(py)?;
-        python(
-            py,
-            &waited(py, move || check_has_objects(&store, &prefix.0).and_then(|()| store.stage(&prefix.0, &tier)))?
-                .map_err(raised)?,
-        )
+        let moved = waited(py, move || {
+            check_has_objects(&store, &prefix.0)?;
+            store.fetch_origins(&prefix.0, limit.unwrap_or(u64::MAX), &mut |_| ())?;
+            store.stage(&prefix.0, &tier)
+        })?;
+        python(py, &moved.map_err(raised)?)
     }
 
     fn evict<'py>(&self, py: Python<'py>, prefix: Key, tier: String) -> PyResult<Bound<'py, PyAny>> {

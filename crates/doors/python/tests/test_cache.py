@@ -338,7 +338,7 @@ def test_refresh_asks_the_origin_at_once(place: Path, remote: str, origin: Count
     assert sorted(fs.ls(folder, detail=False, refresh=True)) == [remote, f"{folder}/b"]
     assert len(fs.ls(folder)) == 2
     assert fs.info(remote, refresh=True)["size"] == 5 and fs.cat_file(remote) == b"short"
-    for wrong in ["check_files", "cache_storage"]:
+    for wrong in ["check_files", "cache_storage", "anon"]:
         with pytest.raises(TypeError, match=f"terrace:: has no option '{wrong}'"):
             cache(place, origin, **{wrong: True})
 

@@ -64,6 +64,7 @@ def test_origins_are_added_fetched_and_removed(store: terrace.Store, tmp_path: P
         return {replica["tier"] for extent in extents for replica in extent["replicas"]}
 
     assert tiers() == {"fast"} and store.stage("o", "slow")["made"] > 0
+    assert store.origins()[0]["cached"] == len(DATA), "what was missing is fetched"
     assert tiers() == {"fast", "slow"} and store.evict("o", "fast")["dropped"] > 0
     assert tiers() == {"slow"}
     for call in [

@@ -1,7 +1,7 @@
 //! [`Requests`]: the requests of a connection, in the protocol that its server speaks.
 
 use crate::limits::Dialect;
-use crate::memcached::{EndlessLine, MemcachedCommand, MemcachedReader};
+use crate::memcached::{MemcachedCommand, MemcachedReader, TooLongLine};
 use crate::request::{RequestReader, Words};
 use crate::resp::Resp;
 
@@ -66,7 +66,7 @@ impl Requests {
             },
             Requests::Memcached(reader) => match reader.next(is_trusted) {
                 Ok(command) => Ok(command.map(Request::Item)),
-                Err(EndlessLine) => Err(Resp::Status(EndlessLine::REPLY_LINE)),
+                Err(TooLongLine) => Err(Resp::Status(TooLongLine::REPLY_LINE)),
             },
         }
     }

@@ -14,11 +14,11 @@ const MAX_POSITIONS: usize = 16 << 10;
 #[derive(Default)]
 pub struct ScanPositions {
     // Held for a look or a change only; no other lock is taken under it.
-    known: Mutex<Known>,
+    known: Mutex<NamesByNumber>,
 }
 
 #[derive(Default)]
-struct Known {
+struct NamesByNumber {
     names: HashMap<u64, Vec<u8>>,
     oldest: VecDeque<u64>,
 }

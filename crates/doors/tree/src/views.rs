@@ -23,12 +23,12 @@ pub struct Views {
     files: Files,
     datasets: Datasets,
     /// A leaf, held for a lookup or an insertion.
-    known: RwLock<Known>,
+    known: RwLock<NumberedPlaces>,
 }
 
 /// An entry with a number.
 #[derive(Default)]
-struct Known {
+struct NumberedPlaces {
     places: Vec<Place>,
     numbers: HashMap<(String, Option<String>), u64>,
 }

@@ -212,8 +212,8 @@ impl Weigher<'_> {
         let Terms { snapshot, policy, .. } = self.terms;
         let rates = snapshot.rates()[usize::from(target)];
         let rates = if policy.spread { compute_rates_under_load(&rates) } else { rates };
-        let (weights, reads) = if replica == 0 { (&policy.first, self.want.reads) } else { (&policy.rest, 0.0) };
-        let (fixed, per_page) = price_encoding(policy, &rates, &self.costs.rates()[encoding], weights, reads);
+        let (weights, reads) = policy.weights_and_reads(replica == 0, self.want.reads);
+        let (fixed, per_page) = price_encoding(policy, &rates, &self.costs.rates()[encoding], &weights, reads);
         (fixed as f64 + per_page as f64 * f64::from(pages)) * 1e-12
     }
 

@@ -75,9 +75,9 @@ impl OfferTable {
         let offers = &mut self.0[index];
         if offers.key != Some(*key) {
             offers.key = Some(*key);
-            let Policy { first, rest, .. } = &key.policy;
-            fill_offers(&mut offers.classes[0], key, first, key.reads, snapshot, costs, held);
-            fill_offers(&mut offers.classes[1], key, rest, 0.0, snapshot, costs, held);
+            for (class, is_first) in offers.classes.iter_mut().zip([true, false]) {
+                fill_offers(class, key, is_first, snapshot, costs, held);
+            }
         }
         offers
     }
@@ -86,17 +86,17 @@ impl OfferTable {
 fn fill_offers(
     class: &mut Vec<TargetOffers>,
     key: &OffersKey,
-    weights: &Weights,
-    reads: f64,
+    is_first: bool,
     snapshot: &Snapshot,
     costs: &Costs,
     held: &[Held],
 ) {
+    let (weights, reads) = key.policy.weights_and_reads(is_first, key.reads);
     class.resize_with(snapshot.targets().len(), TargetOffers::default);
     for (target, (offers, rates)) in (0u8..).zip(class.iter_mut().zip(snapshot.rates())) {
         let rates = &if key.policy.spread { compute_rates_under_load(rates) } else { *rates };
         let offer = |encoding: u8, of: &EncodingRates| {
-            let (fixed, per_page) = price_encoding(&key.policy, rates, of, weights, reads);
+            let (fixed, per_page) = price_encoding(&key.policy, rates, of, &weights, reads);
             (fixed, Offer { encoding, stored: of.page, per_page, convex: true })
         };
         let all = || (0..=u8::MAX).zip(costs.rates()).map(|(encoding, of)| offer(encoding, of));

@@ -66,7 +66,7 @@ pub struct Policy {
     pub least: u8,
     /// The acknowledgement that a write waits for (r_m).
     pub ack: Ack,
-    /// The weights of replica 0, which serves the reads.
+    /// The weights of replica 0, which serves the reads unless all do.
     pub first: Weights,
     /// The weights of the other replicas.
     pub rest: Weights,
@@ -76,7 +76,7 @@ pub struct Policy {
     pub energy: bool,
     /// Increase a target's cost by its load.
     pub spread: bool,
-    /// Place the replicas of a page on distinct tiers if there are enough.
+    /// Place the replicas of a page on distinct tiers if there are enough. All of them serve reads.
     pub distinct_tiers: bool,
     /// Drop `tiers` and `max_latency` if a write would fail otherwise.
     pub any_target: bool,
@@ -103,6 +103,15 @@ impl Policy {
     /// Returns whether all replicas have to be on persistent tiers.
     pub fn is_all_persistent(&self) -> bool {
         self.persistent || self.ack == Ack::Durable
+    }
+
+    /// Returns the weights of a replica, and how often it is expected to be read if its bytes are read `reads` times. Replica 0 serves the
+    /// reads, but those that are on distinct tiers for the sake of bandwidth all serve them, at the same time.
+    pub fn weights_and_reads(&self, is_first: bool, reads: f64) -> (Weights, f64) {
+        match is_first {
+            true => (self.first, reads),
+            false => (self.rest, if self.distinct_tiers { reads } else { 0.0 }),
+        }
     }
 
     /// Returns the cost model that prices replicas.

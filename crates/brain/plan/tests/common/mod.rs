@@ -138,7 +138,7 @@ impl Problem<'_> {
     /// Returns the fixed cost and the cost per page of a replica there.
     fn price(&self, replica: usize, (target, encoding): Choice) -> Cost {
         let weights = if replica == 0 { &self.policy.first } else { &self.policy.rest };
-        let reads = if replica == 0 { self.want.reads } else { 0.0 };
+        let reads = if replica == 0 || self.policy.distinct_tiers { self.want.reads } else { 0.0 };
         let idle = self.snapshot.rates()[target];
         let wait = if self.policy.spread { 1.0 + idle.load } else { 1.0 };
         let (read, write, latency) = (idle.read * wait, idle.write * wait, idle.latency * wait);

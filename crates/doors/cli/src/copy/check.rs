@@ -11,8 +11,9 @@ use terrace::sparse::{ReadHoles, WriteHoles};
 use terrace::{Kind, Store, key};
 
 use super::filter::Filter;
+use super::source_file::FileChanges;
 use super::tell_repaired;
-use super::tree::{Changes, Item, Tree};
+use super::tree::{Item, Tree};
 use crate::errors::describe;
 use crate::output::{Show, complain, count, name};
 
@@ -63,7 +64,7 @@ pub fn same(store: &Store, item: &Item) -> Result<bool> {
     if store.stat(&item.key)?.attributes.kind != item.attributes.kind {
         return Ok(false);
     }
-    same_bytes(store, &item.key, item.open(Changes::Refused)?)
+    same_bytes(store, &item.key, item.open(FileChanges::Refused)?)
 }
 
 /// Whether the stored bytes equal those of `from`. Where both have a hole, nothing is read.

@@ -1,112 +1,24 @@
 //! Copies stored objects to files.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, StdoutLock, Write};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 
-use anyhow::{Context, Error, Result, bail};
-use clap::Args;
-use indicatif::ProgressBar;
+use anyhow::{Context, Result, bail};
 use serde_json::json;
-use terrace::files::Owner;
-use terrace::sparse::{SparseReader, SparseWriter, WriteHoles};
-use terrace::{Kind, Object, Store};
+use terrace::{Kind, Store};
 
-use super::check::same_bytes;
+use super::cat::cat;
 use super::file_number::{FileNumber, SAME_NAME, find_alike, find_shared, is_listed};
-use super::filter::Filter;
+use super::get_options::Get;
+use super::getter::{Getter, Got, Wanted};
 use super::out_folder::OutFolder;
-use super::restore::{NotRestored, has_mode_and_time};
-use super::special::{write_directory, write_link};
-use super::{replaced_words, tell_repaired};
-use crate::at_once::map_at_once;
-use crate::errors::{describe, io_kind};
+use super::replaced_words;
+use super::restore::NotRestored;
 use crate::inspect::each;
-use crate::interrupt::TemporaryFile;
 use crate::output::{Show, complain, count, name, path_name, size};
-use crate::range::{Range, bounds, parse_range};
-
-/// The number of files that are written at the same time. With more, the buffers of each cost more than is won.
-const GET_THREADS: usize = 4;
-
-#[derive(Args)]
-pub struct Get {
-    /// A key, or the prefix of many keys.
-    pub source: OsString,
-    /// A file, a directory, or - for standard output.
-    pub dest: PathBuf,
-    /// Copy bytes A to B of one object; B itself is left out.
-    #[arg(long, value_name = "A-B", value_parser = parse_range)]
-    pub range: Option<Range>,
-    /// Skip files by content instead of size and time.
-    #[arg(long)]
-    pub checksum: bool,
-    /// Print what would be written, and write nothing.
-    #[arg(long)]
-    pub dry_run: bool,
-    #[command(flatten)]
-    pub filter: Filter,
-}
-
-pub fn cat(store: &Store, key: &OsStr, range: Option<&Range>) -> Result<bool> {
-    if is_directory(store, key.as_bytes())? {
-        bail!("{} is a directory; `terrace ls` lists what is in it", name(key.as_bytes()));
-    }
-    let (start, end) = bounds(range);
-    // Locked once for the whole object instead of once for each block. Nothing else prints to stdout meanwhile.
-    let mut pipe = Pipe { out: io::stdout().lock(), closed: false };
-    let written = store.get_to(key.as_bytes(), start, end, &mut pipe);
-    let written = written.map_err(Error::from).and_then(|_| pipe.flush().context("writing to stdout"));
-    tell_repaired(store)?;
-    if pipe.closed { Ok(true) } else { written.map(|()| true) }
-}
-
-/// Returns whether a key is that of a directory. One that holds files needs no object of its own.
-fn is_directory(store: &Store, key: &[u8]) -> Result<bool> {
-    match store.stat(key) {
-        Ok(object) => Ok(object.attributes.kind == Kind::Directory),
-        Err(terrace::Error::NotFound { .. }) => Ok(!store.list(key, None, 1)?.is_empty()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Stdout, and whether its reader has closed it, which is not an error.
-struct Pipe {
-    out: StdoutLock<'static>,
-    closed: bool,
-}
-
-impl Pipe {
-    fn note<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
-        self.closed |= done.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
-        done
-    }
-}
-
-impl Write for Pipe {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes);
-        self.note(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.out.flush();
-        self.note(flushed)
-    }
-}
-
-/// An object and its destination file.
-struct Wanted {
-    key: Vec<u8>,
-    object: Object,
-    path: PathBuf,
-    /// Whether the user named the object, instead of a prefix above it.
-    named: bool,
-}
 
 pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
     let folder = OutFolder::new(store, &get.dest);
@@ -240,17 +152,6 @@ fn place_in_order(kind: Kind) -> u8 {
     }
 }
 
-/// The outcome of one object.
-enum Got {
-    Unchanged,
-    WouldWrite,
-    Bytes(u64),
-    /// It was complained of.
-    Failed,
-    /// It was not tried.
-    Left,
-}
-
 /// Creates the directories with access for this user only, until they are filled and get their own modes.
 fn make_private(wanted: &[Wanted], folder: &OutFolder) -> Result<()> {
     // Parents come last in the order, so iterate backwards.
@@ -264,128 +165,4 @@ fn make_private(wanted: &[Wanted], folder: &OutFolder) -> Result<()> {
         let _ = DirBuilder::new().mode(0o700).create(path);
     }
     Ok(())
-}
-
-/// Writes objects to files.
-struct Getter<'a> {
-    store: &'a Store,
-    get: &'a Get,
-    /// The owner of objects without a recorded owner.
-    owner: Owner,
-    folder: OutFolder,
-    bar: &'a ProgressBar,
-    not_restored: &'a NotRestored,
-}
-
-impl Getter<'_> {
-    /// Gets objects: files by several threads, then links and directories one after the other. Stops once nothing more can be written.
-    fn get_all(&self, wanted: &[Wanted]) -> Vec<Got> {
-        let ends = AtomicBool::new(false);
-        let get = |wanted: &Wanted| {
-            // Relaxed: an object too many does no harm.
-            if ends.load(Ordering::Relaxed) {
-                return Got::Left;
-            }
-            self.bar.set_message(name(&wanted.key));
-            self.get_one(wanted).unwrap_or_else(|error| {
-                self.bar.suspend(|| complain(&describe(&error)));
-                let is_useless =
-                    matches!(io_kind(&error), Some(io::ErrorKind::StorageFull | io::ErrorKind::ReadOnlyFilesystem));
-                if is_useless && !ends.swap(true, Ordering::Relaxed) {
-                    complain("the rest is not tried");
-                }
-                Got::Failed
-            })
-        };
-        let files = wanted.partition_point(|wanted| wanted.object.attributes.kind == Kind::File);
-        let (files, others) = wanted.split_at(files);
-        let mut got = map_at_once(GET_THREADS, files, get);
-        got.extend(others.iter().map(get));
-        got
-    }
-
-    fn get_one(&self, wanted: &Wanted) -> Result<Got> {
-        if !wanted.named && self.is_unchanged(wanted)? {
-            self.bar.inc(wanted.object.length);
-            return Ok(Got::Unchanged);
-        }
-        if self.get.dry_run {
-            return Ok(Got::WouldWrite);
-        }
-        tracing::info!(path = path_name(&wanted.path), "writing");
-        let context = || format!("writing {}", path_name(&wanted.path));
-        let is_directory = wanted.object.attributes.kind == Kind::Directory;
-        self.folder.check_place(&wanted.path, wanted.named, is_directory).with_context(context)?;
-        self.write(wanted).map(Got::Bytes).with_context(context)
-    }
-
-    /// Whether the file is up to date: by size and time, or by its bytes.
-    fn is_unchanged(&self, wanted: &Wanted) -> Result<bool> {
-        let Wanted { key, object, path, .. } = wanted;
-        let (store, get) = (self.store, self.get);
-        let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(false) };
-        let same_kind = match object.attributes.kind {
-            Kind::File => metadata.is_file() && metadata.len() == object.length,
-            Kind::Directory => metadata.is_dir(),
-            Kind::Symlink => false,
-        };
-        if !same_kind {
-            return Ok(false);
-        }
-        if get.checksum && metadata.is_file() {
-            return same_bytes(store, key, SparseReader::new(File::open(path)?, metadata.len()));
-        }
-        Ok(has_mode_and_time(&metadata, &object.attributes, self.owner)?)
-    }
-
-    /// Writes one object to a temporary file and renames it, so that no file is ever partly written. Returns the number of bytes.
-    fn write(&self, wanted: &Wanted) -> Result<u64> {
-        let (store, owner) = (self.store, self.owner);
-        let Wanted { key, object: Object { attributes, .. }, path, .. } = wanted;
-        if attributes.kind == Kind::Directory {
-            write_directory(path, attributes, owner, self.not_restored)?;
-            return Ok(0);
-        }
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        if attributes.kind == Kind::Symlink {
-            return write_link(store, key, path, attributes, owner, self.not_restored);
-        }
-        let (beside, file) =
-            TemporaryFile::make(path, |beside| File::options().write(true).create_new(true).mode(0o600).open(beside))?;
-        let (start, end) = bounds(self.get.range.as_ref());
-        let mut sparse = ProgressWriter { to: SparseWriter::new(&file), bar: self.bar };
-        let length = store.get_sparse(key, start, end, &mut sparse)?;
-        sparse.to.finish()?;
-        self.not_restored.owner(beside.path(), attributes, owner)?;
-        self.not_restored.mode_and_time(&file, attributes, owner)?;
-        beside.into_place(path)?;
-        Ok(length)
-    }
-}
-
-/// A file writer that advances a progress bar.
-struct ProgressWriter<'a> {
-    to: SparseWriter<'a>,
-    bar: &'a ProgressBar,
-}
-
-impl Write for ProgressWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.to.write(bytes)?;
-        self.bar.inc(written as u64);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
-    }
-}
-
-impl WriteHoles for ProgressWriter<'_> {
-    fn skip_hole(&mut self, length: u64) -> io::Result<()> {
-        self.bar.inc(length);
-        self.to.skip_hole(length)
-    }
 }

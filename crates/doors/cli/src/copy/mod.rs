@@ -1,29 +1,36 @@
 //! Copies between files and the store.
 
 mod adopt;
+mod cat;
 mod check;
 mod file_number;
 mod filter;
 mod get;
+mod get_options;
+mod getter;
 mod out_folder;
 mod put;
 mod put_options;
 mod put_progress;
 mod restore;
+mod source_file;
 mod special;
 mod tree;
 mod unchanged;
 
+pub use cat::cat;
 pub use check::{check, same_bytes};
 pub use file_number::{FileNumber, SAME_NAME, find_alike, find_shared, is_listed};
 pub use filter::Filter;
-pub use get::{Get, cat, get};
+pub use get::get;
+pub use get_options::Get;
 pub use out_folder::OutFolder;
 pub use put::{adopt, put};
 pub use put_options::Put;
 pub use restore::{NotRestored, has_mode_and_time};
+pub use source_file::FileChanges;
 pub use special::{write_directory, write_link};
-pub use tree::{Changes, Item, Skipped, Tree};
+pub use tree::{Item, Skipped, Tree};
 
 use anyhow::Result;
 use terrace::Store;

@@ -13,8 +13,9 @@ use terrace::{Asked, Attributes, Kind, PutOptions, Receipt, Store, key, retry_if
 use super::adopt::{check_adoptable, open_to_adopt};
 use super::put_options::{Put, has_budget, is_ack_of_all, options};
 use super::put_progress::Progress;
+use super::source_file::FileChanges;
 use super::tell_repaired;
-use super::tree::{Changes, Item, Tree};
+use super::tree::{Item, Tree};
 use super::unchanged::is_unchanged;
 use crate::at_once::fold_at_once;
 use crate::errors::describe;
@@ -28,22 +29,22 @@ const SHARED_PUT_THREADS: usize = 16;
 
 /// How the bytes of a file get into the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum PutMode {
     Copied,
     Adopted,
 }
 
 pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
-    put_all(store, put, Way::Copied, show)
+    put_all(store, put, PutMode::Copied, show)
 }
 
 /// Puts files without copying their bytes.
 pub fn adopt(store: &Store, put: &Put, show: Show) -> Result<bool> {
     check_adoptable(store, put)?;
-    put_all(store, put, Way::Adopted, show)
+    put_all(store, put, PutMode::Adopted, show)
 }
 
-fn put_all(store: &Store, put: &Put, way: Way, show: Show) -> Result<bool> {
+fn put_all(store: &Store, put: &Put, mode: PutMode, show: Show) -> Result<bool> {
     put.wishes.check(store.config())?;
     let most = store.config().store.replicas.max;
     let required = put.wishes.options().requirements.into_iter().filter_map(Asked::replicas);
@@ -54,7 +55,7 @@ fn put_all(store: &Store, put: &Put, way: Way, show: Show) -> Result<bool> {
     if put.source.as_os_str() == "-" {
         put_stdin(store, put, &mut progress)?;
     } else {
-        put_files(store, put, way, show, &mut progress)?;
+        put_files(store, put, mode, show, &mut progress)?;
     }
     if progress.durable > 0 && !store.is_shared() {
         // Once for all objects: each of them is durable, but `health` would not know. Nodes that share a store note it by themselves.
@@ -64,7 +65,7 @@ fn put_all(store: &Store, put: &Put, way: Way, show: Show) -> Result<bool> {
     // An acknowledgement asks for all replicas for which there are failure domains.
     let asks = is_ack_of_all(put) && !has_budget(store, put);
     let is_thin = asks && progress.fewer.as_ref().is_some_and(|fewer| fewer.have < fewer.possible);
-    let adopted = (way == Way::Adopted && !put.dry_run).then_some(progress.adopted);
+    let adopted = (mode == PutMode::Adopted && !put.dry_run).then_some(progress.adopted);
     let good = progress.report(put.dry_run, has_budget(store, put), show)?;
     if let Some(adopted) = adopted {
         adopted.show(show)?;
@@ -131,7 +132,7 @@ fn put_stdin(store: &Store, put: &Put, progress: &mut Progress) -> Result<()> {
     Ok(write(store, put, key, None, progress, |options| store.put_sparse(key, Dense(io::stdin().lock()), options))?)
 }
 
-fn put_files(store: &Store, put: &Put, way: Way, show: Show, progress: &mut Progress) -> Result<()> {
+fn put_files(store: &Store, put: &Put, mode: PutMode, show: Show, progress: &mut Progress) -> Result<()> {
     let tree = Tree::of(store, &put.source, put.dest.as_bytes(), &put.filter)?;
     let bar = show.bar(tree.items.iter().map(|item| item.metadata.len()).sum());
     for error in &tree.failed {
@@ -145,7 +146,7 @@ fn put_files(store: &Store, put: &Put, way: Way, show: Show, progress: &mut Prog
         (false, true) => SHARED_PUT_THREADS,
         (false, false) => PUT_THREADS,
     };
-    put_items(store, put, way, &tree.items, threads, &bar, progress);
+    put_items(store, put, mode, &tree.items, threads, &bar, progress);
     bar.finish_and_clear();
     tell_repaired(store)?;
     if progress.unchanged > 0 && progress.late == 0 && !put.dry_run && is_ack_of_all(put) {
@@ -159,7 +160,7 @@ fn put_files(store: &Store, put: &Put, way: Way, show: Show, progress: &mut Prog
 fn put_items(
     store: &Store,
     put: &Put,
-    way: Way,
+    mode: PutMode,
     items: &[Item],
     threads: usize,
     bar: &ProgressBar,
@@ -177,7 +178,7 @@ fn put_items(
             }
             begun.fetch_add(1, Ordering::Relaxed);
             bar.set_message(name(&item.key));
-            let stops = match put_file(store, put, way, item, bar, own) {
+            let stops = match put_file(store, put, mode, item, bar, own) {
                 Ok(()) => own.unmet > 0,
                 Err(e) => {
                     own.add_failed(&describe(&e), bar);
@@ -194,7 +195,14 @@ fn put_items(
     }
 }
 
-fn put_file(store: &Store, put: &Put, way: Way, item: &Item, bar: &ProgressBar, progress: &mut Progress) -> Result<()> {
+fn put_file(
+    store: &Store,
+    put: &Put,
+    mode: PutMode,
+    item: &Item,
+    bar: &ProgressBar,
+    progress: &mut Progress,
+) -> Result<()> {
     key::check(&item.key)?;
     if is_unchanged(store, item, put)? {
         progress.unchanged += 1;
@@ -207,7 +215,7 @@ fn put_file(store: &Store, put: &Put, way: Way, item: &Item, bar: &ProgressBar, 
             progress.written += 1;
             return Ok(());
         }
-        if way == Way::Adopted && item.metadata.is_file() {
+        if mode == PutMode::Adopted && item.metadata.is_file() {
             let mut how = None;
             let file = open_to_adopt(item).with_context(|| path_name(&item.path))?;
             let adopted = write(store, put, &item.key, Some(item.attributes.clone()), progress, |options| {
@@ -220,7 +228,7 @@ fn put_file(store: &Store, put: &Put, way: Way, item: &Item, bar: &ProgressBar, 
             bar.inc(item.metadata.len());
             return Ok(());
         }
-        let changes = if put.snapshot { Changes::Allowed } else { Changes::Refused };
+        let changes = if put.snapshot { FileChanges::Allowed } else { FileChanges::Refused };
         let written = retry_if_stale(|| {
             let source = match item.open(changes) {
                 Ok(from) => ProgressReader { from, bar },

@@ -1,15 +1,13 @@
 //! The files and directories to store or compare, with their keys.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use terrace::files::{DIRECTORY_MODE, Owner};
-use terrace::sparse::{Dense, ReadHoles, SparseReader};
 use terrace::{Attributes, Store};
 use walkdir::WalkDir;
 
@@ -160,74 +158,4 @@ pub(super) fn own_folders(store: &Store) -> Vec<PathBuf> {
     let tiers = store.config().tiers.iter().filter(|tier| tier.kind.capabilities().local_path);
     let targets = tiers.flat_map(|tier| &tier.targets).map(|target| target.path.as_path());
     targets.chain([store.dir()]).filter_map(|path| fs::canonicalize(path).ok()).collect()
-}
-
-impl Item {
-    /// Opens what is stored for the item: the bytes and holes of a file, or the path that a link leads to.
-    pub fn open(&self, changes: Changes) -> Result<Box<dyn ReadHoles>> {
-        self.read(changes).with_context(|| format!("reading {}", path_name(&self.path)))
-    }
-
-    fn read(&self, changes: Changes) -> io::Result<Box<dyn ReadHoles>> {
-        let kind = self.metadata.file_type();
-        if kind.is_symlink() {
-            return Ok(Box::new(Dense(io::Cursor::new(fs::read_link(&self.path)?.into_os_string().into_vec()))));
-        }
-        if kind.is_dir() {
-            return Ok(Box::new(Dense(io::empty())));
-        }
-        let file = File::open(&self.path)?;
-        if kind.is_fifo() || kind.is_char_device() {
-            return Ok(Box::new(Dense(file)));
-        }
-        let before = length_and_time(&file.metadata()?);
-        // Some system files report a size of zero but have content.
-        let end = if before.0 == 0 { u64::MAX } else { before.0 };
-        Ok(Box::new(ChangeCheckingReader { file: SparseReader::new(file, end), before, changes }))
-    }
-}
-
-/// The handling of files that change while they are read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Changes {
-    /// Fail.
-    Refused,
-    /// Read up to the length that the file had when it was opened.
-    Allowed,
-}
-
-/// A reader that fails if the file changes meanwhile, because the bytes would mix several states of it. `changes` says which changes are allowed.
-/// It stops at the initial length, so that it also reaches the end of a file that grows as fast as it is read.
-struct ChangeCheckingReader {
-    file: SparseReader,
-    before: (u64, i64, i64),
-    changes: Changes,
-}
-
-impl Read for ChangeCheckingReader {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(out)?;
-        if read > 0 || out.is_empty() {
-            return Ok(read);
-        }
-        let now = length_and_time(&self.file.file().metadata()?);
-        let wrong = match self.changes {
-            Changes::Refused if now != self.before => {
-                "the file changed while it was read; put it again when nobody writes to it, or use --snapshot, which stores it up to its length at the start"
-            }
-            Changes::Allowed if now.0 < self.before.0 => "the file became shorter while it was read; put it again",
-            _ => return Ok(0),
-        };
-        Err(io::Error::other(wrong))
-    }
-}
-
-impl ReadHoles for ChangeCheckingReader {
-    fn pass_hole(&mut self) -> io::Result<u64> {
-        self.file.pass_hole()
-    }
-}
-
-fn length_and_time(metadata: &fs::Metadata) -> (u64, i64, i64) {
-    (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }

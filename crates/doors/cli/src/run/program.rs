@@ -17,12 +17,17 @@ pub enum Obstacle {
     Static,
 }
 
+/// Returns the program that a name starts: a path, or the first executable file of the search path.
 fn find_program(name: &OsStr) -> Option<PathBuf> {
     if Path::new(name).components().count() > 1 {
         return Some(name.into());
     }
     let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+    env::split_paths(&path).map(|folder| folder.join(name)).find(|path| is_executable(path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
 /// Returns the reason why the dynamic linker loads no library into a program. None if it does, and for programs that cannot be read.

@@ -77,7 +77,7 @@ impl Ending {
         *self.lock() = Some(report);
     }
 
-    /// Changes the report.
+    /// FileChanges the report.
     pub fn change_report(&self, change: impl FnOnce(&mut EndReport)) {
         if let Some(report) = self.lock().as_mut() {
             change(report);

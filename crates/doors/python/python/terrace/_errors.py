@@ -91,3 +91,7 @@ class DumpError(TerraceError):
 
 class FailedError(TerraceError, OSError):
     """The operating system refused an operation."""
+
+
+class NotPermittedError(FailedError, PermissionError):
+    """This user may not do it: at a target, at an origin, or in the store's directory."""

@@ -172,9 +172,9 @@ class Store:
         """Waits until a write has reached a level, and updates the receipt."""
     def sync(self) -> None:
         """Waits until no replica is pending and everything is durable."""
-    def stage(self, prefix: Key, tier: str) -> dict[str, Any]:
-        """Copies everything at or below a prefix to a tier; of origins, what was fetched. Returns what was done, as
-        `terrace stage --json` prints it."""
+    def stage(self, prefix: Key, tier: str, limit: int | None = None) -> dict[str, Any]:
+        """Fetches up to `limit` bytes of what origins have at or below a prefix, and copies all of it to a tier.
+        Returns what was done, as `terrace stage --json` prints it."""
     def evict(self, prefix: Key, tier: str) -> dict[str, Any]:
         """Removes everything at or below a prefix from a tier; other tiers get what would have too few replicas.
         Returns what was done, as `terrace evict --json` prints it."""

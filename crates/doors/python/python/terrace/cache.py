@@ -32,8 +32,16 @@ KEEP_SECONDS = 7 * 24 * 3600.0
 CACHE_OPTIONS = {"replicas": 1}
 """The requirements of cached blocks, unless the caller states others: their origin can always give them again."""
 
-FOREIGN_OPTIONS = {"cache_check", "cache_mapper", "cache_storage", "check_files", "same_names"}
-"""Options of fsspec's own caches, for which others stand here."""
+FSSPEC_OPTIONS = {
+    "asynchronous",
+    "batch_size",
+    "listings_expiry_time",
+    "loop",
+    "max_paths",
+    "skip_instance_cache",
+    "use_listings_cache",
+}
+"""Options of every file system of fsspec, which change nothing here."""
 
 
 class Cached(NamedTuple):
@@ -87,8 +95,11 @@ class TerraceCache(ChainedFileSystem):  # type: ignore[misc]
         fo: str | None = None,
         **kwargs: Any,
     ) -> None:
-        for name in sorted(FOREIGN_OPTIONS & kwargs.keys()):
-            raise TypeError(f"terrace:: has no option {name!r}; there are store, check_after, expiry_time and limit")
+        for name in sorted(kwargs.keys() - FSSPEC_OPTIONS):
+            raise TypeError(
+                f"terrace:: has no option {name!r}; there are store, options, check_after, expiry_time, limit,"
+                " block_size and folder, and those of the cached file system go under its name, as in s3={...}"
+            )
         for name, number in (("check_after", check_after), ("expiry_time", expiry_time or 0), ("limit", limit or 0)):
             if not isinstance(number, Real) or not number >= 0:
                 raise ValueError(f"{name}: {number!r} is no number of {'bytes' if name == 'limit' else 'seconds'}")

@@ -93,8 +93,8 @@ class TerraceBackend(BackendEntrypoint):
             lazy = LazyVariable(one)
             given = list(named[one.name])
             given += [f"{one.name}_{axis}" for axis in range(len(given), len(lazy.shape))]
-            variables[one.name] = xarray.Variable(given, indexing.LazilyIndexedArray(lazy), as_netcdf(one))
-        attrs = {"dataset": dataset.name, "view": view} | dict(dataset.attrs)
+            variables[one.name] = xarray.Variable(given, indexing.LazilyIndexedArray(lazy), as_netcdf(one.attrs))
+        attrs = {"dataset": dataset.name, "view": view} | as_netcdf(dataset.attrs)
         return xarray.decode_cf(
             xarray.Dataset(variables, attrs=attrs),
             concat_characters=concat_characters,
@@ -106,9 +106,9 @@ class TerraceBackend(BackendEntrypoint):
         )
 
 
-def as_netcdf(variable: Variable) -> dict[str, Any]:
-    """Returns the attributes of a variable as NetCDF has them, where a list of one item is the item."""
-    return {name: value[0] if numpy.shape(value) == (1,) else value for name, value in variable.attrs.items()}
+def as_netcdf(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns attributes as NetCDF has them, where a list of one item is the item."""
+    return {name: value[0] if numpy.shape(value) == (1,) else value for name, value in attrs.items()}
 
 
 def named_dims(variables: list[Variable]) -> dict[str, Sequence[str]]:

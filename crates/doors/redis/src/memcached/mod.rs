@@ -12,7 +12,7 @@ mod statistics;
 
 pub use carry_out::carry_out;
 pub use command::{ItemDeed, MemcachedCommand, StoreWay};
-pub use reader::{EndlessLine, MemcachedReader};
+pub use reader::{MemcachedReader, TooLongLine};
 
 /// The version that clients are told: the newest one without meta commands, which this server does not have.
 const MEMCACHED_VERSION: &str = "1.5.22";

@@ -14,9 +14,9 @@ const BLOCK_END: &[u8] = b"\r\n";
 
 /// The error for a line that exceeds the limit. It ends the connection.
 #[derive(Debug, PartialEq, Eq)]
-pub struct EndlessLine;
+pub struct TooLongLine;
 
-impl EndlessLine {
+impl TooLongLine {
     /// The last reply.
     pub const REPLY_LINE: &str = "CLIENT_ERROR line too long";
 }
@@ -65,7 +65,7 @@ impl MemcachedReader {
     ///
     /// # Errors
     /// If a line does not end. Nothing more can be read then.
-    pub fn next(&mut self, is_trusted: bool) -> Result<Option<MemcachedCommand>, EndlessLine> {
+    pub fn next(&mut self, is_trusted: bool) -> Result<Option<MemcachedCommand>, TooLongLine> {
         loop {
             match std::mem::take(&mut self.awaited) {
                 Awaited::Line => {
@@ -74,7 +74,7 @@ impl MemcachedReader {
                         return Ok(None);
                     }
                     let limit = if is_trusted { MAX_LINE_BYTES } else { MAX_STRANGER_LINE_BYTES };
-                    let Some(line) = self.input.line(limit).map_err(|_| EndlessLine)? else { return Ok(None) };
+                    let Some(line) = self.input.line(limit).map_err(|_| TooLongLine)? else { return Ok(None) };
                     match parse_line(line) {
                         Line::Whole(command) => return Ok(Some(command)),
                         Line::WithBlock(command, length) => {
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    fn read_all(pieces: &[&[u8]], max_item_bytes: usize) -> Result<Vec<MemcachedCommand>, EndlessLine> {
+    fn read_all(pieces: &[&[u8]], max_item_bytes: usize) -> Result<Vec<MemcachedCommand>, TooLongLine> {
         let (mut reader, mut found) = (MemcachedReader::new(max_item_bytes), Vec::new());
         for piece in pieces {
             reader.extend(piece);
@@ -182,9 +182,9 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_refused() {
-        assert_eq!(read_all(&[&vec![b'x'; MAX_LINE_BYTES]], 9), Err(EndlessLine));
+        assert_eq!(read_all(&[&vec![b'x'; MAX_LINE_BYTES]], 9), Err(TooLongLine));
         let mut stranger = MemcachedReader::new(1 << 20);
         stranger.extend(&vec![b'x'; MAX_STRANGER_LINE_BYTES]);
-        assert_eq!(stranger.next(false), Err(EndlessLine));
+        assert_eq!(stranger.next(false), Err(TooLongLine));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use terrace_catalog::TargetId;
 use terrace_tier::decorate::{Deadline, Limits, Throttle};
-use terrace_tier::{Capabilities, Ids, OpenedTarget, Space, TargetOwner};
+use terrace_tier::{Ids, OpenedTarget, Space, TargetOwner};
 
 use super::Device;
 use super::monitor::Speed;
@@ -75,12 +75,12 @@ impl Opener<'_> {
         let opened = if is_node_away { kind.open_unseen(&settings, &owner) } else { kind.open(&settings, &owner) };
         let OpenedTarget { mut target, trouble } = opened.map_err(Error::io(context()))?;
         let capabilities = tier.kind.capabilities();
-        let limits = tier.throttle.as_ref().map(|t| Limits {
-            read: t.read.map(|r| r.0),
-            write: t.write.map(|r| r.0),
-            latency: t.latency.map_or(Duration::ZERO, |l| l.0),
-        });
-        if let Some(limits) = limits.clone() {
+        if let Some(throttle) = &tier.throttle {
+            let limits = Limits {
+                read: throttle.read.map(|r| r.0),
+                write: throttle.write.map(|r| r.0),
+                latency: throttle.latency.map_or(Duration::ZERO, |l| l.0),
+            };
             let state = self.dir.join(format!("throttle-{id}"));
             target = Arc::new(Throttle::new(target, limits, &state).map_err(Error::io(context()))?);
         }
@@ -88,18 +88,7 @@ impl Opener<'_> {
             target = Arc::new(Deadline::new(target, limit.0));
         }
         let is_in_memory = capabilities.ends_with_process || capabilities.local_path && is_in_memory(&path);
-        let usual = match capabilities {
-            Capabilities { remote: true, .. } => SERVICE_BYTES_PER_SECOND,
-            _ if is_in_memory => MEMORY_BYTES_PER_SECOND,
-            _ => DISK_BYTES_PER_SECOND,
-        };
-        let profiled = self.profiled.get(&tier.name);
-        let latency = limits.as_ref().map_or(Duration::ZERO, |l| l.latency);
-        let latency = profiled.map_or(latency, |p| Duration::try_from_secs_f64(p.latency).unwrap_or(latency));
-        let speed = |set: Option<u64>, profiled: Option<f64>| {
-            let speed = Speed::expected(profiled.unwrap_or(set.map_or(usual, |rate| rate as f64)), latency);
-            if capabilities.remote { speed.over_link() } else { speed }
-        };
+        let (reading, writing) = self.expect_speeds(tier, is_in_memory);
         let assumed = Space::within(0, tier.capacity.map_or(u64::MAX, |c| c.0));
         // A target that hangs would take its time again.
         let space = if is_node_away || trouble.is_some() { assumed } else { target.space().unwrap_or(assumed) };
@@ -113,9 +102,9 @@ impl Opener<'_> {
             capacity: AtomicU64::new(space.capacity),
             busy: AtomicU32::new(0),
             target,
-            reading: speed(limits.as_ref().and_then(|l| l.read), profiled.map(|p| p.read)),
-            writing: speed(limits.as_ref().and_then(|l| l.write), profiled.map(|p| p.write)),
-            is_local: limits.is_none() && tier.timeout.is_none() && !capabilities.remote,
+            reading,
+            writing,
+            is_local: tier.throttle.is_none() && tier.timeout.is_none() && !capabilities.remote,
             is_in_memory: is_in_memory && !tier.persistent,
             appended: AtomicU64::new(0),
             capabilities,
@@ -127,6 +116,27 @@ impl Opener<'_> {
             device.failed(&e);
         }
         Ok(device)
+    }
+
+    /// Returns the speeds of reading and writing that are expected of a target until it is measured: those of the profile, the limits of
+    /// the throttle, or what is usual.
+    fn expect_speeds(&self, tier: &TierConfig, is_in_memory: bool) -> (Speed, Speed) {
+        let is_remote = tier.kind.capabilities().remote;
+        let usual = match is_in_memory {
+            _ if is_remote => SERVICE_BYTES_PER_SECOND,
+            true => MEMORY_BYTES_PER_SECOND,
+            false => DISK_BYTES_PER_SECOND,
+        };
+        let (throttle, profiled) = (tier.throttle.as_ref(), self.profiled.get(&tier.name));
+        let limit = throttle.and_then(|throttle| throttle.latency).map_or(Duration::ZERO, |latency| latency.0);
+        let latency = profiled.map_or(limit, |p| Duration::try_from_secs_f64(p.latency).unwrap_or(limit));
+        let speed = |limit: Option<u64>, profiled: Option<f64>| {
+            let speed = Speed::expected(profiled.unwrap_or(limit.map_or(usual, |rate| rate as f64)), latency);
+            if is_remote { speed.over_link() } else { speed }
+        };
+        let read = throttle.and_then(|throttle| throttle.read).map(|rate| rate.0);
+        let write = throttle.and_then(|throttle| throttle.write).map(|rate| rate.0);
+        (speed(read, profiled.map(|p| p.read)), speed(write, profiled.map(|p| p.write)))
     }
 }
 

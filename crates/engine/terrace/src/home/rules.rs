@@ -17,12 +17,12 @@ pub struct Rules {
     dir: PathBuf,
     file: PathBuf,
     /// A leaf, held for a copy or a replacement, and not while the file is read.
-    known: RwLock<Known>,
+    known: RwLock<LastRead>,
     /// Whether there are origins. Relaxed: a thread that sees it late has not yet heard of the first one.
     has_origins: AtomicBool,
 }
 
-struct Known {
+struct LastRead {
     config: Arc<Config>,
     version: Option<Version>,
     /// The last version that could not be read, about which the log was told.
@@ -46,7 +46,7 @@ impl Rules {
         Ok(Rules {
             dir: dir.to_owned(),
             file,
-            known: RwLock::new(Known { config, version, unread: None }),
+            known: RwLock::new(LastRead { config, version, unread: None }),
             has_origins,
         })
     }

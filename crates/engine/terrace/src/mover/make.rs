@@ -167,25 +167,7 @@ impl Mover {
             Ok(replica) => {
                 placer.note_appended(device, task.frame_offset, encoding, raw.len());
                 self.writer.kept.made(task);
-                let mut edits = vec![Edit::Made { task: *task, replica }];
-                let lose = |replica: &Replica| {
-                    let key = serde_bytes::ByteBuf::from(owed.key.clone());
-                    let task = Task { target: replica.target, ..*task };
-                    Edit::Lost { task, key, place: replica.place, owed: None }
-                };
-                if more && !placer.affords(extent, device, replica.stored) {
-                    // It is registered and dropped in one commit, which frees its space.
-                    edits.push(lose(&replica));
-                    edits.extend(self.want_at_most(task, owed, extent.replicas.len())?);
-                } else if more {
-                    let dropped = edits.len();
-                    edits.extend(placer.replicas_over_budget(extent, replica.stored).map(lose));
-                    let dropped = edits.len() - dropped;
-                    if dropped > 0 {
-                        edits.extend(self.want_at_most(task, owed, extent.replicas.len() + 1 - dropped)?);
-                    }
-                }
-                Ok(Some(edits))
+                self.register_within_budget(task, owed, extent, replica, more.then_some(placer)).map(Some)
             }
             Err(e) => {
                 device.failed_to_write(&e);
@@ -195,6 +177,37 @@ impl Mover {
                 }
             }
         }
+    }
+
+    /// Returns the edits that register a replica, and drop what no budget pays for. A replica that replaces another one has no budget.
+    fn register_within_budget(
+        &self,
+        task: &Task,
+        owed: &Owed,
+        extent: &Extent,
+        replica: Replica,
+        budget: Option<&Placer<'_>>,
+    ) -> Result<Vec<Edit>> {
+        let stored = replica.stored;
+        let lose = |replica: &Replica| {
+            let key = serde_bytes::ByteBuf::from(owed.key.clone());
+            let task = Task { target: replica.target, ..*task };
+            Edit::Lost { task, key, place: replica.place, owed: None }
+        };
+        // If the budget does not pay for the new one, it is registered and dropped in one commit, which frees its space.
+        let dropped: Vec<Edit> = match budget {
+            None => Vec::new(),
+            Some(placer) if placer.affords(extent, self.tiers.device(task.target)?, stored) => {
+                placer.replicas_over_budget(extent, stored).map(lose).collect()
+            }
+            Some(_) => vec![lose(&replica)],
+        };
+        let left = extent.replicas.len() + 1 - dropped.len();
+        let wanted = if dropped.is_empty() { None } else { self.want_at_most(task, owed, left)? };
+        let mut edits = vec![Edit::Made { task: *task, replica }];
+        edits.extend(dropped);
+        edits.extend(wanted);
+        Ok(edits)
     }
 
     /// Returns the placer for an object's replicas: by the policy of its write, or by the rules.

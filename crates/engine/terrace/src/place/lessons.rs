@@ -45,7 +45,7 @@ const PREDICTOR_POLL_INTERVAL: Duration = Duration::from_micros(100);
 /// Lock order: the predictor, then one stream. The map of streams is a leaf.
 pub(crate) struct Lessons {
     /// Held for one lookup or insertion.
-    streams: Mutex<HashMap<u64, Arc<Mutex<Known>>>>,
+    streams: Mutex<HashMap<u64, Arc<Mutex<StreamLessons>>>>,
     /// Loaded from the store's directory when first needed. Held while bytes are studied, which takes longer than many
     /// writes. So most callers wait for it for a limited time, or do without.
     predictor: OnceLock<Mutex<Predictor>>,
@@ -57,7 +57,7 @@ pub(crate) struct Lessons {
 }
 
 /// A stream, the encoding that a rule names for it, and the survey of its short extents.
-pub(crate) struct Known {
+pub(crate) struct StreamLessons {
     studied: StudiedStream,
     pinned: Option<Pinned>,
     survey: Option<Survey>,
@@ -88,7 +88,7 @@ impl Pinned {
     }
 }
 
-impl Known {
+impl StreamLessons {
     /// Returns whether no bytes of the stream were seen yet.
     pub fn is_new(&self) -> bool {
         self.studied.is_new()
@@ -132,7 +132,7 @@ impl Lessons {
     }
 
     /// Returns the stream to which the bytes of `key` belong. `element` is the type of their elements, if known.
-    pub fn of(&self, key: &[u8], element: Option<Element>) -> Arc<Mutex<Known>> {
+    pub fn of(&self, key: &[u8], element: Option<Element>) -> Arc<Mutex<StreamLessons>> {
         let name = series(key, element.map_or(0, |e| e as u64 + 1));
         if let Some(known) = self.streams.lock().get(&name) {
             return known.clone();
@@ -147,19 +147,19 @@ impl Lessons {
     }
 
     /// Returns what is known about a stream that is new to this process.
-    fn known(&self, name: u64, element: Option<Element>) -> Known {
+    fn known(&self, name: u64, element: Option<Element>) -> StreamLessons {
         let memories = self.memories.get_or_init(|| memory::read(&self.dir.join(REMEMBERED_FILE)));
         let studied = match memories.iter().find(|(other, _)| *other == name) {
             // Nothing else is locked: the new stream is not shared yet.
             Some((_, memory)) => StudiedStream::recall(element, &self.predictor().lock(), memory),
             None => StudiedStream::new(element),
         };
-        Known { studied, pinned: None, survey: None }
+        StreamLessons { studied, pinned: None, survey: None }
     }
 
     /// Studies bytes of a stream, which are at a place of a file. Returns whether the expected costs changed. Studies
     /// nothing if the predictor is busy for longer than the wait is worth.
-    pub fn study(&self, known: &Mutex<Known>, at: (u64, u64), raw: &[u8], aim: &Aim) -> bool {
+    pub fn study(&self, known: &Mutex<StreamLessons>, at: (u64, u64), raw: &[u8], aim: &Aim) -> bool {
         // If stored bytes are what matters, waiting for the predictor costs less than storing raw bytes.
         let moved = aim.slowest_objective().unwrap_or_else(|| aim.objective());
         let worth = Duration::from_secs_f64(MAX_PREDICTOR_WAIT_FRACTION * raw.len() as f64 * moved.target.write);
@@ -184,7 +184,7 @@ impl Lessons {
     /// Like [`Lessons::survey`], for an extent of a stream. Only the first few short extents of each stream are surveyed.
     pub fn survey_extent(
         &self,
-        known: &Mutex<Known>,
+        known: &Mutex<StreamLessons>,
         raw: &[u8],
         tiers: &Tiers,
         wanted: &Policy,
@@ -229,7 +229,7 @@ impl Lessons {
     }
 
     /// Learns from the result of an encoding.
-    pub fn learn(&self, known: &Mutex<Known>, encoding: Encoding, encoded: Coded) {
+    pub fn learn(&self, known: &Mutex<StreamLessons>, encoding: Encoding, encoded: Coded) {
         let mut held = known.lock();
         held.learn_pinned(encoding, encoded);
         if held.studied.is_unknown() {

@@ -14,7 +14,7 @@ use terrace_plan::policy::{Ack, Policy, Resolution};
 use terrace_plan::snapshot::{PAGE_BYTES, Snapshot, Target, TargetSet, Tier, TierSet};
 use terrace_predict::Pace;
 
-use super::{ExtentPlan, ReplicaPlan, ReplicaPlans};
+use super::extent_plan::{ExtentPlan, ReplicaPlan, ReplicaPlans};
 use crate::devices::{self, AssumedTimes, Device, TierList};
 use crate::report::TierState;
 
@@ -33,7 +33,7 @@ pub(crate) struct Planner {
 }
 
 /// A question to the planner about some bytes.
-pub(crate) struct Site<'a> {
+pub(crate) struct PlanRequest<'a> {
     pub wanted: Policy,
     /// Targets that hold a replica of them, or are owed one.
     pub beside: &'a [TargetId],
@@ -63,22 +63,22 @@ pub struct Planned {
 
 impl Planner {
     /// Plans the replicas of these bytes. The plan has none if no target has space.
-    pub fn plan_extent(&self, tiers: &TierList, bytes: usize, site: &Site<'_>, costs: &Costs) -> ExtentPlan {
-        let mut wanted = site.wanted;
-        if !site.beside.is_empty() {
+    pub fn plan_extent(&self, tiers: &TierList, bytes: usize, request: &PlanRequest<'_>, costs: &Costs) -> ExtentPlan {
+        let mut wanted = request.wanted;
+        if !request.beside.is_empty() {
             (wanted.first, wanted.raw_first, wanted.budget) = (wanted.rest, false, None);
             // The limit holds for the first replica, which exists already.
             wanted.max_latency = None;
             let lasts = |id: &TargetId| tiers.device(*id).is_ok_and(|device| tiers.tier(device).persistent);
-            wanted.volatile |= site.beside.iter().any(lasts);
+            wanted.volatile |= request.beside.iter().any(lasts);
         }
         let taken: SmallVec<[u32; 4]> =
-            site.beside.iter().filter_map(|id| Some(tiers.device(*id).ok()?.domain)).collect();
+            request.beside.iter().filter_map(|id| Some(tiers.device(*id).ok()?.domain)).collect();
         let targets = match taken[..] {
             [] => TargetSet::ALL,
             _ => set_of_targets(tiers, |device| !taken.contains(&device.domain)),
         };
-        let want = Want { bytes: bytes as u64, reads: site.reads, targets, hash: Some(site.hash) };
+        let want = Want { bytes: bytes as u64, reads: request.reads, targets, hash: Some(request.hash) };
         let placed = self.plan_now(tiers, |snapshot, memo| {
             let plan = plan_or_no_room(plan_within_budget(&want, snapshot, &wanted, costs, memo))?;
             let placed = plan_of_first_extent(plan, tiers, bytes);
@@ -136,14 +136,14 @@ impl Planner {
         &self,
         tiers: &TierList,
         bytes: usize,
-        site: &Site<'_>,
+        request: &PlanRequest<'_>,
         costs: &Costs,
         stored: &[Replica],
         stay: bool,
     ) -> ReplicaPlans {
         let holds = |device: &Device| stored.iter().any(|replica| replica.target == device.id);
         let targets = if stay { set_of_targets(tiers, holds) } else { TargetSet::ALL };
-        let want = Want { bytes: bytes as u64, reads: site.reads, targets, hash: Some(site.hash) };
+        let want = Want { bytes: bytes as u64, reads: request.reads, targets, hash: Some(request.hash) };
         let pages = (bytes as u64).div_ceil(PAGE_BYTES) as u32;
         let piece = |replica: &Replica| {
             let target = tiers.position(replica.target)? as u16;
@@ -151,7 +151,7 @@ impl Planner {
         };
         let present: Vec<Piece> = stored.iter().filter_map(piece).collect();
         let planned = self.plan_now(tiers, |snapshot, memo| {
-            let plan = plan_or_no_room(replan(&want, &present, snapshot, &site.wanted, costs, memo))?;
+            let plan = plan_or_no_room(replan(&want, &present, snapshot, &request.wanted, costs, memo))?;
             Some(plan_of_first_extent(plan, tiers, bytes)).filter(|planned| planned.length == bytes)
         });
         planned.unwrap_or_default().replicas
@@ -168,15 +168,15 @@ impl Planner {
         &self,
         snapshot: &Snapshot,
         bytes: u64,
-        site: &Site<'_>,
+        request: &PlanRequest<'_>,
         costs: &Costs,
         resolutions: &[Resolution],
     ) -> Explanation {
         let State { memo, .. } = &mut *self.state.lock(); // see the field
-        let want = Want { reads: site.reads, hash: Some(site.hash), ..Want::bytes(bytes) };
+        let want = Want { reads: request.reads, hash: Some(request.hash), ..Want::bytes(bytes) };
         // Without a plan the explanation says why there is none.
-        let plan = plan_or_no_room(plan(&want, snapshot, &site.wanted, costs, memo));
-        explain(&want, snapshot, &site.wanted, costs, resolutions, plan)
+        let plan = plan_or_no_room(plan(&want, snapshot, &request.wanted, costs, memo));
+        explain(&want, snapshot, &request.wanted, costs, resolutions, plan)
     }
 
     /// Chooses the encoding of a replica of `length` bytes, as if this device were the only one.

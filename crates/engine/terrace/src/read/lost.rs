@@ -22,11 +22,11 @@ const GOOD_WORD: &str = "good";
 pub(crate) struct LostObjects {
     path: PathBuf,
     /// Held while the file is read.
-    known: Mutex<Known>,
+    known: Mutex<LostList>,
 }
 
 #[derive(Default)]
-struct Known {
+struct LostList {
     /// The number and the length of the file when it was read. It is replaced as a whole, or grows.
     file: (u64, u64),
     /// The number and the generation of each object when it was found, by key.
@@ -61,7 +61,7 @@ impl LostObjects {
     }
 
     /// Adds a line to the file. Lines of several processes do not mix: each is one write at the file's end.
-    fn append(&self, known: &mut Known, text: &str) {
+    fn append(&self, known: &mut LostList, text: &str) {
         let file = File::options().create(true).append(true).open(&self.path);
         let noted = file.and_then(|mut file| {
             file.write_all(text.as_bytes())?;
@@ -98,7 +98,7 @@ impl LostObjects {
         }
         // Durably: `health` would otherwise say after a power cut that all is safe.
         match replace_durably(&self.path, text) {
-            Ok(()) => *known = Known::default(),
+            Ok(()) => *known = LostList::default(),
             // What stays noted is written again by `put`, or found good by the next scrub.
             Err(error) => tracing::debug!(file = %self.path.display(), %error, "the lost objects could not be noted"),
         }
@@ -116,7 +116,7 @@ impl LostObjects {
     }
 
     /// Reads what other processes have noted.
-    fn read(&self) -> MutexGuard<'_, Known> {
+    fn read(&self) -> MutexGuard<'_, LostList> {
         let mut known = self.known.lock();
         let file = fs::metadata(&self.path).map_or((0, 0), |metadata| (metadata.ino(), metadata.len()));
         if file != known.file {
@@ -128,7 +128,7 @@ impl LostObjects {
                     String::new()
                 }
             };
-            *known = Known { file, objects: HashMap::new() };
+            *known = LostList { file, objects: HashMap::new() };
             for (key, version, is_good) in text.lines().filter_map(parse) {
                 match is_good {
                     true if known.objects.get(&key) == Some(&version) => drop(known.objects.remove(&key)),

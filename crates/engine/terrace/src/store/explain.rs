@@ -13,7 +13,7 @@ use terrace_system::clock::thread_seconds;
 
 use super::Store;
 use crate::config::{Bytes, Rate, Time};
-use crate::place::{MIN_EXPECTED_READS, PutOptions, Site, UNKNOWN_ENCODING_COST};
+use crate::place::{MIN_EXPECTED_READS, PlanRequest, PutOptions, UNKNOWN_ENCODING_COST};
 use crate::report::ReplicaState;
 use crate::{Error, Result};
 
@@ -140,9 +140,9 @@ impl Store {
         policy.wanted.raw_first &= engine.planning.pinned(question.key).is_none();
         let costs = self.survey(question.key, question.block, question.options.element, &policy.wanted);
         let snapshot = self.supposed(question.what_if)?;
-        let site = Site { wanted: policy.wanted, beside: &[], reads: MIN_EXPECTED_READS, hash: 0 };
+        let request = PlanRequest { wanted: policy.wanted, beside: &[], reads: MIN_EXPECTED_READS, hash: 0 };
         let explanation =
-            engine.planning.planner.explain(&snapshot, question.block.len() as u64, &site, &costs, &resolutions);
+            engine.planning.planner.explain(&snapshot, question.block.len() as u64, &request, &costs, &resolutions);
         let hint = question.options.element.map(terrace_predict::analyze::Elements::of);
         let analysis = Analysis::of(question.block, hint)
             .map_err(|e| Error::Damaged { what: "the block that was analyzed".into(), reason: e.to_string() })?;

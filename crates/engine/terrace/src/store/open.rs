@@ -189,29 +189,34 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     note_mounts(dir, &config, false)?;
     engine.mover.rules_begin();
     if boot::alone(dir, &engine.lock).is_ok() {
-        // No other process has the store open or can write here, so the leftovers have no writer.
-        remove_leftovers(dir, destroy::is_own_file);
-        remove_leftovers(&dir.join("streams"), |_| true);
-        remove_leftovers(&dir.join("datasets"), |_| true);
-        for (object, _) in engine.catalog.staged()? {
-            engine.catalog.commit(Edit::Unstage { object }.into())?;
-        }
-        engine.leases.drop_dead(&engine.catalog)?;
-        // Frames that the log does not name are garbage only if the log is known to be complete. An empty log is, if the
-        // power was cut before any commit was durable.
+        // An empty log is complete, if the power was cut before any commit was durable.
         let never_durable = was_cut_off && reach == Some(0);
-        if (reach.is_some() || had_records)
-            && (engine.catalog.tail()?.sequence > 0 || never_durable)
-            && let Err(error) = engine.care.sweep(false)
-        {
-            tracing::warn!("{error}");
-        }
-        engine.leases.clear();
-        note_opened(dir);
-        engine.catalog.reserve().fill();
+        let is_log_complete =
+            (reach.is_some() || had_records) && (engine.catalog.tail()?.sequence > 0 || never_durable);
+        clear_leftovers(&engine, is_log_complete)?;
     }
     boot::shared(dir, &engine.lock)?;
     Ok(engine)
+}
+
+/// Removes what killed processes left. No other process has the store open, or can write here, so that the leftovers have no writer.
+fn clear_leftovers(engine: &Engine, is_log_complete: bool) -> Result<()> {
+    let dir = &engine.dir;
+    remove_leftovers(dir, destroy::is_own_file);
+    remove_leftovers(&dir.join("streams"), |_| true);
+    remove_leftovers(&dir.join("datasets"), |_| true);
+    for (object, _) in engine.catalog.staged()? {
+        engine.catalog.commit(Edit::Unstage { object }.into())?;
+    }
+    engine.leases.drop_dead(&engine.catalog)?;
+    // Frames that the log does not name are garbage only if the log is known to be complete.
+    if is_log_complete && let Err(error) = engine.care.sweep(false) {
+        tracing::warn!("{error}");
+    }
+    engine.leases.clear();
+    note_opened(dir);
+    engine.catalog.reserve().fill();
+    Ok(())
 }
 
 /// Checks that no salvage has begun and not ended: what it has not offered yet would be swept.

@@ -5,7 +5,7 @@ use terrace_format::frame::MAX_EXTENT_BYTES;
 use terrace_plan::plan::Piece;
 
 use super::Store;
-use crate::place::{MIN_EXPECTED_READS, PutOptions, Site, UNKNOWN_ENCODING_COST};
+use crate::place::{MIN_EXPECTED_READS, PlanRequest, PutOptions, UNKNOWN_ENCODING_COST};
 use crate::{Error, Result};
 
 /// The expected cost of all replicas of some bytes. Times are in seconds: a part for each operation, and one for each byte before encoding.
@@ -36,8 +36,8 @@ impl Store {
         policy.wanted.raw_first &= planning.pinned(key).is_none();
         let costs = self.survey(key, block, options.element, &policy.wanted);
         let snapshot = self.supposed(&[])?;
-        let site = Site { wanted: policy.wanted, beside: &[], reads: MIN_EXPECTED_READS, hash: 0 };
-        let explained = planning.planner.explain(&snapshot, block.len() as u64, &site, &costs, &resolutions);
+        let request = PlanRequest { wanted: policy.wanted, beside: &[], reads: MIN_EXPECTED_READS, hash: 0 };
+        let explained = planning.planner.explain(&snapshot, block.len() as u64, &request, &costs, &resolutions);
         let mut price = Price::NO_REPLICAS;
         for replica in &explained.replicas {
             let rates = |piece: &Piece| {

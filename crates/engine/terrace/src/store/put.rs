@@ -55,14 +55,12 @@ impl Store {
     /// [`Error::NoSpace`] if no tier takes the bytes, [`Error::Conflict`] if another file's key is a path prefix of this one
     /// or this one of another's.
     pub fn put(&self, key: &[u8], source: impl Read, options: &PutOptions) -> Result<Receipt> {
-        self.put_sparse(key, Dense(source), options)
+        self.put_source(key, Dense(source), options, |_| ())
     }
 
     /// Like [`Store::put`], but holes of `source` become holes of the object, which take no space.
-    pub fn put_sparse(&self, key: &[u8], mut source: impl ReadHoles, options: &PutOptions) -> Result<Receipt> {
-        let (mut receipt, ack) = self.put_by(Put::alone(key), options, |draft| draft.fill(&mut source), |_| ())?;
-        self.wait_if_asked(&mut receipt, ack)?;
-        Ok(receipt)
+    pub fn put_sparse(&self, key: &[u8], source: impl ReadHoles, options: &PutOptions) -> Result<Receipt> {
+        self.put_source(key, source, options, |_| ())
     }
 
     /// Writes a whole object as [`Store::put`] does. `describe` completes its attributes once `source` has been read to its end,
@@ -74,7 +72,16 @@ impl Store {
         options: &PutOptions,
         describe: impl FnOnce(&mut Attributes),
     ) -> Result<Receipt> {
-        let mut source = Dense(source);
+        self.put_source(key, Dense(source), options, describe)
+    }
+
+    fn put_source(
+        &self,
+        key: &[u8],
+        mut source: impl ReadHoles,
+        options: &PutOptions,
+        describe: impl FnOnce(&mut Attributes),
+    ) -> Result<Receipt> {
         let (mut receipt, ack) = self.put_by(Put::alone(key), options, |draft| draft.fill(&mut source), describe)?;
         self.wait_if_asked(&mut receipt, ack)?;
         Ok(receipt)

@@ -109,8 +109,13 @@ pub fn import(path: &Path, format: Option<Format>, count: u64) -> Result<Importe
     let text = || std::str::from_utf8(&bytes).map_err(|_| Error::Bad("it is no text".to_owned()));
     let whole = |declaration| Imported { declaration, left_out: Vec::new(), format, sources: Vec::new() };
     let imported = match format {
-        Format::Numpy if bytes.starts_with(npy::NPY_MAGIC) => npy::file(&bytes, &name)
-            .map(|declaration| Imported { sources: vec![(name, String::new())], ..whole(declaration) }),
+        Format::Numpy if bytes.starts_with(npy::NPY_MAGIC) => {
+            npy::file(&bytes, &name).map(|(declaration, left_out)| Imported {
+                left_out,
+                sources: vec![(name, String::new())],
+                ..whole(declaration)
+            })
+        }
         Format::Numpy => npy::dtype(text()?, &name, count).map(whole),
         Format::Zarr => zarr::metadata(text()?, zarr::attributes(path), &name),
         Format::C => c::header(text()?, count).map(whole),

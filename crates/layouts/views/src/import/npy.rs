@@ -7,8 +7,8 @@ use super::{Error, bad, declaration, identifier, shown, unsupported};
 pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Returns the declaration of a NumPy file. Its header is a variable as well, so that the view equals the file byte for
-/// byte.
-pub(super) fn file(bytes: &[u8], name: &str) -> Result<String, Error> {
+/// byte. Also returns what the declaration cannot express.
+pub(super) fn file(bytes: &[u8], name: &str) -> Result<(String, Vec<String>), Error> {
     let wide = bytes.get(6).is_some_and(|major| *major > 1);
     let length = match bytes.get(8..12) {
         Some(&[a, b, c, d]) if wide => u32::from_le_bytes([a, b, c, d]) as usize,
@@ -28,7 +28,21 @@ pub(super) fn file(bytes: &[u8], name: &str) -> Result<String, Error> {
     let minor = header.get("fortran_order") == Some(&Value::Word("True".to_owned()));
     let lines = [format!("var header [{}]uint8", start + length), format!("var {name} {}{kind}", lengths(&shape))];
     let flags = format!(" packed{}{}", order.flag(), if minor { " rowminor" } else { "" });
-    Ok(declaration("A NumPy file.", &lines, &flags, &[shown("header", &[]), shown(name, &[])]))
+    let text = declaration("A NumPy file.", &lines, &flags, &[shown("header", &[]), shown(name, &[])]);
+    Ok((text, times(descr).map(|time| format!("the unit of {time}, whose numbers are an int64")).collect()))
+}
+
+/// Returns the dtypes of times in a dtype.
+fn times(descr: &Value) -> Box<dyn Iterator<Item = &str> + '_> {
+    match descr {
+        Value::Text(text) if text.trim_start_matches(['<', '>', '=', '|']).starts_with(['M', 'm']) => {
+            Box::new(std::iter::once(text.as_str()))
+        }
+        Value::List(items) => {
+            Box::new(items.iter().flat_map(|item| item.list().and_then(|field| field.get(1))).flat_map(times))
+        }
+        _ => Box::new(std::iter::empty()),
+    }
 }
 
 /// Returns the declaration of `count` elements of a dtype.

@@ -10,7 +10,7 @@ use terrace::{OwnPlaces, Store};
 
 use super::{Input, InputPlace, check_finished, checked, note_unfinished};
 use crate::copy::Filter;
-use crate::copy::{Changes, Item, Skipped, Tree};
+use crate::copy::{FileChanges, Item, Skipped, Tree};
 use crate::output::{note, path_name};
 use crate::staging::unfinished::is_unfinished;
 
@@ -81,7 +81,7 @@ impl InputPlace for InputFolder {
             attributes: item.attributes.clone(),
             // A symbolic link has the bytes of its path.
             length: if item.metadata.is_dir() { 0 } else { item.metadata.len() },
-            open: Box::new(move || item.open(Changes::Refused)),
+            open: Box::new(move || item.open(FileChanges::Refused)),
         };
         failed.into_iter().map(Err).chain(items.into_iter().map(input).map(checked)).collect()
     }

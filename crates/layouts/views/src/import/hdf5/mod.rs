@@ -32,9 +32,11 @@ pub(super) fn file(path: &Path) -> Result<Imported, Error> {
     let file = Hdf5File::open_with_options(path, options).map_err(damaged)?;
     let mut found = Found::default();
     found.group(&file.root_group().map_err(damaged)?, &mut Vec::new())?;
-    let Found { mut variables, scales, left_out, attributes, .. } = found;
+    let Found { mut variables, scales, dimension_ids, left_out, attributes, .. } = found;
     for variable in &mut variables {
-        let names: Option<_> = variable.scales.iter().map(|scale| scales.get(scale).cloned()).collect();
+        let by_id = variable.dimension_ids.iter().map(|id| dimension_ids.get(id));
+        let addresses: Option<Vec<&u64>> = variable.scales.iter().map(Some).chain(by_id).collect();
+        let names = addresses.and_then(|all| all.into_iter().map(|scale| scales.get(scale).cloned()).collect());
         variable.dimensions = names.unwrap_or_default();
     }
     if variables.is_empty() {
@@ -59,6 +61,8 @@ struct Variable {
     big: Option<bool>,
     /// The addresses of the scales of its dimensions; empty if one has none.
     scales: Vec<u64>,
+    /// The numbers of its dimensions, by which NetCDF names those of a scale with several.
+    dimension_ids: Vec<i32>,
     /// The names of these scales.
     dimensions: Vec<String>,
     /// The lines with its fill values and attributes.
@@ -72,6 +76,8 @@ struct Found {
     names: Names,
     /// The names of the datasets that may be scales, by their addresses.
     scales: HashMap<u64, String>,
+    /// The addresses of scales, by the numbers that NetCDF gives to dimensions.
+    dimension_ids: HashMap<i32, u64>,
     /// The lines with the attributes of groups.
     attributes: Vec<String>,
     left_out: Vec<String>,
@@ -161,6 +167,7 @@ impl Found {
     fn dataset(&mut self, dataset: &Dataset, path: &[String]) -> Result<(), String> {
         if let Some(name) = path.last().filter(|_| scales::is_scale(dataset)) {
             self.scales.insert(dataset.address(), name.clone());
+            self.dimension_ids.extend(scales::dimension_id(dataset).map(|id| (id, dataset.address())));
         }
         let marked = dataset.attribute("NAME").and_then(|name| name.read_string());
         if marked.is_ok_and(|name| name.starts_with(VALUELESS_DIMENSION_NAME)) {
@@ -175,10 +182,11 @@ impl Found {
         let mut order = Order::default();
         let kind = kind(dataset.dtype(), &mut order)?;
         let name = self.names.of(path);
-        let (kind, scales) = (format!("{}{kind}", lengths(dataset.shape())), scales::of_dimensions(dataset));
+        let kind = format!("{}{kind}", lengths(dataset.shape()));
+        let (scales, dimension_ids) = (scales::of_dimensions(dataset), scales::dimension_ids(dataset));
         let described = self.described(dataset, &name, path);
         let (path, dimensions) = (show_path(path), Vec::new());
-        self.variables.push(Variable { name, path, kind, big: order.0, scales, dimensions, described });
+        self.variables.push(Variable { name, path, kind, big: order.0, scales, dimension_ids, dimensions, described });
         Ok(())
     }
 }

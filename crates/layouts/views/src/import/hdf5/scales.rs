@@ -17,6 +17,20 @@ pub fn is_scale(dataset: &Dataset) -> bool {
     class.is_ok_and(|class| class == "DIMENSION_SCALE")
 }
 
+/// Returns the number that NetCDF gives to the dimension that a scale describes.
+pub fn dimension_id(scale: &Dataset) -> Option<i32> {
+    scale.attribute("_Netcdf4Dimid").ok()?.read_scalar().ok()
+}
+
+/// Returns the numbers of the dimensions of a scale with several, such as a coordinate of texts. A scale can have no scales of its own.
+pub fn dimension_ids(dataset: &Dataset) -> Vec<i32> {
+    if dataset.ndim() < 2 || !is_scale(dataset) {
+        return Vec::new();
+    }
+    let ids = dataset.attribute("_Netcdf4Coordinates").and_then(|ids| ids.read_1d());
+    ids.ok().filter(|ids: &Vec<i32>| ids.len() == dataset.ndim()).unwrap_or_default()
+}
+
 /// Returns the addresses of the scales of a dataset's dimensions; nothing if one has none. A scale describes itself.
 pub fn of_dimensions(dataset: &Dataset) -> Vec<u64> {
     if dataset.ndim() == 1 && is_scale(dataset) {
