@@ -235,6 +235,9 @@ fn glance(status: &Status) -> String {
         ]);
     }
     let replanning = match &status.replanning {
+        None if status.unplanned.objects > 0 => {
+            format!("; {} to be planned again", count(status.unplanned.objects, "object"))
+        }
         None => String::new(),
         Some(Replanning { after: None, .. }) => "; the rules have changed: objects will be replanned".into(),
         Some(Replanning { after: Some(key), .. }) => {

@@ -127,6 +127,17 @@ pub fn sync(store: &Store, show: Show) -> Result<bool> {
         None if lost => "no replica is pending, and all that is left is durable".to_owned(),
         None => "no replica is pending, and all is durable".to_owned(),
     };
-    show.result(&json!({"owed": 0, "volatile": volatile.objects}), &words)?;
-    Ok(good && !lost)
+    let unplanned = store.status()?.unplanned;
+    if unplanned.waiting > 0 {
+        complain(&format!(
+            "{} too few replicas on the tiers that the rules name, because a tier is away or has no room; bring it back or free some space, and run `terrace sync` again",
+            if unplanned.waiting == 1 {
+                "1 object has".to_owned()
+            } else {
+                format!("{} objects have", unplanned.waiting)
+            }
+        ));
+    }
+    show.result(&json!({"owed": 0, "volatile": volatile.objects, "unplanned": unplanned}), &words)?;
+    Ok(good && !lost && unplanned.waiting == 0)
 }

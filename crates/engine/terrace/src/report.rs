@@ -76,11 +76,23 @@ pub struct Status {
     pub objects: u64,
     /// Number of pending replicas.
     pub owed: u64,
+    /// Objects that are to be planned again.
+    pub unplanned: Unplanned,
     /// The progress of replanning, if the rules have changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replanning: Option<Replanning>,
     /// The tiers, fastest first.
     pub tiers: Vec<TierStatus>,
+}
+
+/// Objects whose rules have changed, or that have other rules since they were renamed or copied, and that do not follow them yet.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Unplanned {
+    /// Number of objects.
+    pub objects: u64,
+    /// Number of those that lack replicas, and wait for a tier that is away or for room.
+    pub waiting: u64,
 }
 
 /// The progress of replanning, in the order of keys.
@@ -508,6 +520,8 @@ pub enum FindingCode {
     NotDurable,
     /// The rules have changed, and objects are being planned again.
     Replanning,
+    /// Objects do not follow their rules, because a tier is away or has no room.
+    Waiting,
     /// No target holds a copy of the commit log.
     LogOneCopy,
     /// A copy of the commit log on a service is behind its end.
@@ -550,6 +564,7 @@ impl fmt::Display for FindingCode {
             FindingCode::Owed => "OWED",
             FindingCode::NotDurable => "NOT_DURABLE",
             FindingCode::Replanning => "REPLANNING",
+            FindingCode::Waiting => "WAITING",
             FindingCode::LogOneCopy => "LOG_ONE_COPY",
             FindingCode::LogCopyBehind => "LOG_COPY_BEHIND",
             FindingCode::TierAway => "TIER_AWAY",

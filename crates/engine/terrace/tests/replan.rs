@@ -11,7 +11,7 @@ use std::path::Path;
 
 use common::hold_mover;
 use terrace::files::Files;
-use terrace::report::{Location, ReplicaState};
+use terrace::report::{FindingCode, Location, ReplicaState};
 use terrace::{Ack, Config, PutOptions, Store};
 use terrace_testkit::Random;
 
@@ -427,8 +427,6 @@ impl Read for ChangesRules<'_> {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         set_replicas(self.store, self.replicas);
         Store::open(self.store.dir()).unwrap().sync().unwrap();
-        // This process learns of the new rules, too.
-        self.store.sync().unwrap();
         Ok(0)
     }
 }
@@ -506,4 +504,110 @@ fn a_damaged_list_of_what_is_to_be_planned_loses_no_later_key() {
         let replicas = replicas(&store, "few/a");
         assert!(replicas.iter().all(|tiers| tiers.len() == 1), "{replicas:?}");
     }
+}
+
+/// Objects were planned by rules that were taken back before any process had noted them, and never followed the first ones again.
+#[test]
+fn what_was_planned_by_rules_that_were_taken_back_follows_those_that_are_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store_with(dir.path(), "[[rule]]\nprefix = 'a'\nreplicas = 1\n");
+    put(&store, "a/1");
+    store.sync().unwrap();
+    // No background thread follows rules meanwhile.
+    let held = hold_mover(dir.path());
+    set_replicas(&store, 3);
+    put(&store, "a/2");
+    let mut batch = store.batch();
+    batch.put(b"a/3", &bytes(), &PutOptions::default()).unwrap();
+    batch.commit().unwrap();
+    store.write_at(b"a/4", 0, &bytes(), &PutOptions::default()).unwrap();
+    set_replicas(&store, 1);
+    drop(held);
+    store.sync().unwrap();
+    for key in ["a/1", "a/2", "a/3", "a/4"] {
+        assert!(replicas(&store, key).iter().all(|tiers| tiers.len() == 1), "{key}: {:?}", replicas(&store, key));
+    }
+}
+
+/// The tier that a changed rule names was full. The objects counted as done, and stayed where they were when it had room.
+#[test]
+fn what_found_no_room_follows_changed_rules_once_there_is_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    let text = format!(
+        "[[tier]]\nname = 'small'\nkind = 'directory'\ntargets = ['{d}/small']\ncapacity = '4MiB'\n\
+         [[tier]]\nname = 'big'\nkind = 'directory'\ntargets = ['{d}/big']\n\
+         [[rule]]\nprefix = 'full'\ntiers = ['small']\n[[rule]]\nprefix = 'a'\ntiers = ['big']\n"
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let noise = terrace_testkit::noise(3 << 20, 1);
+    for key in [&b"full/1"[..], b"a/1"] {
+        store.put_bytes(key, &noise, &PutOptions::default()).unwrap();
+    }
+    store.sync().unwrap();
+    let file = store.dir().join("terrace.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("tiers = [\"big\"]"), "{text}");
+    fs::write(&file, text.replace("tiers = [\"big\"]", "tiers = [\"small\"]")).unwrap();
+    store.sync().unwrap();
+    assert!(replicas(&store, "a/1").iter().all(|tiers| *tiers == ["big"]), "{:?}", replicas(&store, "a/1"));
+    assert_eq!(store.status().unwrap().unplanned.waiting, 1);
+    let codes: Vec<_> = store.health().unwrap().findings.iter().map(|finding| finding.code).collect();
+    assert!(codes.contains(&FindingCode::Waiting), "{codes:?}");
+    store.remove(b"full/1").unwrap();
+    store.sync().unwrap();
+    store.reap_now().unwrap();
+    store.sync().unwrap();
+    assert!(replicas(&store, "a/1").iter().all(|tiers| *tiers == ["small"]), "{:?}", replicas(&store, "a/1"));
+    assert_eq!(store.status().unwrap().unplanned.objects, 0);
+}
+
+/// A drain moved replicas to any tier, though another one that the rule allows had room.
+#[test]
+fn what_is_drained_stays_on_the_tiers_that_its_rule_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    let tier = |name: &str| format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = ['{d}/{name}']\n");
+    let rule = "[[rule]]\nprefix = 'a'\nreplicas = 1\ntiers = ['first', 'third']\n";
+    let text = format!("{}{}{}{rule}", tier("first"), tier("second"), tier("third"));
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    store.put_bytes(b"a/1", &bytes(), &PutOptions::default()).unwrap();
+    store.sync().unwrap();
+    for (drained, left) in [("first", "third"), ("third", "first")] {
+        store.drain(drained).unwrap();
+        store.sync().unwrap();
+        assert!(replicas(&store, "a/1").iter().all(|tiers| *tiers == [left]), "{:?}", replicas(&store, "a/1"));
+    }
+}
+
+/// The copy took the frames that both share to its tiers, which the rule for the first does not allow.
+#[test]
+fn copies_are_on_the_tiers_that_their_rules_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let rule = |prefix: &str, tier: &str| format!("[[rule]]\nprefix = '{prefix}'\nreplicas = 1\ntiers = ['{tier}']\n");
+    let rules = format!("{}{}{}", rule("a", "quick"), rule("b", "slow"), rule("c", "quick"));
+    let store = new_store_with(dir.path(), &rules);
+    let check = |wanted: &[(&str, &str)]| {
+        store.sync().unwrap();
+        for (key, tier) in wanted {
+            assert!(replicas(&store, key).iter().all(|tiers| *tiers == [*tier]), "{key}: {:?}", replicas(&store, key));
+            assert!(store.get(key.as_bytes()).unwrap() == bytes());
+        }
+    };
+    put(&store, "a/1");
+    store.copy(b"a/1", b"b/1").unwrap();
+    store.copy(b"a/1", b"c/1").unwrap();
+    check(&[("a/1", "quick"), ("b/1", "slow"), ("c/1", "quick")]);
+    // One of two owners of the same frames is renamed.
+    store.copy(b"a/1", b"a/2").unwrap();
+    store.rename(b"a/2", b"b/2").unwrap();
+    check(&[("a/1", "quick"), ("b/2", "slow"), ("c/1", "quick")]);
+    // A rule for one of the owners changes.
+    let file = store.dir().join("terrace.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let (before, third) = text.rsplit_once("\"quick\"]").unwrap();
+    fs::write(&file, format!("{before}\"slow\"]{third}")).unwrap();
+    check(&[("a/1", "quick"), ("b/1", "slow"), ("c/1", "slow")]);
+    let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.miscounted), (0, 0));
 }

@@ -217,13 +217,13 @@ impl Mover {
         Ok(self.planning.placer(key, element_of(key), policy))
     }
 
-    /// Returns the number of replicas that an extent should have if its object wants `want`. For a shared frame this is the
-    /// highest number that any owner wanted.
+    /// Returns the number of replicas that an extent should have if its object wants `want`. For a frame that several objects share, this is the
+    /// highest number that any owner has wanted.
     pub fn wanted(&self, want: u8, object: u64, extent: &Extent) -> Result<u8> {
         if extent.source.is_none() {
             return Ok(want);
         }
-        let shared = self.catalog.shared_frame(&extent.task(object, 0))?;
+        let shared = self.catalog.shared_frame(&extent.task(object, 0))?.filter(|frame| frame.owners > 1);
         Ok(shared.map_or(want, |frame| frame.want.max(want)))
     }
 

@@ -29,7 +29,7 @@ mod repair;
 mod replan;
 mod request;
 mod room;
-mod rules;
+pub(crate) mod rules;
 mod save;
 mod stuck;
 mod uncache;
@@ -116,6 +116,8 @@ pub(crate) struct State {
     next_following: Mutex<Option<Instant>>,
     /// The rules that all objects follow, if this is known.
     followed: Mutex<Option<Arc<Config>>>,
+    /// The rules by which this process plans objects, once the note of the rules tells them.
+    noted: Mutex<Option<Arc<Config>>>,
     /// Nodes of a shared store that are away. Only the background thread takes it.
     away: Mutex<away::AwayNodes>,
     /// The encodings planned for pending replicas. Another process that makes these replicas chooses encodings itself.
@@ -285,6 +287,7 @@ impl Mover {
     /// One round of the background thread.
     fn move_some(&self) -> Result<usize> {
         self.planning.rules.renew();
+        self.note_rules(&self.planning.rules.now())?;
         self.tiers.heed_nodes(&self.catalog)?;
         self.planning.hotness.fold_in_time();
         self.forget_made();

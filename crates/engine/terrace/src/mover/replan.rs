@@ -45,7 +45,7 @@ impl Mover {
     }
 
     /// Plans the moves that bring an extent's replicas in line with a new plan. With `stay`, no replica changes its target. Returns
-    /// whether it has as many as are wanted then.
+    /// whether it has as many as are wanted then, on tiers that the policy allows.
     #[allow(clippy::too_many_arguments)]
     fn replan(
         &self,
@@ -57,7 +57,7 @@ impl Mover {
         moves: &mut Moves,
     ) -> Result<bool> {
         let Some(raw) = self.reader.read_frame(object, extent) else { return Ok(true) };
-        let wanted = Policy { replicas: self.wanted(wanted.replicas, object, extent)?, ..*wanted };
+        let wanted = Policy { replicas: self.wanted_by(wanted, object, extent)?, ..*wanted };
         let placer = self.planning.placer(key, element_of(key), wanted);
         let places = placer.replan(extent, &raw, stay);
         if places.is_empty() {
@@ -89,13 +89,22 @@ impl Mover {
         for replica in leaving.filter(|_| enough && may_drop) {
             moves.drop(key, object, extent, replica);
         }
-        Ok(enough)
+        Ok(enough && places.iter().all(|placed| self.allows(&wanted, placed.target)))
+    }
+
+    /// Returns the number of replicas that an extent should have by a policy of its object. Other owners of a shared frame may have wanted
+    /// more than there can be on the tiers that this policy allows.
+    pub(super) fn wanted_by(&self, wanted: &Policy, object: u64, extent: &Extent) -> Result<u8> {
+        let count = self.wanted(wanted.replicas, object, extent)?;
+        let domains = self.tiers.domains(wanted.tiers, wanted.is_all_persistent()).min(255) as u8;
+        Ok(count.min(domains.max(wanted.replicas)))
     }
 
     /// Replans an object by its policy. Returns what is left to be done.
     pub(super) fn follow_policy(&self, key: &[u8], object: &Object) -> Result<Following> {
         let wanted = self.planning.policy(key, &self.planning.kept.of_replicas(key, Some(object))).wanted;
         let rules = self.planning.rules.now();
+        self.unshare_misplaced(key, &wanted)?;
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(Following::Done) };
         let mut moves = Moves::default();
         if object.want != wanted.replicas {
@@ -122,13 +131,28 @@ impl Mover {
         self.planning.rules.renew();
         Ok(if left > 0 || !Arc::ptr_eq(&rules, &self.planning.rules.now()) {
             Following::ToPlan
-        } else if !is_enough && self.lacks_tiers(&wanted) {
+        } else if !is_enough && (wanted.budget.is_none() || self.lacks_tiers(&wanted)) {
             Following::Waiting
         } else if moves.moved.made > 0 {
             Following::ToCheck
         } else {
             Following::Done
         })
+    }
+
+    /// Gives an object frames of its own if it shares some that are on tiers where its policy allows none: the policies of the other owners
+    /// may allow those, and want none elsewhere.
+    fn unshare_misplaced(&self, key: &[u8], wanted: &Policy) -> Result<()> {
+        let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
+        let mut is_any_misplaced = false;
+        for extent in frames(&extents).filter(|extent| extent.source.is_some()) {
+            let shared = self.catalog.shared_frame(&extent.task(object.id, 0))?;
+            if shared.is_some_and(|frame| frame.owners > 1) {
+                let targets = self.targets_of(object.id, extent)?;
+                is_any_misplaced |= !targets.iter().all(|target| self.allows(wanted, *target));
+            }
+        }
+        if is_any_misplaced && self.has_room_to_follow(key, wanted)? { self.unshare(key) } else { Ok(()) }
     }
 
     /// Returns whether a target that a policy allows takes no bytes now.

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use terrace_format::key;
 use terrace_system::replace;
 
-use super::Mover;
+use super::{Mover, REST_TIME};
 use crate::config::Config;
+use crate::report::Unplanned;
 use crate::{Error, Result};
 
 /// The list, in the store's directory: a line for each key, in hex, and the [`Following`]'s word. Only the holder of [`FOLLOWING_LOCK`] takes keys from it.
@@ -105,15 +106,17 @@ impl Mover {
         add().map_err(Error::io(format!("writing {}", path.display())))
     }
 
-    /// Notes an object that was planned by `rules` and has just been committed, if these are not the current ones: others may have followed the
-    /// new ones before.
-    pub fn note_written(&self, rules: &Arc<Config>, key: &[u8]) {
+    /// Notes objects that were planned by `rules` and have just been committed, if the rules have changed since: other objects may have followed
+    /// the new ones before.
+    pub fn note_written(&self, rules: &Arc<Config>, keys: &[&[u8]]) {
+        self.planning.rules.renew();
         if Arc::ptr_eq(rules, &self.planning.rules.now()) {
             return;
         }
-        if let Err(error) = self.list_unplanned(&[(key, Following::ToPlan)]) {
+        let objects: Vec<(&[u8], Following)> = keys.iter().map(|key| (*key, Following::ToPlan)).collect();
+        if let Err(error) = self.list_unplanned(&objects) {
             // The write is done.
-            tracing::warn!(key = %key::show(key), %error, "the rules changed during a write, which could not be noted, so the object's replicas follow the old rules until the rules change again");
+            tracing::warn!(%error, objects = keys.len(), "the rules changed during a write, which could not be noted, so what was written follows the old rules until the rules change again");
         }
     }
 
@@ -136,8 +139,12 @@ impl Mover {
             return Ok(0);
         }
         let Some(_alone) = self.locks.at_once(FOLLOWING_LOCK)? else { return Ok(0) };
+        let started = Instant::now();
         let done = self.follow_listed(MAX_LISTED_PER_ROUND)?;
-        let is_long = || self.read_list().is_ok_and(|text| text.lines().count() > LONG_LIST_LINES);
+        // What is long to look at, or was read in vain, is not looked at all the time.
+        let is_long = || {
+            started.elapsed() > REST_TIME || self.read_list().is_ok_and(|text| text.lines().count() > LONG_LIST_LINES)
+        };
         *next_round = (done == 0 && is_long()).then(|| Instant::now() + LONG_LIST_PAUSE);
         Ok(done)
     }
@@ -182,7 +189,7 @@ impl Mover {
         let wanted = self.planning.policy(&key, &self.planning.kept.of_replicas(&key, Some(&object))).wanted;
         let is_as_before = match word {
             CHECK_WORD => self.catalog.owed_count(Some(object.id))? > 0,
-            AWAY_WORD => self.lacks_tiers(&wanted),
+            AWAY_WORD => self.lacks_tiers(&wanted) || !self.has_room_to_follow(&key, &wanted)?,
             _ => false,
         };
         if is_as_before {
@@ -193,6 +200,19 @@ impl Mover {
         }
         let following = self.follow_policy(&key, &object)?;
         Ok((following != Following::Done).then(|| format!("{hex}{}", following.word())))
+    }
+
+    /// Counts the listed objects.
+    pub fn count_unplanned(&self) -> Result<Unplanned> {
+        let (mut seen, mut count) = (HashSet::new(), Unplanned::default());
+        for line in self.read_list()?.lines() {
+            let (key, word) = line.split_once(' ').unwrap_or((line, ""));
+            if seen.insert(key.to_owned()) {
+                count.objects += 1;
+                count.waiting += u64::from(word == AWAY_WORD);
+            }
+        }
+        Ok(count)
     }
 
     fn list_path(&self) -> PathBuf {

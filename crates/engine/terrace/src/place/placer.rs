@@ -147,6 +147,22 @@ impl<'a> Placer<'a> {
         self.choose_one_target(Policy { tiers, volatile, persistent, ..self.wanted }, extent, beside)
     }
 
+    /// Like [`Placer::choose_target_of_move`], but on a tier that the object's policy allows if one takes it.
+    pub fn choose_target_of_move_off(
+        &self,
+        tiers: TierSet,
+        extent: &Extent,
+        beside: &[TargetId],
+        volatile: bool,
+    ) -> Option<TargetId> {
+        let allowed = TierSet::of((0..self.planning.tiers.tiers.len()).filter(|level| {
+            let level = *level as u8;
+            tiers.has(level) && self.wanted.tiers.has(level)
+        }));
+        let on = |tiers| self.choose_target_of_move(tiers, extent, beside, volatile);
+        on(allowed).or_else(|| on(tiers))
+    }
+
     fn choose_one_target(&self, wanted: Policy, extent: &Extent, beside: &[TargetId]) -> Option<TargetId> {
         let wanted = Policy { replicas: 1, ack: Ack::Placed, max_latency: None, ..wanted };
         let request = PlanRequest { wanted, beside, reads: 0.0, hash: self.hash(extent.offset) };

@@ -1,6 +1,8 @@
 //! The policy of one write: combines the options of the operation, the rule for its key, and the store's defaults (HReplica
 //! IV-B.2).
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use terrace_plan::policy::{Ask, Level, Policy, Replicas, Resolution, resolve_levels};
 
@@ -8,8 +10,10 @@ use super::{Planning, PutOptions};
 use crate::config::{Ack, Config, Rule};
 
 /// The policy for one key.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct WritePolicy {
+    /// The rules that it follows.
+    pub rules: Arc<Config>,
     /// The number of replicas that was asked for.
     pub asked: u8,
     /// The constraints for the planner. The number of replicas is at most the number of failure domains.
@@ -29,8 +33,8 @@ impl Planning {
     }
 
     /// Returns the policy for a key under other rules.
-    pub fn policy_under(&self, config: &Config, key: &[u8], options: &PutOptions) -> WritePolicy {
-        self.resolve(config, key, options).0
+    pub fn policy_under(&self, rules: &Arc<Config>, key: &[u8], options: &PutOptions) -> WritePolicy {
+        self.resolve(rules, key, options).0
     }
 
     /// Returns the policy for a write to a key, and how each conflict between requests was resolved.
@@ -44,7 +48,8 @@ impl Planning {
         range(&self.rules.now())
     }
 
-    fn resolve(&self, config: &Config, key: &[u8], options: &PutOptions) -> (WritePolicy, Vec<Resolution>) {
+    fn resolve(&self, rules: &Arc<Config>, key: &[u8], options: &PutOptions) -> (WritePolicy, Vec<Resolution>) {
+        let config = &**rules;
         let rule = config.rule_for(key);
         let Replicas { min, max, .. } = range(config);
         let (resolved, resolutions) = self.decide(config, rule, options);
@@ -64,9 +69,9 @@ impl Planning {
                 budget: None,
                 ..wanted
             };
-            return (WritePolicy { asked: 1, wanted, memory_left_out: false }, resolutions);
+            return (WritePolicy { rules: rules.clone(), asked: 1, wanted, memory_left_out: false }, resolutions);
         }
-        (WritePolicy { asked, wanted, memory_left_out }, resolutions)
+        (WritePolicy { rules: rules.clone(), asked, wanted, memory_left_out }, resolutions)
     }
 
     fn decide(&self, config: &Config, rule: Option<&Rule>, options: &PutOptions) -> (Policy, Vec<Resolution>) {

@@ -1,13 +1,14 @@
 //! Batches: writes to several objects that become visible together, or not at all.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use terrace_catalog::{Attributes, Change, Edit, Expect, Object};
 use terrace_format::key;
 use terrace_system::clock::unix_nanos;
 
 use super::Store;
-use crate::config::Ack;
+use crate::config::{Ack, Config};
 use crate::origins::forget_origin;
 use crate::place::WritePolicy;
 use crate::write::{Draft, Receipt};
@@ -34,6 +35,8 @@ use crate::{Element, PutOptions, Result};
 /// ```
 pub struct Batch<'a> {
     store: &'a Store,
+    /// The rules at its beginning.
+    rules: Arc<Config>,
     expect: Vec<Expect>,
     made: Vec<Edit>,
     parts: Vec<Part<'a>>,
@@ -53,7 +56,9 @@ struct Part<'a> {
 impl Store {
     /// Begins a batch, with nothing in it.
     pub fn batch(&self) -> Batch<'_> {
-        Batch { store: self, expect: Vec::new(), made: Vec::new(), parts: Vec::new(), then: Vec::new() }
+        self.engine.planning.rules.renew();
+        let rules = self.engine.planning.rules.now();
+        Batch { store: self, rules, expect: Vec::new(), made: Vec::new(), parts: Vec::new(), then: Vec::new() }
     }
 }
 
@@ -88,7 +93,9 @@ impl<'a> Batch<'a> {
         key::check_end(key, 0, length)?;
         self.expect.push(Expect::Free(key.to_vec()));
         let object = self.store.engine.catalog.next_id()?;
-        let want = self.store.engine.planning.policy(key, &PutOptions::default()).wanted.replicas;
+        let policy = self.store.engine.planning.policy(key, &PutOptions::default());
+        self.store.engine.mover.note_rules(&policy.rules)?;
+        let want = policy.wanted.replicas;
         let (key, extents, staged) = (key.to_vec(), Vec::new(), false);
         self.made.push(Edit::Put { key, object, length, want, attributes, staged, extents });
         Ok(object)
@@ -111,6 +118,7 @@ impl<'a> Batch<'a> {
             Some(number) => number,
             None => {
                 let policy = engine.planning.policy(key, &PutOptions::default());
+                engine.mover.note_rules(&policy.rules)?;
                 let mut draft = engine.writer.draft(&*engine.mover, key, object, &policy, element);
                 draft.stays_plain(true)?;
                 self.parts.push(Part { draft, policy, bytes: 0, whole: None });
@@ -130,6 +138,7 @@ impl<'a> Batch<'a> {
         let engine = &self.store.engine;
         options.check_for(&engine.tiers)?;
         let (policy, kept) = (engine.planning.policy(key, options), options.lasting().to_kept()?);
+        engine.mover.note_rules(&policy.rules)?;
         let object = engine.catalog.next_id()?;
         let mut draft = engine.writer.draft(&*engine.mover, key, object, &policy, options.element);
         if let Err(error) = bytes.chunks(engine.writer.block_bytes).try_for_each(|block| draft.write_block(block)) {
@@ -186,11 +195,14 @@ impl<'a> Batch<'a> {
             }
             edits.push(Edit::Write { key, object, want, mtime: unix_nanos(), extents });
         }
+        let written: Vec<Vec<u8>> = edits.iter().filter_map(written_key).collect();
         edits.append(&mut self.then);
         let cuts = edits.iter().any(|edit| matches!(edit, Edit::SetLength { .. }));
         terrace_system::fail::point("batch:written");
         let engine = &self.store.engine;
         let commit = engine.catalog.commit(Change { expect: std::mem::take(&mut self.expect), edits })?;
+        let written: Vec<&[u8]> = written.iter().map(Vec::as_slice).collect();
+        engine.mover.note_written(&self.rules, &written);
         terrace_system::fail::point("batch:committed");
         let parts = std::mem::take(&mut self.parts);
         let store = self.store;
@@ -227,6 +239,14 @@ impl<'a> Batch<'a> {
 fn made_object(edit: &Edit) -> Option<u64> {
     match edit {
         Edit::Put { object, .. } => Some(*object),
+        _ => None,
+    }
+}
+
+/// The key of the object whose bytes an edit plans.
+fn written_key(edit: &Edit) -> Option<Vec<u8>> {
+    match edit {
+        Edit::Put { key, .. } | Edit::Write { key, .. } => Some(key.clone()),
         _ => None,
     }
 }

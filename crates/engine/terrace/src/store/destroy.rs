@@ -21,6 +21,7 @@ use crate::home::{
     describe_copy, find_original, lock_store, read_config, read_state, refuse, refuse_if_shared, write_file,
 };
 use crate::journal::{NOTES_LOCK, SERVICE_COPIES_FOLDER};
+use crate::mover::rules::NOTE_LOCK;
 use crate::mover::unplanned::{FOLLOWING_LOCK, LIST_FILE, LIST_LOCK};
 use crate::report::{RemainState, Remains, TargetRemains, TierRemains};
 use crate::{Error, Result, key};
@@ -31,7 +32,7 @@ const OWN_FOLDERS: [&str; 8] =
 /// Names of folders that end with a number.
 const NUMBERED_FOLDERS: [&str; 2] = ["object-", "service-copies.damaged-"];
 /// Files, except those that identify the store.
-const OWN_FILES: [&str; 32] = [
+const OWN_FILES: [&str; 33] = [
     RESERVE_FILE,
     "boot",
     REACH_FILE,
@@ -49,6 +50,7 @@ const OWN_FILES: [&str; 32] = [
     "cache.lock",
     "open-files",
     "rules",
+    NOTE_LOCK,
     LIST_FILE,
     LIST_LOCK,
     FOLLOWING_LOCK,

@@ -11,7 +11,7 @@ use terrace_system::clock::unix_seconds;
 use super::Store;
 use crate::Result;
 use crate::home::{ScrubRecord, TargetNote};
-use crate::report::{Finding, FindingCode, Health, HealthState, Scrubbed, Status, TierState, TierStatus};
+use crate::report::{Finding, FindingCode, Health, HealthState, Scrubbed, Status, TierState, TierStatus, Unplanned};
 
 /// All replicas should be verified once in this time, or once in two intervals of the schedule if that is longer.
 const MAX_SCRUB_AGE_SECONDS: u64 = 30 * 86_400;
@@ -108,6 +108,21 @@ impl Store {
         if status.replanning.is_some() {
             let message = "the rules have changed, and objects are planned again".to_owned();
             add(FindingCode::Replanning, message, "wait; `terrace status` shows the progress");
+        }
+        if status.unplanned.waiting > 0 || status.unplanned.objects > 0 && blocked_tier(status).is_some() {
+            findings.push(Finding {
+                code: FindingCode::Waiting,
+                health: HealthState::Warning,
+                message: describe_unplanned(status.unplanned),
+                advice: "bring back the tier that is away, or free some space; then run `terrace sync`",
+            });
+        } else if status.unplanned.objects > 0 && status.replanning.is_none() {
+            findings.push(Finding {
+                code: FindingCode::Replanning,
+                health: HealthState::Working,
+                message: describe_unplanned(status.unplanned),
+                advice: "wait, or run `terrace sync`",
+            });
         }
         Ok(findings)
     }
@@ -244,6 +259,16 @@ impl Store {
         let made = fs::metadata(self.engine.dir.join("store")).and_then(|file| file.modified()).ok()?;
         made.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
     }
+}
+
+/// Returns a tier that takes no replica because it is away or can be read only.
+fn blocked_tier(status: &Status) -> Option<&TierStatus> {
+    status.tiers.iter().find(|tier| matches!(tier.state, TierState::ReadOnly | TierState::Away))
+}
+
+fn describe_unplanned(unplanned: Unplanned) -> String {
+    let objects = if unplanned.objects == 1 { "1 object does" } else { &format!("{} objects do", unplanned.objects) };
+    format!("{objects} not follow the current rules yet")
 }
 
 fn describe_blocked(tier: &TierStatus) -> &'static str {

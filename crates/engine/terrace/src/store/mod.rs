@@ -405,7 +405,8 @@ impl Store {
             }
         });
         let (objects, replanning) = (engine.catalog.count()?, engine.mover.replanning());
-        Ok(Status { objects, owed: queue.iter().sum(), replanning, tiers: tiers.collect() })
+        let unplanned = engine.mover.count_unplanned()?;
+        Ok(Status { objects, owed: queue.iter().sum(), unplanned, replanning, tiers: tiers.collect() })
     }
 
     /// Returns the space of all reachable targets together. A target without a limit has the space of its file system, and

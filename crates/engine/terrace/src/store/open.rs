@@ -134,7 +134,8 @@ fn open_shared(dir: &Path, id: u64, catalog: Option<Arc<Catalog>>) -> Result<Eng
     engine.tiers.tend_only(cluster.as_ref().filter(|_| is_node).map_or("", |cluster| &cluster.node));
     sync_before_replacing(&engine.catalog, &engine.tiers);
     engine.locks.set_duty(Duty::Nothing);
-    engine.mover.rules_begin();
+    // The first write notes them otherwise.
+    let _ = engine.mover.rules_begin();
     Ok(engine)
 }
 
@@ -187,7 +188,8 @@ fn open_alone(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     check_targets_are_known(&engine, dir)?;
     // Once more: targets that were just made have their markers now.
     note_mounts(dir, &config, false)?;
-    engine.mover.rules_begin();
+    // The first write notes them otherwise.
+    let _ = engine.mover.rules_begin();
     if boot::alone(dir, &engine.lock).is_ok() {
         // An empty log is complete, if the power was cut before any commit was durable.
         let never_durable = was_cut_off && reach == Some(0);

@@ -99,7 +99,7 @@ impl Store {
         options.check_for(&self.engine.tiers)?;
         let engine = &self.engine;
         let (policy, kept) = (engine.planning.policy(ruled_by, options), options.lasting().to_kept()?);
-        let rules = engine.planning.rules.now();
+        engine.mover.note_rules(&policy.rules)?;
         let object = engine.catalog.next_id()?;
         let mut draft = engine.writer.draft(&*engine.mover, key, object, &policy, options.element);
         if ruled_by != key {
@@ -131,7 +131,7 @@ impl Store {
                 return Err(e.into());
             }
         };
-        engine.mover.note_written(&rules, key);
+        engine.mover.note_written(&policy.rules, &[key]);
         terrace_system::fail::point("put:committed");
         let receipt = self.receipt(commit.sequence, &policy, &draft, length)?;
         Ok((receipt, policy.wanted.ack))
@@ -187,6 +187,7 @@ impl Store {
         element: Option<Element>,
     ) -> Result<Draft<'a>> {
         let engine = &self.engine;
+        engine.mover.note_rules(&policy.rules)?;
         let object = named.map_or_else(|| engine.catalog.next_id(), Ok)?;
         let mut draft = engine.writer.draft(&*engine.mover, key, object, policy, element);
         draft.stays_plain(named.is_some())?;
@@ -200,6 +201,7 @@ impl Store {
         draft: &Draft<'_>,
         ranges: &[(u64, &[u8])],
     ) -> Result<Receipt> {
+        self.engine.mover.note_written(&policy.rules, &[draft.key]);
         ranges.iter().for_each(|(_, bytes)| self.engine.mover.note_range(draft.key, bytes.len()));
         let length = ranges.iter().map(|(_, bytes)| bytes.len() as u64).sum();
         self.acknowledge(commit.sequence, policy, draft, length)

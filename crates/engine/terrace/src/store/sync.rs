@@ -85,6 +85,7 @@ impl Store {
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
         let missing = self.engine.care.check_targets()?;
         self.engine.planning.rules.renew();
+        self.engine.mover.note_rules(&self.engine.planning.rules.now())?;
         self.replan_renamed()?;
         if self.engine.mover.replanning().is_some() {
             // The holder of the lock may have begun before the rules changed.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::thread;
 
-use terrace::{PutOptions, Store};
+use terrace::{Error, PutOptions, Store};
 use terrace_testkit::noise;
 
 use crate::common::{replicated, store_of, tier};
@@ -115,7 +115,11 @@ fn no_replica_leaves_beside_one_that_cannot_be_read() {
             symlink(&file, &file).unwrap();
         }
         let store = Store::open(&place).unwrap();
-        assert_eq!(leave(&store).unwrap().dropped, 0);
+        match leave(&store) {
+            Ok(moved) => assert_eq!(moved.dropped, 0),
+            // Where the background thread has begun to write there again, the disk cannot be synced either.
+            Err(error) => assert!(matches!(error, Error::Io { .. }), "{error}"),
+        }
         for (key, bytes) in &objects {
             assert!(store.get(*key).unwrap() == *bytes);
         }
