@@ -6,7 +6,7 @@ mod header;
 mod payload;
 
 pub use header::{Header, Identity, MAX_HEADER, SubBlock, header_len, sub_block_len};
-pub use payload::{Coded, Frame, Scratch, decode_range, encode, is_payload_of, with_block, with_scratch};
+pub use payload::{Coded, Frame, OwnedFrame, Scratch, decode_range, encode, is_payload_of, with_block, with_scratch};
 
 /// Raw bytes of a sub-block of a frame that is stored raw.
 pub const SUB_BLOCK_RAW: u32 = 64 << 10;

@@ -19,6 +19,31 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
+/// The encoded bytes of an extent. Frames of several replicas are made of them.
+pub struct OwnedFrame {
+    header: Header,
+    /// None if they are stored raw.
+    payload: Option<Vec<u8>>,
+}
+
+impl OwnedFrame {
+    /// Encodes `raw` as [`encode`] does.
+    ///
+    /// # Errors
+    /// Those of the codec.
+    pub fn encode(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> Result<OwnedFrame, codec::Error> {
+        let nobody = Identity { object: 0, write: 0, offset: 0, replica: 0 };
+        let Frame { header, payload } = encode(nobody, encoding, raw, scratch)?;
+        let payload = (header.encoding != Encoding::NONE).then(|| payload.to_vec());
+        Ok(OwnedFrame { header, payload })
+    }
+
+    /// Returns the frame of a replica. `raw` must be the bytes that were encoded.
+    pub fn of<'a>(&'a self, identity: Identity, raw: &'a [u8]) -> Frame<'a> {
+        Frame { header: Header { identity, ..self.header.clone() }, payload: self.payload.as_deref().unwrap_or(raw) }
+    }
+}
+
 /// Reusable buffers and codec contexts, one for each thread that encodes or decodes.
 #[derive(Default)]
 pub struct Scratch {

@@ -12,6 +12,7 @@ use terrace_format::frame::{self, Frame, Identity, with_scratch};
 use terrace_tier::{Capabilities, Place, Space, Target};
 
 use super::monitor::Speed;
+use super::once_encoded::OnceEncoded;
 use super::trouble::Trouble;
 use crate::report::TierState;
 
@@ -116,10 +117,29 @@ impl Device {
     pub fn append_extent(&self, identity: Identity, encoding: Encoding, raw: &[u8]) -> io::Result<Replica> {
         with_scratch(|scratch| {
             let frame = frame::encode(identity, encoding, raw, scratch).map_err(|e| io::Error::other(e.to_string()))?;
-            let (stored, encoding) = (frame.header.stored_len, frame.header.encoding);
-            let place = self.append(&frame)?;
-            Ok(Replica { target: self.id, place, stored, encoding })
+            self.append_replica(&frame)
         })
+    }
+
+    /// Like [`Device::append_extent`], but takes the bytes as they were encoded for another replica, if there are several.
+    pub fn append_one_of_several(
+        &self,
+        identity: Identity,
+        encoding: Encoding,
+        raw: &[u8],
+        once: Option<&OnceEncoded>,
+    ) -> io::Result<Replica> {
+        // Bytes that are stored raw are only checksummed, which is quick.
+        match once.filter(|_| encoding != Encoding::NONE) {
+            Some(once) => self.append_replica(&once.get(encoding, raw)?.of(identity, raw)),
+            None => self.append_extent(identity, encoding, raw),
+        }
+    }
+
+    fn append_replica(&self, frame: &Frame<'_>) -> io::Result<Replica> {
+        let (stored, encoding) = (frame.header.stored_len, frame.header.encoding);
+        let place = self.append(frame)?;
+        Ok(Replica { target: self.id, place, stored, encoding })
     }
 
     /// Appends a frame, and notes how long it took.

@@ -15,6 +15,7 @@ use crate::Result;
 use crate::devices::Device;
 use crate::place::{Placer, element_of};
 use crate::report::{Lacking, TierState};
+use crate::write::KeptBytes;
 
 /// Replicas that were made and are not yet registered. No other thread makes them meanwhile.
 pub(super) struct Made<'a> {
@@ -141,18 +142,19 @@ impl Mover {
             TierState::Away => return Ok(None),
         }
         let kept = self.writer.kept.get(task);
-        let Some(raw) = kept.or_else(|| self.reader.read_frame(task.object, extent).map(Arc::new)) else {
+        let read = || Some(KeptBytes { raw: self.reader.read_frame(task.object, extent)?, encoded: None });
+        let Some(bytes) = kept.or_else(|| read().map(Arc::new)) else {
             // Nobody needs to wait for a replica that can never be made.
             let is_impossible = self.reader.is_changed_by_owner(task.object, extent);
             return Ok(is_impossible.then(|| vec![Edit::Forgive { task: *task }]));
         };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
-        // Released before `raw` is studied, which takes long.
+        // Released before the bytes are studied, which takes long.
         let planned = self.state.encodings.lock().get(task).copied();
         let encoding = match planned {
             Some(planned) => planned,
-            None => placer.encoding(device, extent, &raw, self.catalog.owed_to(task)?.len()),
+            None => placer.encoding(device, extent, &bytes.raw, self.catalog.owed_to(task)?.len()),
         };
         let alike = extent.replicas.iter().find(|r| r.encoding == encoding).map_or(0, |r| r.stored);
         let least = if encoding == Encoding::NONE { extent.raw_len } else { alike };
@@ -163,9 +165,9 @@ impl Mover {
             return Ok(Some(edits));
         }
         let encoding = placer.pinned_or(encoding);
-        match device.append_extent(identity, encoding, &raw) {
+        match device.append_one_of_several(identity, encoding, &bytes.raw, bytes.encoded.as_ref()) {
             Ok(replica) => {
-                placer.note_appended(device, task.frame_offset, encoding, raw.len());
+                placer.note_appended(device, task.frame_offset, encoding, bytes.raw.len());
                 self.writer.kept.made(task);
                 self.register_within_budget(task, owed, extent, replica, more.then_some(placer)).map(Some)
             }

@@ -230,6 +230,10 @@ impl Lessons {
 
     /// Learns from the result of an encoding.
     pub fn learn(&self, known: &Mutex<StreamLessons>, encoding: Encoding, encoded: Coded) {
+        if encoded.raw == 0 {
+            // Another replica has learned from these bytes.
+            return;
+        }
         let mut held = known.lock();
         held.learn_pinned(encoding, encoded);
         if held.studied.is_unknown() {

@@ -11,6 +11,7 @@ use terrace_format::key;
 
 use super::plain::WholeOn;
 use super::{MakeRoom, Writer};
+use crate::devices::OnceEncoded;
 use crate::place::{Placer, ReplicaPlan, ReplicaPlans, WritePolicy};
 use crate::report::Lacking;
 use crate::sparse::ReadHoles;
@@ -234,9 +235,10 @@ impl<'a> Draft<'a> {
     fn write_extent(&mut self, raw: &[u8], mut extent: Extent, mut plans: ReplicaPlans) -> Result<bool> {
         let mut owed: Vec<TargetId> = Vec::new();
         let want = self.placer.count(plans.len());
+        let once = (want > 1).then(OnceEncoded::default);
         loop {
             self.plain.prefer_held_targets(self.writer, self.key, &mut plans);
-            self.write_replicas(&plans, raw, &mut extent, &mut owed)?;
+            self.write_replicas(&plans, raw, once.as_ref(), &mut extent, &mut owed)?;
             if extent.replicas.is_empty() {
                 return Ok(false);
             }
@@ -263,7 +265,7 @@ impl<'a> Draft<'a> {
         if !owed.is_empty() {
             let target = TargetId::MAX;
             let task = Task { object: self.object, frame_offset: extent.offset, write: extent.write, target };
-            self.writer.kept.keep(&task, owed.len(), raw);
+            self.writer.kept.keep(&task, owed.len(), raw, once);
         }
         self.offset += raw.len() as u64;
         self.unstaged_bytes += raw.len() as u64;
@@ -277,6 +279,7 @@ impl<'a> Draft<'a> {
         &self,
         plans: &[ReplicaPlan],
         raw: &[u8],
+        once: Option<&OnceEncoded>,
         extent: &mut Extent,
         owed: &mut Vec<TargetId>,
     ) -> Result<()> {
@@ -292,7 +295,7 @@ impl<'a> Draft<'a> {
             let replica = extent.replicas.len() as u8;
             let identity = Identity { object: self.object, write: extent.write, offset: extent.offset, replica };
             let encoding = self.placer.pinned_or(*encoding);
-            match device.append_extent(identity, encoding, raw) {
+            match device.append_one_of_several(identity, encoding, raw, once) {
                 Ok(replica) => {
                     self.placer.note_appended(device, extent.offset, encoding, raw.len());
                     extent.replicas.push(replica);

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use rustix_futex_sync::Mutex;
 use terrace_catalog::{TargetId, Task};
 
+use crate::devices::OnceEncoded;
+
 /// The limit for the bytes that are kept. Other frames are read back.
 const MAX_KEPT_BYTES: usize = 32 << 20;
 /// Bytes that are not needed are dropped after this time.
@@ -30,13 +32,20 @@ struct Frame {
     since: Instant,
     /// The number of its pending replicas.
     owed: usize,
-    raw: Arc<Vec<u8>>,
+    bytes: Arc<KeptBytes>,
+}
+
+/// The bytes of a frame.
+pub(crate) struct KeptBytes {
+    pub raw: Vec<u8>,
+    /// The same as stored, if several replicas are made of them. It counts for no limit of its own: it is not longer than `raw`.
+    pub encoded: Option<OnceEncoded>,
 }
 
 impl Frames {
     fn forget(&mut self, task: &Task) {
         if let Some(kept) = self.raw.remove(&frame(task)) {
-            self.bytes -= kept.raw.len();
+            self.bytes -= kept.bytes.raw.len();
         }
     }
 }
@@ -47,7 +56,7 @@ fn frame(task: &Task) -> Task {
 
 impl Kept {
     /// Keeps a frame that will have `owed` pending replicas, if there is space.
-    pub fn keep(&self, task: &Task, owed: usize, raw: &[u8]) {
+    pub fn keep(&self, task: &Task, owed: usize, raw: &[u8], encoded: Option<OnceEncoded>) {
         {
             let mut frames = self.0.lock();
             if frames.bytes + raw.len() > MAX_KEPT_BYTES {
@@ -55,14 +64,15 @@ impl Kept {
             }
             frames.bytes += raw.len();
         }
-        let kept = Frame { since: Instant::now(), owed, raw: Arc::new(raw.to_vec()) };
+        let bytes = Arc::new(KeptBytes { raw: raw.to_vec(), encoded });
+        let kept = Frame { since: Instant::now(), owed, bytes };
         // No other thread knows the frame before its commit, so nothing has changed since the space was reserved.
         self.0.lock().raw.insert(frame(task), kept);
     }
 
     /// Returns the bytes of a frame, if they are kept. Only the pointer is cloned under the lock.
-    pub fn get(&self, task: &Task) -> Option<Arc<Vec<u8>>> {
-        self.0.lock().raw.get(&frame(task)).map(|kept| kept.raw.clone())
+    pub fn get(&self, task: &Task) -> Option<Arc<KeptBytes>> {
+        self.0.lock().raw.get(&frame(task)).map(|kept| kept.bytes.clone())
     }
 
     /// Notes that one replica was made. After the last one, the bytes are dropped.
@@ -99,16 +109,16 @@ mod tests {
     #[test]
     fn bytes_are_kept_until_the_last_replica_is_made_and_never_too_many() {
         let kept = Kept::default();
-        kept.keep(&task(1, TargetId::MAX), 2, &[7; 100]);
+        kept.keep(&task(1, TargetId::MAX), 2, &[7; 100], None);
         kept.made(&task(1, 0));
-        assert_eq!(kept.get(&task(1, 3)).unwrap().as_slice(), &[7; 100]);
+        assert_eq!(kept.get(&task(1, 3)).unwrap().raw, &[7; 100]);
         kept.made(&task(1, 3));
         assert!(kept.get(&task(1, 3)).is_none());
-        kept.keep(&task(2, 0), 1, &vec![1; MAX_KEPT_BYTES]);
-        kept.keep(&task(3, 0), 1, &[1]);
+        kept.keep(&task(2, 0), 1, &vec![1; MAX_KEPT_BYTES], None);
+        kept.keep(&task(3, 0), 1, &[1], None);
         assert!(kept.get(&task(3, 0)).is_none());
         kept.forget(&task(2, 9));
-        kept.keep(&task(3, 0), 1, &[1]);
+        kept.keep(&task(3, 0), 1, &[1], None);
         assert!(kept.get(&task(3, 0)).is_some());
     }
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use terrace_catalog::Catalog;
 
 pub(crate) use draft::{Draft, Update};
-pub(crate) use kept::Kept;
+pub(crate) use kept::{Kept, KeptBytes};
 pub use receipt::{OwedTo, Receipt};
 
 use crate::Result;
