@@ -325,7 +325,7 @@ pub enum StoreCommand {
     },
     /// Copy an object to another key, inside the store. Both share the stored bytes until one of them changes.
     ///
-    /// No bytes are copied, except where one of the keys has plain files.
+    /// No bytes are copied, except where one of the keys has plain files, or where their rules want other replicas.
     ///
     /// Example: terrace cp runs/7/run.h5 best.h5
     Cp {

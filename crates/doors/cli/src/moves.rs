@@ -80,7 +80,7 @@ pub fn report_moved(moved: &Moved, show: Show) -> Result<bool> {
     if moved.thinned > 0 {
         let extents = count(moved.thinned, "extent");
         show.line(&format!(
-            "{extents} now with fewer replicas than wanted: no other failure domain takes one, or has room"
+            "{extents} now with fewer replicas than wanted: no other failure domain that their rules allow takes one"
         ))?;
     }
     Ok(moved.kept == 0)

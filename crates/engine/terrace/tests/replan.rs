@@ -611,3 +611,99 @@ fn copies_are_on_the_tiers_that_their_rules_name() {
     let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
     assert_eq!((scrubbed.bad, scrubbed.miscounted), (0, 0));
 }
+
+/// Makes a store with four tiers, one of them small, and these rules.
+fn store_with_small_third(dir: &Path, rules: &[(&str, &str)]) -> Store {
+    let d = dir.display();
+    let tier = |(name, more): (&str, &str)| {
+        format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = ['{d}/{name}']\n{more}")
+    };
+    let tiers = [("first", ""), ("second", ""), ("small", "capacity = '4MiB'\n"), ("last", "")].map(tier).concat();
+    let rules = rules.iter().map(|(prefix, rule)| format!("[[rule]]\nprefix = '{prefix}'\n{rule}\n"));
+    let text = format!("{tiers}{}", rules.collect::<String>());
+    Store::init(&dir.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
+}
+
+/// Objects that had followed the rule to its tier made room there for the next ones, and had one replica left.
+#[test]
+fn what_follows_a_rule_to_a_full_tier_keeps_its_replicas() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_with_small_third(dir.path(), &[("p", "replicas = 2\ntiers = ['first', 'second']")]);
+    for number in 0..8 {
+        let noise = terrace_testkit::noise(1 << 20, number);
+        store.put_bytes(format!("p/{number}").as_bytes(), &noise, &PutOptions::default()).unwrap();
+    }
+    store.sync().unwrap();
+    let file = store.dir().join("terrace.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("tiers = [\"first\", \"second\"]", "tiers = [\"small\", \"last\"]")).unwrap();
+    for _ in 0..3 {
+        let synced = store.sync();
+        assert!(matches!(synced, Err(terrace::Error::StillOwed { is_full: true, .. })), "{synced:?}");
+        for number in 0..8 {
+            let key = format!("p/{number}");
+            assert!(replicas(&store, &key).iter().all(|tiers| tiers.len() == 2), "{key}: {:?}", replicas(&store, &key));
+        }
+    }
+}
+
+/// Replicas on a full tier moved to tiers that their rule does not allow.
+#[test]
+fn what_a_rule_keeps_on_a_full_tier_stays_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_with_small_third(dir.path(), &[("p", "replicas = 1\ntiers = ['small']"), ("q", "replicas = 2")]);
+    for number in 0..3 {
+        let noise = terrace_testkit::noise(1 << 20, number);
+        store.put_bytes(format!("p/{number}").as_bytes(), &noise, &PutOptions::default()).unwrap();
+    }
+    let begun = std::time::Instant::now();
+    let full = store.put_bytes(b"p/more", &terrace_testkit::noise(2 << 20, 3), &PutOptions::default());
+    assert!(matches!(full, Err(terrace::Error::NoSpace { .. })), "{full:?}");
+    println!("a write that no tier can take has waited {:?}", begun.elapsed());
+    store.sync().unwrap();
+    for number in 0..3 {
+        assert!(replicas(&store, &format!("p/{number}")).iter().all(|tiers| *tiers == ["small"]));
+    }
+}
+
+/// A copy whose rule allows memory took the frames that it shared with a durable object there, and a reboot took both.
+#[test]
+fn a_copy_takes_no_replica_of_its_source_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    let text = format!(
+        "[[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\n\
+         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/disk']\n\
+         [[tier]]\nname = 'other'\nkind = 'directory'\ntargets = ['{d}/other']\n\
+         [[rule]]\nprefix = 'q'\nreplicas = 1\ntiers = ['disk']\n\
+         [[rule]]\nprefix = 'w'\nreplicas = 1\ntiers = ['ram', 'disk']\n\
+         [[rule]]\nprefix = 'v'\nreplicas = 1\ntiers = ['ram', 'disk']\nvolatile = true\n\
+         [[rule]]\nprefix = 'd'\nreplicas = 2\nrequirements = ['max_durability']\n"
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let durable = PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() };
+    for key in ["q/1", "w/1", "d/1"] {
+        store.put_bytes(key.as_bytes(), &bytes(), &durable).unwrap();
+        store.copy(key.as_bytes(), format!("v/{}", &key[..1]).as_bytes()).unwrap();
+        // Shared, and then renamed to other rules.
+        for (number, prefix) in ["v", "n"].iter().enumerate() {
+            let copy = format!("{key}-{number}");
+            store.copy(key.as_bytes(), copy.as_bytes()).unwrap();
+            store.rename(copy.as_bytes(), format!("{prefix}/{}{number}", &key[..1]).as_bytes()).unwrap();
+        }
+    }
+    store.sync().unwrap();
+    assert!(replicas(&store, "q/1").iter().all(|tiers| *tiers == ["disk"]), "{:?}", replicas(&store, "q/1"));
+    let is_persistent = |tiers: &Vec<String>| tiers.iter().any(|tier| tier != "ram");
+    assert!(replicas(&store, "w/1").iter().all(is_persistent), "{:?}", replicas(&store, "w/1"));
+    assert!(replicas(&store, "d/1").iter().all(|tiers| *tiers == ["disk", "other"]), "{:?}", replicas(&store, "d/1"));
+    for number in [0, 1] {
+        for prefix in ["v", "n"].iter().enumerate().filter(|(at, _)| *at == number).map(|(_, prefix)| prefix) {
+            for first in ["q", "w", "d"] {
+                assert!(store.get(format!("{prefix}/{first}{number}").as_bytes()).unwrap() == bytes());
+            }
+        }
+    }
+    let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.miscounted), (0, 0));
+}

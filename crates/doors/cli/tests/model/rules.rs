@@ -15,8 +15,13 @@ pub const COMMANDS_PER_STORE: u64 = 40;
 const ALL_KEYS: [&str; 9] = ["a/1", "a/2", "a/x/1", "a/x/2", "b/1", "b/2", "c/y/1", "e/1", "g"];
 const ALL_PREFIXES: [&str; 4] = ["a/x", "a", "b", "c"];
 /// Tiers that a rule may allow, and the most replicas that fit there.
-const ALL_TIERS: [(&str, u64); 4] =
-    [("", 4), ("tiers = ['disk']", 2), ("tiers = ['ram', 'disk']", 3), ("tiers = ['disk', 'archive']", 3)];
+const ALL_TIERS: [(&str, u64); 5] = [
+    ("", 4),
+    ("tiers = ['disk']", 2),
+    ("tiers = ['ram', 'disk']", 3),
+    ("tiers = ['disk', 'archive']", 3),
+    ("tiers = ['ram', 'disk']\nvolatile = true", 3),
+];
 const USUAL_REPLICAS: u64 = 2;
 const ALL_LENGTHS: [u64; 4] = [100, 70_000, 300_000, 1_200_000];
 
@@ -173,9 +178,10 @@ impl Rules {
                 let replicas = extent["replicas"].as_array().unwrap();
                 let on: Vec<&str> = replicas.iter().map(|replica| replica["tier"].as_str().unwrap()).collect();
                 let count = on.len() as u64;
-                let is_allowed = tiers.is_empty() || on.iter().all(|tier| tiers.contains(&format!("'{tier}'")));
-                let fits = if object.is_shared { count >= wanted } else { count == wanted && is_allowed };
-                if !fits {
+                let is_allowed = !tiers.contains("tiers") || on.iter().all(|tier| tiers.contains(&format!("'{tier}'")));
+                let outlives = tiers.contains("volatile") || on.iter().any(|tier| *tier != "ram");
+                let is_enough = count == wanted || object.is_shared && count > wanted;
+                if !is_allowed || !outlives || !is_enough {
                     wrong.push(format!("{key}, {wanted} wanted {tiers}: {on:?} at {}", extent["offset"]));
                 }
             }

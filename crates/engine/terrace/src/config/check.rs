@@ -184,6 +184,14 @@ fn rules(config: &Config) -> Result<(), String> {
     let names: Vec<&str> = config.tiers.iter().map(|tier| tier.name.as_str()).collect();
     for rule in &config.rules {
         let of = format!("rule {:?}", rule.prefix);
+        let parts: Vec<&str> = rule.prefix.split('/').filter(|part| !part.is_empty()).collect();
+        let plain = parts.join("/");
+        if parts.iter().any(|part| [".", ".."].contains(part)) {
+            return Err(format!("{of}: no key has a component \".\" or \"..\", so the rule applies to none"));
+        }
+        if plain != rule.prefix.strip_suffix('/').unwrap_or(&rule.prefix) {
+            return Err(format!("{of}: no key begins so; write the prefix as {plain:?}"));
+        }
         encodes(&of, rule.encoding.as_deref())?;
         if let Some(replicas) = rule.replicas.filter(|replicas| !(min..=max).contains(replicas)) {
             return Err(format!("{of}: replicas = {replicas} is not in {min}..{max}, the [store]'s min and max"));
@@ -304,6 +312,10 @@ mod tests {
         }
         refused(&format!("store.requirements = ['fast']\n{good}"), &["line 1, column 22", "\"fast\"", "min_energy"]);
         let rule = |line: &str| format!("{good}[[rule]]\nprefix = 'x'\n{line}\n");
+        for (prefix, says) in [("/p/q/", "write the prefix as \"p/q\""), ("p//q", "\"p/q\""), ("p/../q", "no key has")]
+        {
+            refused(&format!("{good}[[rule]]\nprefix = '{prefix}'\n"), &[says]);
+        }
         assert!(Config::parse(&rule("tiers = ['a']\nreplicas = 5"), "t.toml").is_ok());
         refused(&rule("tiers = ['b']"), &["rule \"x\"", "no tier \"b\"", "there are a"]);
         refused(&rule("replicas = 6"), &["rule \"x\"", "1..5"]);

@@ -276,6 +276,18 @@ impl Config {
         toml::to_string(self).unwrap_or_default()
     }
 
+    /// Returns whether replicas that suit one object suit all, apart from their number.
+    pub(crate) fn places_all_alike(&self) -> bool {
+        self.rules.iter().all(|rule| {
+            rule.tiers.is_none()
+                && !rule.volatile
+                && rule.requirements.is_empty()
+                && rule.ack.is_none()
+                && rule.budget.is_none()
+                && rule.max_latency.is_none()
+        })
+    }
+
     /// Returns the rule for a key: the first whose prefix the key equals or lies below.
     pub fn rule_for(&self, key: &[u8]) -> Option<&Rule> {
         self.rules.iter().find(|rule| key::below(key, rule.prefix.as_bytes()))

@@ -167,10 +167,11 @@ impl TierList {
     }
 
     /// Describes the use and state of the tiers for errors.
-    pub fn describe(&self) -> String {
+    pub fn describe(&self, tiers: TierSet) -> String {
         let words: Vec<String> = self
             .devices
             .iter()
+            .filter(|d| tiers.has(d.tier as u8))
             .map(|d| {
                 let space = d.space().unwrap_or_default();
                 let state = format!("{:?}", self.read_state(d)).to_lowercase();

@@ -17,7 +17,7 @@ use crate::report::Lacking;
 /// Why replicas leave a target.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
-    /// It is above its high watermark: fewer replicas are better than a target that takes no writes.
+    /// It is above its high watermark: fewer replicas are better than a target that takes no writes, except where a rule names a persistent tier.
     MakeRoom,
     /// Others are read more often than those up to this class: each extent keeps its number of replicas, and its rule.
     Displace { max_warmth: usize },
@@ -85,12 +85,15 @@ impl<'m> Eviction<'m> {
 
     /// Adds the edits by which one replica leaves. Returns whether it does.
     fn add_frame(&mut self, key: &[u8], object: &Object, extent: &Extent, replica: &Replica) -> Result<bool> {
-        let Eviction { mover, device, .. } = *self;
+        let Eviction { mover, device, purpose, .. } = *self;
         let is_spare = mover.is_spare(device, object, extent)?;
-        if !is_spare && self.owe_below(key, object.id, extent, replica)? {
+        // A rule that names tiers is kept, even if a persistent one of these takes no more writes then. Memory always makes room.
+        let is_bound = mover.tiers.tier(device).persistent && mover.placer_for(object.id, key)?.is_bound();
+        let may_thin = matches!(purpose, Purpose::MakeRoom) && !is_bound;
+        if !is_spare && self.owe_below(key, object.id, extent, replica, may_thin)? {
             return Ok(true);
         }
-        if !is_spare && matches!(self.purpose, Purpose::Displace { .. }) {
+        if !is_spare && !may_thin {
             return Ok(false);
         }
         if is_at_origin(object) && extent.replicas.len() == 1 {
@@ -107,9 +110,17 @@ impl<'m> Eviction<'m> {
         Ok(true)
     }
 
-    /// Makes an extent's replica pending on a lower tier, after which it leaves this target. Returns whether it leaves.
-    fn owe_below(&mut self, key: &[u8], object: u64, extent: &Extent, replica: &Replica) -> Result<bool> {
-        let Eviction { mover, device, purpose, .. } = *self;
+    /// Makes an extent's replica pending on a lower tier, after which it leaves this target. If the rule does not matter, an extent without a
+    /// copy on a lower tier may go to any of them. Returns whether it leaves.
+    fn owe_below(
+        &mut self,
+        key: &[u8],
+        object: u64,
+        extent: &Extent,
+        replica: &Replica,
+        may_go_anywhere: bool,
+    ) -> Result<bool> {
+        let Eviction { mover, device, .. } = *self;
         let owed = mover.catalog.owed_to(&task_of(object, extent, replica))?;
         if !owed.is_empty() {
             // A replica of this frame is already pending. This one can leave once that exists, unless its target takes none.
@@ -119,9 +130,7 @@ impl<'m> Eviction<'m> {
         let beside: Vec<TargetId> = stay.map(|r| r.target).collect();
         let volatile = mover.planning.rules.now().may_be_volatile(key) || !mover.outlives(replica);
         let (placer, lower) = (mover.placer_for(object, key)?, device.tier + 1..mover.tiers.tiers.len());
-        // To make room, an extent without a copy on a lower tier may go to any of them, whatever its rule says. Additional replicas follow the
-        // rule.
-        let may_go_anywhere = matches!(purpose, Purpose::MakeRoom) && !mover.has_copy_below(device, extent);
+        let may_go_anywhere = may_go_anywhere && !mover.has_copy_below(device, extent);
         let tiers = if may_go_anywhere { TierSet::of(lower) } else { placer.allowed(lower) };
         let place = placer.choose_target_of_move(tiers, extent, &beside, volatile);
         if let Some(target) = place {

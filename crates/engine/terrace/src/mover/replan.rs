@@ -104,7 +104,9 @@ impl Mover {
     pub(super) fn follow_policy(&self, key: &[u8], object: &Object) -> Result<Following> {
         let wanted = self.planning.policy(key, &self.planning.kept.of_replicas(key, Some(object))).wanted;
         let rules = self.planning.rules.now();
-        self.unshare_misplaced(key, &wanted)?;
+        if let Some(left) = self.unshare_misfits(key, &wanted)? {
+            return Ok(left);
+        }
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(Following::Done) };
         let mut moves = Moves::default();
         if object.want != wanted.replicas {
@@ -117,7 +119,10 @@ impl Mover {
                 self.commit_planned(&mut moves)?;
                 return Ok(Following::ToPlan);
             }
-            planned.push(extent);
+            // It fits, or all objects are placed alike.
+            if !self.is_shared_among_rules(object.id, extent)? {
+                planned.push(extent);
+            }
         }
         let (mut is_enough, mut left) = (true, 0);
         for extent in planned {
@@ -140,19 +145,37 @@ impl Mover {
         })
     }
 
-    /// Gives an object frames of its own if it shares some that are on tiers where its policy allows none: the policies of the other owners
-    /// may allow those, and want none elsewhere.
-    fn unshare_misplaced(&self, key: &[u8], wanted: &Policy) -> Result<()> {
-        let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
-        let mut is_any_misplaced = false;
-        for extent in frames(&extents).filter(|extent| extent.source.is_some()) {
-            let shared = self.catalog.shared_frame(&extent.task(object.id, 0))?;
-            if shared.is_some_and(|frame| frame.owners > 1) {
-                let targets = self.targets_of(object.id, extent)?;
-                is_any_misplaced |= !targets.iter().all(|target| self.allows(wanted, *target));
+    /// Gives an object frames of its own if it shares some that do not fit its policy: those of the other owners may want them as they are. Returns
+    /// the rest of the work if that was not possible.
+    fn unshare_misfits(&self, key: &[u8], wanted: &Policy) -> Result<Option<Following>> {
+        if !self.shares_misfit(key, wanted)? {
+            return Ok(None);
+        }
+        if !self.has_room_to_follow(key, wanted)? {
+            return Ok(Some(Following::Waiting));
+        }
+        self.unshare(key)?;
+        // It may have been written to meanwhile.
+        Ok(self.shares_misfit(key, wanted)?.then_some(Following::ToPlan))
+    }
+
+    fn shares_misfit(&self, key: &[u8], wanted: &Policy) -> Result<bool> {
+        let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(false) };
+        for extent in frames(&extents) {
+            if self.is_shared_among_rules(object.id, extent)? && !self.extent_fits(&object, extent, wanted)? {
+                return Ok(true);
             }
         }
-        if is_any_misplaced && self.has_room_to_follow(key, wanted)? { self.unshare(key) } else { Ok(()) }
+        Ok(false)
+    }
+
+    /// Returns whether an extent's frame has other owners, and the rules may want their replicas elsewhere.
+    fn is_shared_among_rules(&self, object: u64, extent: &Extent) -> Result<bool> {
+        if extent.source.is_none() || self.planning.rules.now().places_all_alike() {
+            return Ok(false);
+        }
+        let shared = self.catalog.shared_frame(&extent.task(object, 0))?;
+        Ok(shared.is_some_and(|frame| frame.owners > 1))
     }
 
     /// Returns whether a target that a policy allows takes no bytes now.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use terrace_plan::snapshot::TierSet;
 use terrace_system::fail;
 
 use super::{GRACE_PERIOD, Mover, OWED_PER_READ, REST_TIME};
@@ -64,12 +65,12 @@ impl MakeRoom for Mover {
         Ok(())
     }
 
-    /// Makes room, or waits for it, for a write that no target took.
+    /// Makes room, or waits for it, for a write that no target of these tiers took.
     ///
     /// # Errors
     /// [`Error::NoSpace`] after 30 seconds, or after one second if no room can become free or another write of this process has just
     /// waited in vain. Otherwise each block of each writer would wait that long, and the threads of a mount with them.
-    fn make_room(&self, bytes: usize, waiting_since: Instant) -> Result<()> {
+    fn make_room(&self, bytes: usize, tiers: TierSet, waiting_since: Instant) -> Result<()> {
         let elapsed = waiting_since.elapsed();
         self.uncache_for(bytes as u64)?;
         let is_still = self.free_space_now()?;
@@ -78,13 +79,13 @@ impl MakeRoom for Mover {
         let is_full = |at: Instant| at.elapsed() < FULL_STORE_TIME;
         // The lock is held to the end of the condition, while the tiers are checked. Nothing there takes it, or a lock that
         // is held around it.
-        if self.state.found_full.lock().is_some_and(is_full) || self.is_full_for_good(bytes as u64, is_still)? {
+        if self.state.found_full.lock().is_some_and(is_full) || self.is_full_for_good(bytes as u64, tiers, is_still)? {
             limit = limit.min(HOPELESS_WAIT);
         }
         if elapsed > limit {
             // Two writers may set it at the same time. Either time is right.
             *self.state.found_full.lock() = Some(Instant::now());
-            let tiers = self.tiers.describe();
+            let tiers = self.tiers.describe(tiers);
             let any_is = |state| self.tiers.devices.iter().any(|device| device.state() == state);
             let mut also = String::new();
             if any_is(TierState::ReadOnly) {

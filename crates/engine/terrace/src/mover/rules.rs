@@ -112,11 +112,14 @@ impl Mover {
         Ok(true)
     }
 
-    fn extent_fits(&self, object: &Object, extent: &Extent, wanted: &Policy) -> Result<bool> {
+    pub(super) fn extent_fits(&self, object: &Object, extent: &Extent, wanted: &Policy) -> Result<bool> {
         let targets = self.targets_of(object.id, extent)?;
         let count = usize::from(self.wanted_by(wanted, object.id, extent)?);
-        let is_allowed = |target: &TargetId| self.allows(wanted, *target);
-        Ok((wanted.budget.is_some() || targets.len() == count) && targets.iter().all(is_allowed))
+        let lasts =
+            |target: &TargetId| self.tiers.device(*target).is_ok_and(|device| self.tiers.tier(device).persistent);
+        Ok((wanted.budget.is_some() || targets.len() == count)
+            && targets.iter().all(|target| self.allows(wanted, *target))
+            && (wanted.volatile || targets.iter().any(lasts) || self.tiers.domains(wanted.tiers, true) == 0))
     }
 
     /// Returns whether a policy allows a replica on a target.

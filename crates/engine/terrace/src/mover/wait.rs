@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use terrace_catalog::Owed;
 use terrace_format::key;
-use terrace_plan::snapshot::PAGE_BYTES;
+use terrace_plan::snapshot::{PAGE_BYTES, TierSet};
 use terrace_system::fail;
 
 use super::{MAX_WAIT, Mover, room};
@@ -129,10 +129,10 @@ impl Mover {
 
     /// Returns whether neither eviction nor freeing dead space makes room for bytes for which the planner has found none. Eviction makes none
     /// if the store `is_still`: a moment ago, an attempt to free space committed nothing.
-    pub(super) fn is_full_for_good(&self, bytes: u64, is_still: bool) -> Result<bool> {
+    pub(super) fn is_full_for_good(&self, bytes: u64, tiers: TierSet, is_still: bool) -> Result<bool> {
         // The planner fills whole pages, and may divide the bytes among targets.
         let needed = bytes.next_multiple_of(PAGE_BYTES);
-        for device in &self.tiers.devices {
+        for device in self.tiers.devices.iter().filter(|device| tiers.has(device.tier as u8)) {
             if !self.can_never_take(device, PAGE_BYTES, needed, is_still)? {
                 return Ok(false);
             }
@@ -161,6 +161,8 @@ impl Mover {
 
 #[cfg(test)]
 mod tests {
+    use terrace_plan::snapshot::TierSet;
+
     use crate::{Config, PutOptions, Store};
 
     #[test]
@@ -173,7 +175,7 @@ mod tests {
                 format!("[[tier]]\nname = 't'\nkind = 'directory'\ntargets = ['{target}']\ncapacity = '{capacity}'\n");
             let config = Config::parse(&text, "test").expect("a configuration");
             let store = Store::init(&dir.path().join("store"), &config).expect("a store");
-            assert_eq!(store.engine.mover.is_full_for_good(1, false).expect("looks"), is_too_small);
+            assert_eq!(store.engine.mover.is_full_for_good(1, TierSet::ALL, false).expect("looks"), is_too_small);
         }
     }
 
@@ -187,7 +189,7 @@ mod tests {
         let config = Config::parse(&text, "test").expect("a configuration");
         let store = Store::init(&dir.path().join("store"), &config).expect("a store");
         let options = PutOptions { replicas: Some(1), ..PutOptions::default() };
-        let is_full = |bytes| store.engine.mover.is_full_for_good(bytes, false).expect("looks");
+        let is_full = |bytes| store.engine.mover.is_full_for_good(bytes, TierSet::ALL, false).expect("looks");
         store.put_bytes(b"k", &terrace_testkit::noise(600_000, 1), &options).expect("puts");
         store.sync().expect("syncs");
         assert!(is_full(1 << 20) && !is_full(100_000));
@@ -212,7 +214,7 @@ mod tests {
         let put = |key| store.put_bytes(key, &terrace_testkit::noise(200_000, 1), &PutOptions::default()).map(drop);
         put(b"k").expect("puts");
         store.sync().expect("syncs");
-        let is_full = |is_still| store.engine.mover.is_full_for_good(500_000, is_still).expect("looks");
+        let is_full = |is_still| store.engine.mover.is_full_for_good(500_000, TierSet::ALL, is_still).expect("looks");
         let refuses = || store.engine.tiers.devices[0].failed(&std::io::ErrorKind::QuotaExceeded.into());
         refuses();
         store.engine.mover.free_space_now().expect("finds nothing to free");
@@ -278,7 +280,7 @@ mod tests {
         terrace_testkit::wait_until("nothing is evicted or freed any more", || {
             store.engine.mover.free_space_now().expect("evicts what can be evicted")
         });
-        let is_full = |is_still| store.engine.mover.is_full_for_good(500_000, is_still).expect("looks");
+        let is_full = |is_still| store.engine.mover.is_full_for_good(500_000, TierSet::ALL, is_still).expect("looks");
         assert!(is_full(true) && !is_full(false));
     }
 }

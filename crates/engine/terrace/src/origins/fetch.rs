@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use terrace_catalog::{Change, Edit, Expect, Extent, Object};
 use terrace_format::key;
+use terrace_plan::snapshot::TierSet;
 use terrace_system::clock::monotonic_nanos;
 use terrace_tier::OriginReadError;
 
@@ -28,7 +29,7 @@ const FULL_PAUSE_FACTOR: u32 = 4;
 struct RoomOfOlder<'a>(&'a Origins);
 
 impl MakeRoom for RoomOfOlder<'_> {
-    fn make_room(&self, bytes: usize, waiting_since: Instant) -> Result<()> {
+    fn make_room(&self, bytes: usize, _: TierSet, waiting_since: Instant) -> Result<()> {
         let (origins, began) = (self.0, Instant::now());
         let mover = origins.room.get().and_then(Weak::upgrade);
         let is_paused = monotonic_nanos() < origins.full_until.load(Ordering::Relaxed); // see the field

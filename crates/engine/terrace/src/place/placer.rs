@@ -169,6 +169,16 @@ impl<'a> Placer<'a> {
         self.plan(extent.raw_len as usize, &request).replicas.first().map(|placed| placed.target)
     }
 
+    /// Returns the tiers on which replicas may be.
+    pub fn tiers(&self) -> TierSet {
+        self.wanted.tiers
+    }
+
+    /// Returns whether replicas must not be on some tier.
+    pub fn is_bound(&self) -> bool {
+        (0..self.planning.tiers.tiers.len()).any(|level| !self.wanted.tiers.has(level as u8))
+    }
+
     /// Returns those of these tiers on which replicas may be.
     pub fn allowed(&self, tiers: impl IntoIterator<Item = usize>) -> TierSet {
         TierSet::of(tiers.into_iter().filter(|level| self.wanted.tiers.has(*level as u8)))

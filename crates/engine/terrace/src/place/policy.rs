@@ -37,6 +37,12 @@ impl Planning {
         self.resolve(rules, key, options).0
     }
 
+    /// Returns whether replicas that suit an object under one key suit it under the other, apart from their number.
+    pub fn are_ruled_alike(&self, key: &[u8], other: &[u8], options: &PutOptions) -> bool {
+        let place = |key| Policy { replicas: 0, ..self.policy(key, options).wanted };
+        place(key) == place(other)
+    }
+
     /// Returns the policy for a write to a key, and how each conflict between requests was resolved.
     pub fn explained_policy(&self, key: &[u8], options: &PutOptions) -> (WritePolicy, Vec<Resolution>) {
         self.rules.renew();

@@ -19,8 +19,8 @@ const MAX_TRIES: usize = 100;
 
 impl Store {
     /// Copies the object at `from`, with its attributes, to `to`. The copy is an object of its own, which shares the frames
-    /// of the first, and is as durable as these are. If one of the two keys has plain files, or their rules name other
-    /// tiers, the bytes are copied, and acknowledged like those of a put. An object that has the key `to` already is replaced at once.
+    /// of the first, and is as durable as these are. If one of the two keys has plain files, or their rules want
+    /// other replicas, the bytes are copied, and acknowledged like those of a put. An object that has the key `to` already is replaced at once.
     ///
     /// # Errors
     /// [`Error::NotFound`] if `from` names no object, [`Error::Conflict`] if another file's key is a path prefix of `to` or
@@ -57,7 +57,7 @@ impl Store {
             let piece = Piece { key: from.to_vec(), object, start: 0 };
             // Most bytes of an origin's file are not here.
             if is_at_origin(&piece.object)
-                || !self.has_same_tiers(from, to, &piece.object)
+                || !self.is_ruled_alike(from, to, &piece.object)
                 || !self.may_share(std::slice::from_ref(&piece), to)?
             {
                 return self.copy_bytes(from, to, options, describe);
@@ -77,15 +77,10 @@ impl Store {
         Err(Error::Conflict { key: key::show(from), reason })
     }
 
-    /// Returns whether the rules for two keys allow replicas of an object on the same tiers: shared frames are on the tiers of all owners.
-    fn has_same_tiers(&self, from: &[u8], to: &[u8], object: &Object) -> bool {
+    /// Returns whether the replicas of an object may be those of its copy, too.
+    fn is_ruled_alike(&self, from: &[u8], to: &[u8], object: &Object) -> bool {
         let planning = &self.engine.planning;
-        let kept = planning.kept.of_replicas(from, Some(object));
-        let tiers = |key: &[u8]| {
-            let wanted = planning.policy(key, &kept).wanted;
-            (wanted.tiers, wanted.persistent)
-        };
-        tiers(from) == tiers(to)
+        planning.are_ruled_alike(from, to, &planning.kept.of_replicas(from, Some(object)))
     }
 
     fn check_readable_and_changeable(&self, from: &[u8], to: &[u8]) -> Result<()> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_bytes::ByteBuf;
 use terrace_catalog::{Change, Edit, Expect, Extent, TargetId, Task, frames};
 use terrace_format::key;
+use terrace_plan::snapshot::TierSet;
 
 use super::Store;
 use crate::config::SharedConfig;
@@ -95,7 +96,7 @@ impl Store {
             self.give_up(name, &targets, force)?;
             match self.retire(&targets) {
                 Err(Error::Conflict { .. }) if moved.kept > 0 => {
-                    let tiers = format!("{}; free some, or add a target", self.engine.tiers.describe());
+                    let tiers = format!("{}; free some, or add a target", self.engine.tiers.describe(TierSet::ALL));
                     return Err(Error::NoSpace { tiers });
                 }
                 Err(Error::Conflict { .. }) => {}

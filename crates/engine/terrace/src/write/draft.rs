@@ -207,7 +207,7 @@ impl<'a> Draft<'a> {
             let plan = self.placer.plan_extent(self.offset, raw);
             if plan.replicas.is_empty() {
                 self.placer.check_possible()?;
-                self.room.make_room(raw.len(), since)?;
+                self.room.make_room(raw.len(), self.placer.tiers(), since)?;
             } else {
                 let part = &raw[..plan.length];
                 let extent = self.new_extent(part)?;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use terrace_catalog::Catalog;
+use terrace_plan::snapshot::TierSet;
 
 pub(crate) use draft::{Draft, Update};
 pub(crate) use kept::{Kept, KeptBytes};
@@ -31,11 +32,11 @@ pub(crate) struct Writer {
 
 /// Makes room on full targets for a write. The mover implements it: it is above the writer, which cannot call it directly.
 pub(crate) trait MakeRoom: Sync {
-    /// Makes room, or waits for it, for a write of `bytes` that no target has taken since `waiting_since`.
+    /// Makes room, or waits for it, for a write of `bytes` to one of these tiers that no target has taken since `waiting_since`.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] if the write has waited in vain.
-    fn make_room(&self, bytes: usize, waiting_since: Instant) -> Result<()>;
+    fn make_room(&self, bytes: usize, tiers: TierSet, waiting_since: Instant) -> Result<()>;
 
     /// Frees what programs have overwritten on targets in memory, if it may be much.
     fn free_much_garbage(&self) -> Result<()> {
