@@ -707,3 +707,25 @@ fn a_copy_takes_no_replica_of_its_source_away() {
     let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
     assert_eq!((scrubbed.bad, scrubbed.miscounted), (0, 0));
 }
+
+/// Each command waited half a minute for room on the tier that is away, and said that the copy, which was there, had failed.
+#[test]
+fn a_copy_does_not_wait_for_a_tier_that_is_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = "[[rule]]\nprefix = 'a'\nreplicas = 1\ntiers = ['slow']\n[[rule]]\nprefix = 'b'\nreplicas = 1\ntiers = ['quick']\n";
+    let store = new_store_with(dir.path(), rules);
+    put(&store, "a/1");
+    store.copy(b"a/1", b"a/2").unwrap();
+    store.sync().unwrap();
+    fs::rename(dir.path().join("quick"), dir.path().join("elsewhere")).unwrap();
+    store.rename(b"a/2", b"b/2").unwrap();
+    store.replan_renamed().unwrap();
+    assert_eq!(store.status().unwrap().unplanned.waiting, 1);
+    fs::rename(dir.path().join("elsewhere"), dir.path().join("quick")).unwrap();
+    drop(store);
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    store.sync().unwrap();
+    for (key, tier) in [("a/1", "slow"), ("b/2", "quick")] {
+        assert!(replicas(&store, key).iter().all(|tiers| *tiers == [tier]), "{key}: {:?}", replicas(&store, key));
+    }
+}

@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 use rustix_futex_sync::Mutex;
 use terrace_catalog::{Change, Edit, Expect, Extent, Object, TargetId, frames};
 use terrace_format::frame::MAX_EXTENT_BYTES;
+use terrace_plan::snapshot::TierSet;
 
 use super::Mover;
 use super::edits::owe;
+use crate::devices::Tiers;
 use crate::place::PutOptions;
 use crate::report::TierState;
+use crate::write::MakeRoom;
 use crate::{Error, Result};
 
 /// Live frames are copied out of a segment if it takes more than this multiple of their size, and if that frees more than
@@ -52,6 +55,15 @@ impl Compaction {
         if overlaid.len() < MAX_REMEMBERED_OBJECTS && !overlaid.contains(key) {
             overlaid.insert(key.to_vec());
         }
+    }
+}
+
+/// Bytes that are stored already need not wait for room, and whoever holds the mover's lock must not.
+struct NoWait<'a>(&'a Tiers);
+
+impl MakeRoom for NoWait<'_> {
+    fn make_room(&self, _: usize, tiers: TierSet, _: Instant) -> Result<()> {
+        Err(Error::NoSpace { tiers: self.0.describe(tiers) })
     }
 }
 
@@ -99,26 +111,36 @@ impl Mover {
     fn merge_runs(&self, key: &[u8]) -> Result<()> {
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
         for run in runs(&extents, self.writer.block_bytes as u64) {
-            if !self.merge(key, &object, run)? {
-                // It is being written to. A later round tries again.
-                self.state.compaction.overlaid(key);
-                break;
+            match self.merge(key, &object, run) {
+                Ok(true) => {}
+                // It is being written to, or there is no room. A later round tries again.
+                Ok(false) | Err(Error::NoSpace { .. }) => {
+                    self.state.compaction.overlaid(key);
+                    break;
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
     /// Merges adjacent extents into one. Returns false if the object has changed meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] at once if no target takes the new extent.
     pub(super) fn merge(&self, key: &[u8], object: &Object, run: &[Extent]) -> Result<bool> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(true) };
         let mut raw = vec![0; (last.end() - first.offset) as usize];
         self.reader.read_extents(key, object, run, first.offset, &mut raw)?;
         let kept = self.planning.kept.of_replicas(key, Some(object));
         let policy = self.planning.policy(key, &PutOptions { replicas: Some(object.want), ..PutOptions::clone(&kept) });
-        let mut draft = self.writer.draft(self, key, object.id, &policy, None);
+        let room = NoWait(&self.tiers);
+        let mut draft = self.writer.draft(&room, key, object.id, &policy, None);
         draft.offset = first.offset;
-        draft.stays_plain(true)?;
-        draft.write_block(&raw)?;
+        if let Err(error) = draft.stays_plain(true).and_then(|()| draft.write_block(&raw)) {
+            draft.abandon();
+            return Err(error);
+        }
         let edit = Edit::Merge { key: key.to_vec(), object: object.id, extents: draft.extents.clone() };
         let expect = vec![Expect::Generation(key.to_vec(), object.generation)];
         match self.catalog.commit(Change { expect, edits: vec![edit] }) {

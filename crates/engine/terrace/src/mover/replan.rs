@@ -11,10 +11,10 @@ use super::beside::Unread;
 use super::edits::task_at;
 use super::moves::Moves;
 use super::unplanned::Following;
-use crate::Result;
 use crate::devices::Device;
 use crate::place::element_of;
 use crate::report::{Moved, TierState};
+use crate::{Error, Result};
 
 /// Extents with at most this score are cold.
 const MAX_COLD_SCORE: f64 = 0.5;
@@ -154,7 +154,10 @@ impl Mover {
         if !self.has_room_to_follow(key, wanted)? {
             return Ok(Some(Following::Waiting));
         }
-        self.unshare(key)?;
+        match self.unshare(key) {
+            Err(Error::NoSpace { .. }) => return Ok(Some(Following::Waiting)),
+            unshared => unshared?,
+        }
         // It may have been written to meanwhile.
         Ok(self.shares_misfit(key, wanted)?.then_some(Following::ToPlan))
     }
