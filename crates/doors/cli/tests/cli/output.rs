@@ -154,7 +154,7 @@ fn sync_tells_what_is_only_in_memory() {
     place.good(["put", "a", "scratch/a"]);
     let said = place.good(["sync"]);
     assert!(said.contains("1 object only in memory") && said.contains("scratch/a"), "{said}");
-    assert_eq!(place.json(["sync"]).0, json!({"owed": 0, "volatile": 1}));
+    assert_eq!(place.json(["sync"]).0, json!({"owed": 0, "volatile": 1, "unplanned": {"objects": 0, "waiting": 0}}));
 }
 
 #[test]
