@@ -48,5 +48,5 @@ fn every_file_and_item_that_the_recipes_name_is_there() {
         assert!(read(file).contains(item), "{file} has no {item:?}");
         count += 1;
     }
-    assert_eq!(count, 36, "rows of the recipes");
+    assert_eq!(count, 37, "rows of the recipes");
 }

@@ -58,7 +58,7 @@ impl Right {
     /// Says what a commit of a guarded batch has come to.
     ///
     /// # Errors
-    /// [`Error::TakenOver`] if nodes share the destinations, and another one has this one now.
+    /// [`Error::TakenOver`] if another process runs the stream, or nodes share the destinations and another one has this one now.
     pub fn check(&self, committed: terrace::Result<()>) -> Result<()> {
         match (self, committed) {
             (Right::Dealt(deal), Err(terrace::Error::Conflict { .. })) => Err(deal.taken_over()),

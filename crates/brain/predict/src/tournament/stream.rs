@@ -92,7 +92,7 @@ impl Stream {
         self.seen == 0
     }
 
-    /// Adds to the budget in advance what transferring `bytes` bytes under another objective would add. This is for
+    /// Sets the budget that is lent in advance to what transferring `bytes` bytes under another objective would add. This is for
     /// streams whose first bytes go to a tier that is too fast to add any budget, and whose later bytes will not have
     /// room there.
     pub fn lend(&mut self, bytes: u64, objective: &Objective) {
