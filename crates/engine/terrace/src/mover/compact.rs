@@ -58,7 +58,7 @@ impl Compaction {
     }
 }
 
-/// Bytes that are stored already need not wait for room, and whoever holds the mover's lock must not.
+/// Bytes that are stored already need not wait for room, and the holder of the mover's lock must not.
 struct NoWait<'a>(&'a Tiers);
 
 impl MakeRoom for NoWait<'_> {
