@@ -522,6 +522,8 @@ pub enum FindingCode {
     Replanning,
     /// Objects do not follow their rules, because a tier is away or has no room.
     Waiting,
+    /// A rule wants more replicas than there can be on its tiers.
+    RuleUnmet,
     /// No target holds a copy of the commit log.
     LogOneCopy,
     /// A copy of the commit log on a service is behind its end.
@@ -565,6 +567,7 @@ impl fmt::Display for FindingCode {
             FindingCode::NotDurable => "NOT_DURABLE",
             FindingCode::Replanning => "REPLANNING",
             FindingCode::Waiting => "WAITING",
+            FindingCode::RuleUnmet => "RULE_UNMET",
             FindingCode::LogOneCopy => "LOG_ONE_COPY",
             FindingCode::LogCopyBehind => "LOG_COPY_BEHIND",
             FindingCode::TierAway => "TIER_AWAY",

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use terrace_catalog::Object;
 use terrace_format::key::show;
+use terrace_plan::snapshot::TierSet;
 use terrace_system::Locked;
 use terrace_system::clock::unix_seconds;
 
@@ -44,6 +45,7 @@ impl Store {
                 .enumerate()
                 .filter_map(|(level, tier)| tier_finding(tier, level + 1 == status.tiers.len())),
         );
+        findings.extend(self.rule_findings());
         findings.extend(self.node_findings()?);
         findings.extend(self.log_finding());
         findings.extend(self.log_copy_findings());
@@ -125,6 +127,23 @@ impl Store {
             });
         }
         Ok(findings)
+    }
+
+    fn rule_findings(&self) -> Vec<Finding> {
+        let (rules, tiers) = (self.engine.planning.rules.now(), &self.engine.tiers);
+        let unmet = rules.rules.iter().filter_map(|rule| {
+            let allowed = rule.tiers.as_deref().map_or(TierSet::ALL, |names| tiers.named(names));
+            let (wanted, possible) = (usize::from(rule.replicas?), tiers.domains(allowed, false));
+            let message = format!(
+                "the rule for {:?} wants {wanted} replicas, and its tiers are {possible} failure {}",
+                rule.prefix,
+                if possible == 1 { "domain" } else { "domains" }
+            );
+            let advice = "add a target, let the rule name more tiers, or lower its number of replicas";
+            let code = FindingCode::RuleUnmet;
+            (possible < wanted).then_some(Finding { code, health: HealthState::Warning, message, advice })
+        });
+        unmet.collect()
     }
 
     fn node_findings(&self) -> Result<Vec<Finding>> {
