@@ -13,7 +13,7 @@ use terrace::report::{Replanning, ReplicaState, Status, TierState};
 use terrace::{HotRange, Kind, Object, OriginStatus, Store, key};
 
 use crate::flush;
-use crate::output::{Show, count, name, on_node, print, size, table, time};
+use crate::output::{Show, complain, count, name, on_node, print, size, table, time};
 
 const KEYS_PER_PAGE: usize = 1024;
 /// The length of the longest bar of a heat map.
@@ -38,9 +38,13 @@ pub fn each(store: &Store, prefix: &[u8], mut visit: impl FnMut(&[u8], &Object) 
 /// Checks that an object is stored at or below a prefix, so that a mistyped one is reported.
 pub fn check_has_objects(store: &Store, prefix: &[u8]) -> Result<()> {
     if !prefix.is_empty() && store.list(prefix, None, 1)?.is_empty() {
-        bail!("nothing is stored at or below {:?}; `terrace ls` lists what is", key::show(prefix));
+        bail!(nothing_below(prefix));
     }
     Ok(())
+}
+
+fn nothing_below(prefix: &[u8]) -> String {
+    format!("nothing is stored at or below {:?}; `terrace ls` lists what is", key::show(prefix))
 }
 
 /// An object with its key; a key that is not UTF-8 is also given as bytes.
@@ -60,8 +64,10 @@ impl<T> Named<T> {
 }
 
 pub fn ls(store: &Store, prefix: Option<&OsStr>, long: bool, show: Show) -> Result<bool> {
-    let mut entries = Vec::new();
-    each(store, prefix.unwrap_or_default().as_bytes(), |key, object| {
+    let (mut entries, mut is_any) = (Vec::new(), false);
+    let prefix = prefix.unwrap_or_default().as_bytes();
+    each(store, prefix, |key, object| {
+        is_any = true;
         if show.json {
             let entry = json!({"key": key::show(key), "length": object.length, "mtime": object.attributes.mtime});
             entries.push(Named::new(key, entry));
@@ -86,7 +92,10 @@ pub fn ls(store: &Store, prefix: Option<&OsStr>, long: bool, show: Show) -> Resu
     if show.json {
         show.value(&entries)?;
     }
-    Ok(true)
+    if !is_any && !prefix.is_empty() {
+        complain(&nothing_below(prefix));
+    }
+    Ok(is_any || prefix.is_empty())
 }
 
 pub fn locate(store: &Store, key: &OsStr, show: Show) -> Result<bool> {

@@ -29,6 +29,11 @@ fn data_moves_between_tiers_and_tiers_come_and_go() {
     assert_eq!(tiers_of(&place, "d/a"), ["disk", "archive"]);
     place.bad(["tiers", "remove", "archive"], &["2 replicas are on tier \"archive\"", "`terrace drain archive`"]);
     place.good(["drain", "archive"]);
+    let config = place.path("store/terrace.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}\n[[rule]]\nprefix = 'old'\ntiers = ['archive']\n")).unwrap();
+    place.bad(["tiers", "remove", "archive"], &["the rule for \"old\" names tier \"archive\"", "terrace.toml first"]);
+    fs::write(&config, text).unwrap();
     assert_eq!(place.good(["tiers", "remove", "archive"]), "tier archive removed, with what the store had put there\n");
     assert!(!place.path("tiers/archive/terrace-target").exists());
     assert_eq!(tier_names(&place), ["ram", "nvme", "disk"]);

@@ -79,6 +79,7 @@ fn ls_is_an_array_of_keys_and_lengths() {
     assert_eq!(place.keys(""), ["run", "runs/a", "runs/b", "runs2/c"]);
     assert_eq!(place.keys("none"), [""; 0]);
     assert_eq!(place.good(["ls", "runs"]), "runs/a\nruns/b\n");
+    place.bad(["ls", "rums"], &["nothing is stored at or below \"rums\""]);
     let long = place.good(["ls", "-l", "runs/a"]);
     assert!(long.starts_with("-0644           10 20") && long.ends_with(" 2 runs/a\n"), "{long}");
 }

@@ -47,6 +47,14 @@ impl Store {
     pub fn remove_tier(dir: &Path, name: &str) -> Result<TierRemains> {
         let store = Store::open(dir)?;
         let level = position(store.config(), name)?;
+        let names_it = |rule: &&Rule| rule.tiers.iter().flatten().any(|tier| tier == name);
+        if let Some(rule) = store.engine.planning.rules.now().rules.iter().find(names_it) {
+            return Err(Error::Config(format!(
+                "the rule for {:?} names tier {name:?}; take the name out of its `tiers` in {} first",
+                rule.prefix,
+                dir.join("terrace.toml").display()
+            )));
+        }
         let on = |target| store.engine.tiers.device(target).is_ok_and(|d| d.tier == level);
         let mut left = 0;
         store.engine.catalog.each_object(b"", |_, _, extents| {
