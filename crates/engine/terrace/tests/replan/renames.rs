@@ -1,4 +1,4 @@
-//! What is renamed follows the rules for its new key.
+//! Renamed objects follow the rules for their new keys.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What finds no place that its rule allows waits for one.
+//! Replicas that find no place which their rule allows wait for one.
 
 use std::fs;
 use std::path::Path;
