@@ -96,8 +96,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let in_store = |command: &dyn Fn(&Store) -> Result<bool>| {
         let store = opened()?;
         let done = command(&store);
+        let is_partial = store.has_left_out_folders();
         store.leave();
-        done
+        if is_partial {
+            output::complain("folders of an origin are left out: it does not answer, or refuses to show them");
+        }
+        done.map(|good| good && !is_partial)
     };
     match &arguments.command {
         // These commands listen for signals themselves; a mount and `run` return the exit code of their program.

@@ -100,11 +100,14 @@ pub fn stage(store: &Store, prefix: &[u8], tier: &str, limit: Option<u64>, show:
         let words = format!("{} fetched from {}", size(fetched.fetched), count(fetched.files, "file"));
         show.line(&words)?;
     }
-    let is_full = fetched.left > 0 && limit.is_none_or(|limit| fetched.fetched < limit);
+    let is_full = fetched.left > 0 && fetched.refused == 0 && limit.is_none_or(|limit| fetched.fetched < limit);
     if is_full {
         complain(&format!("{} stay at the origin: the tiers have no room for them", size(fetched.left)));
     }
-    Ok(is_moved && !is_full)
+    if fetched.refused > 0 {
+        complain(&format!("{} left out: the origin refuses to show them", count(fetched.refused, "file")));
+    }
+    Ok(is_moved && !is_full && fetched.refused == 0)
 }
 
 /// Reports re-encoded data. Data that is as dense as possible stays, which is not a failure.

@@ -54,6 +54,7 @@ def test_origins_are_added_fetched_and_removed(store: terrace.Store, tmp_path: P
         "files": 1,
         "fetched": 1_000_000,
         "left": 2_000_000,
+        "refused": 0,
     }
     assert told[-1] == 1_000_000 <= store.origins()[0]["cached"] < 1_100_000
     with pytest.raises(ZeroDivisionError):

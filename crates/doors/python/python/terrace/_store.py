@@ -213,7 +213,8 @@ class Store(_terrace.Store):
         """Fetches files of origins at or below `prefix` before they are read, up to `limit` bytes of them. `progress`
         is called with the number of bytes so far, in another thread.
 
-        Returns the number of `files`, the bytes that were `fetched`, and those `left` at the origin.
+        Returns the number of `files`, the bytes that were `fetched`, those `left` at the origin, and the number of
+        files that it `refused` to show.
         """
         return self._origins.fetch(prefix, limit, progress)
 

@@ -66,6 +66,8 @@ pub(crate) struct Origins {
     opened: Mutex<HashMap<u32, OpenedOrigin>>,
     /// When this process last asked for names. A leaf.
     checked: Mutex<Checked>,
+    /// Whether a listing has left out a folder. Relaxed: it is read after the listing, by the thread that has asked for it.
+    has_left_out: AtomicBool,
     troubles: Troubles,
     /// How objects are read. A leaf.
     courses: Mutex<Courses>,
@@ -122,6 +124,7 @@ impl Origins {
             fetch_locks: FetchLocks::of(dir),
             opened: Mutex::default(),
             checked: Mutex::default(),
+            has_left_out: AtomicBool::new(false),
             troubles: Troubles::default(),
             courses: Mutex::default(),
             ahead: Ahead::default(),
@@ -242,6 +245,11 @@ impl Origins {
 /// Returns the path of a key at its origin. None for the prefix itself.
 fn path_in<'k>(origin: &OriginConfig, key: &'k [u8]) -> Option<&'k [u8]> {
     key.strip_prefix(origin.prefix.as_bytes())?.strip_prefix(b"/")
+}
+
+/// Returns whether an origin has refused to show something.
+pub(crate) fn is_refused(error: &Error) -> bool {
+    matches!(error, Error::Origin { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Returns the error of an origin that does not answer.

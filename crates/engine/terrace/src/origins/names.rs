@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use terrace_catalog::{Kind, Object};
@@ -13,9 +14,9 @@ use terrace_tier::OriginEntry;
 
 use super::attribute::{Pinned, listed_at};
 use super::store_mounts::StoreMounts;
-use super::{Origins, path_in, unanswered};
-use crate::Result;
+use super::{Origins, is_refused, path_in, unanswered};
 use crate::config::OriginConfig;
+use crate::{Error, Result};
 
 /// The number of keys whose times are remembered.
 const MAX_REMEMBERED_KEYS: usize = 1 << 16;
@@ -112,12 +113,13 @@ impl Origins {
                     && match rules.origin_of(&key).filter(|origin| !origin.leaving) {
                         // The folders of others are shown.
                         Some(origin) if !key::below(prefix, origin.prefix.as_bytes()) => {
-                            self.list(origin, &key, Duration::ZERO).unwrap_or_else(|error| {
-                                tracing::warn!(%error, "a folder is left out");
-                                false
-                            })
+                            let listed = self.list(origin, &key, Duration::ZERO);
+                            listed.unwrap_or_else(|error| self.leave_out(&error))
                         }
-                        Some(origin) => self.list(origin, &key, Duration::ZERO)?,
+                        Some(origin) => match self.list(origin, &key, Duration::ZERO) {
+                            Err(error) if is_refused(&error) && key != prefix => self.leave_out(&error),
+                            listed => listed?,
+                        },
                         None => false,
                     };
                 found += usize::from(object.attributes.kind != Kind::Directory);
@@ -131,6 +133,18 @@ impl Origins {
                 }
             }
         }
+    }
+
+    /// Notes that a listing goes on without a folder. Returns false: it was not listed.
+    fn leave_out(&self, error: &Error) -> bool {
+        tracing::warn!(%error, "a folder is left out");
+        self.has_left_out.store(true, Ordering::Relaxed); // see the field
+        false
+    }
+
+    /// Returns whether a listing of this process has left out a folder.
+    pub fn has_left_out(&self) -> bool {
+        self.has_left_out.load(Ordering::Relaxed) // see the field
     }
 
     fn stat(&self, origin: &OriginConfig, path: &[u8]) -> io::Result<Option<OriginEntry>> {

@@ -184,6 +184,11 @@ impl Store {
         Ok(status)
     }
 
+    /// Returns whether a listing of this process has left out a folder that an origin refuses to show, or a whole origin that does not answer.
+    pub fn has_left_out_folders(&self) -> bool {
+        self.engine.origins.has_left_out()
+    }
+
     fn forget_origin(&self, origin: &OriginConfig) -> Result<()> {
         let number = origin.number;
         // First, no process asks for names any more: what is removed must not come back.

@@ -47,6 +47,22 @@ fn only_names_that_are_asked_for_are_found_and_no_byte_is_fetched_twice() {
     assert_eq!(server.requests(), before, "all is here");
 }
 
+/// The first file that an origin refused to show ended the whole fetch.
+#[test]
+fn files_that_are_refused_are_left_out_of_a_fetch() {
+    let server = WebServer::start();
+    server.manners().keeps_private.store(true, Ordering::SeqCst);
+    for name in ["a", "b-private", "c"] {
+        server.put(&format!("pub/{name}"), noise(1000, 1));
+    }
+    let (_folder, store) = store_over(&server, ASK_ONCE);
+    for name in ["a", "b-private", "c"] {
+        assert_eq!(store.stat(format!("web/{name}").as_bytes()).unwrap().length, 1000);
+    }
+    let fetched = store.fetch_origins(b"web", u64::MAX, &mut |_| {}).unwrap();
+    assert_eq!((fetched.files, fetched.fetched, fetched.left, fetched.refused), (3, 2000, 1000, 1));
+}
+
 #[test]
 fn reads_in_order_ask_seldom_and_short_reads_for_little() {
     let server = WebServer::start();

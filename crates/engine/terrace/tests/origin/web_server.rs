@@ -25,6 +25,8 @@ pub struct Manners {
     pub without_etags_of_bytes: AtomicBool,
     /// Whether it answers each request with an error.
     pub is_broken: AtomicBool,
+    /// Whether it refuses to show the bytes of files whose paths end with `private`.
+    pub keeps_private: AtomicBool,
     /// The time that each answer with bytes takes, in milliseconds.
     pub delay: AtomicU64,
 }
@@ -163,6 +165,9 @@ fn answer(stream: &mut TcpStream, shared: &Shared, lines: &[String]) -> std::io:
         let last = last.parse().unwrap_or(usize::MAX).min(bytes.len().checked_sub(1)?);
         (first <= last).then_some((first, last))
     });
+    if method == "GET" && path.ends_with("private") && is(&manners.keeps_private) {
+        return say("403 Forbidden", "", 0, b"");
+    }
     if method == "GET" {
         thread::sleep(Duration::from_millis(manners.delay.load(Ordering::SeqCst)));
     }
