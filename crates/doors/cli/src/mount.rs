@@ -2,14 +2,14 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode, Stdio};
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
@@ -25,6 +25,9 @@ use crate::output::{Show, complain};
 pub struct Mount {
     /// An empty directory.
     pub directory: PathBuf,
+    /// Mount also on a directory with files, which are hidden until the store is unmounted.
+    #[arg(long)]
+    pub allow_non_empty: bool,
     /// Return as soon as the store is mounted; `umount DIRECTORY` ends the mount.
     #[arg(long)]
     pub daemon: bool,
@@ -50,6 +53,9 @@ pub fn mount(globals: &Globals, wanted: &Mount) -> Result<ExitCode> {
 
 /// Serves a mount, for a program in the namespace that this process has entered, or for all.
 pub fn serve(globals: &Globals, wanted: &Mount) -> Result<ExitCode> {
+    if wanted.run.is_empty() && !wanted.allow_non_empty {
+        check_empty(&wanted.directory)?;
+    }
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
     let show = Show { json: globals.json, quiet: globals.quiet };
     let store = opening::open(&globals.store()?, show)?;
@@ -63,6 +69,18 @@ pub fn serve(globals: &Globals, wanted: &Mount) -> Result<ExitCode> {
     let closed = store.close().context("closing the store");
     let code = first_error(answered, [flushed, closed])?;
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Refuses to hide files from all programs.
+fn check_empty(directory: &Path) -> Result<()> {
+    // A directory that cannot be read, such as one whose server was killed, is dealt with when it is mounted on.
+    let is_empty = fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none());
+    ensure!(
+        is_empty,
+        "{} is not empty, and a mount would hide what is in it; name an empty directory, or use --allow-non-empty",
+        directory.display()
+    );
+    Ok(())
 }
 
 /// Serves the mount until it ends or the program run on it exits. Returns the exit code.

@@ -63,7 +63,13 @@ pub enum ShownBy {
 }
 
 pub fn run(globals: &Globals, wanted: &Run) -> Result<ExitCode> {
-    let mount = Mount { directory: wanted.prefix.clone(), daemon: false, detached: false, run: wanted.program.clone() };
+    let mount = Mount {
+        directory: wanted.prefix.clone(),
+        allow_non_empty: false,
+        daemon: false,
+        detached: false,
+        run: wanted.program.clone(),
+    };
     match wanted.by {
         Some(ShownBy::Mount) => mount::mount(globals, &mount),
         Some(ShownBy::Hdf5) => hdf5(globals, wanted),

@@ -267,3 +267,12 @@ fn a_wrong_log_filter_is_told_of_and_nothing_else() {
     assert!(output.status.success());
     assert!(String::from_utf8(output.stderr).unwrap().contains("terrace=debug"));
 }
+
+/// It hid what was there from all programs, such as `/proc`.
+#[test]
+fn a_directory_that_is_not_empty_is_not_mounted_on() {
+    let place = Place::new();
+    place.write("full/file", b"here");
+    place.bad(["mount", "full"], &["full is not empty", "--allow-non-empty"]);
+    assert_eq!(fs::read(place.path("full/file")).unwrap(), b"here");
+}
