@@ -141,9 +141,10 @@ impl Mover {
         let Some(_alone) = self.locks.at_once(FOLLOWING_LOCK)? else { return Ok(0) };
         let started = Instant::now();
         let done = self.follow_listed(MAX_LISTED_PER_ROUND)?;
-        // What is long to look at, or was read in vain, is not looked at all the time.
+        // A list that takes long, because it is long or objects were read in vain, is not looked at all the time.
         let is_long = || {
-            started.elapsed() > REST_TIME || self.read_list().is_ok_and(|text| text.lines().count() > LONG_LIST_LINES)
+            started.elapsed() > REST_TIME / 10
+                || self.read_list().is_ok_and(|text| text.lines().count() > LONG_LIST_LINES)
         };
         *next_round = (done == 0 && is_long()).then(|| Instant::now() + LONG_LIST_PAUSE);
         Ok(done)
