@@ -53,7 +53,7 @@ impl Store {
             for (key, _) in files {
                 let before = done;
                 let fetched = match self.fetch_file(key, limit, &mut is_full, &mut done, progress) {
-                    // It was changed since it was listed, and is listed anew now.
+                    // It was changed since it was listed, and the reader has asked for its new version.
                     Err(Error::ChangedAtOrigin { .. }) => {
                         done = before;
                         self.fetch_file(key, limit, &mut is_full, &mut done, progress)
