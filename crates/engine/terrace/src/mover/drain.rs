@@ -192,7 +192,8 @@ impl Mover {
         // An interrupted move may have left a pending one, which then serves this move.
         let mut place = self.find_pending_instead(object, left, replica, &owed, chosen, departing, false)?;
         if place.is_none() {
-            place = placer.choose_target_of_move_off(departing.to, left, &avoided, volatile);
+            let lasts = persistent(replica.target);
+            place = placer.choose_target_of_move_off(departing.to, left, &avoided, volatile, lasts);
         }
         if place.is_none() && departing.may_thin {
             place = self.find_pending_instead(object, left, replica, &owed, chosen, departing, true)?;
@@ -273,7 +274,7 @@ impl Mover {
         let outlives = volatile || !persistent(from) || beside.iter().any(|target| persistent(*target));
         let placer = self.placer_for(object, key)?;
         let avoided: Vec<TargetId> = beside.iter().chain(&departing.beside).copied().collect();
-        let place = placer.choose_target_of_move_off(departing.to, left, &avoided, volatile);
+        let place = placer.choose_target_of_move_off(departing.to, left, &avoided, volatile, persistent(from));
         let place = place.filter(|target| outlives || persistent(*target));
         if place.is_none() && !(outlives && departing.may_thin) {
             moves.moved.kept += 1;

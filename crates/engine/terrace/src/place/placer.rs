@@ -147,20 +147,27 @@ impl<'a> Placer<'a> {
         self.choose_one_target(Policy { tiers, volatile, persistent, ..self.wanted }, extent, beside)
     }
 
-    /// Like [`Placer::choose_target_of_move`], but on a tier that the object's policy allows if one takes it.
+    /// Like [`Placer::choose_target_of_move`], but on a tier that the object's policy allows if one takes it, and on a persistent one rather than
+    /// in memory if the replica `lasts` where it is.
     pub fn choose_target_of_move_off(
         &self,
         tiers: TierSet,
         extent: &Extent,
         beside: &[TargetId],
         volatile: bool,
+        lasts: bool,
     ) -> Option<TargetId> {
-        let allowed = TierSet::of((0..self.planning.tiers.tiers.len()).filter(|level| {
-            let level = *level as u8;
-            tiers.has(level) && self.wanted.tiers.has(level)
-        }));
-        let on = |tiers| self.choose_target_of_move(tiers, extent, beside, volatile);
-        on(allowed).or_else(|| on(tiers))
+        let levels = &self.planning.tiers.tiers;
+        let on = |is_allowed: bool, is_persistent: bool| {
+            let of = |level: &usize| {
+                tiers.has(*level as u8)
+                    && (!is_allowed || self.wanted.tiers.has(*level as u8))
+                    && (!is_persistent || levels[*level].persistent)
+            };
+            let tiers = TierSet::of((0..levels.len()).filter(of));
+            self.choose_target_of_move(tiers, extent, beside, volatile)
+        };
+        on(true, lasts).or_else(|| on(true, false)).or_else(|| on(false, lasts)).or_else(|| on(false, false))
     }
 
     fn choose_one_target(&self, wanted: Policy, extent: &Extent, beside: &[TargetId]) -> Option<TargetId> {

@@ -171,3 +171,32 @@ fn a_rule_that_wants_more_replicas_than_there_can_be_is_told() {
     let store = Store::open(&dir.path().join("store")).unwrap();
     assert!(codes(&store).contains(&FindingCode::RuleUnmet), "{:?}", codes(&store));
 }
+
+/// A drain moved replicas into memory, though a disk that the rule does not allow had room, or one that all rules allow.
+#[test]
+fn what_is_drained_from_a_disk_does_not_go_into_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    let tier = |name: &str, more: &str| {
+        format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = ['{d}/{name}']\n{more}")
+    };
+    let disks: String = ["first", "second", "third"].map(|name| tier(name, "")).concat();
+    let rule = "[[rule]]\nprefix = 'a'\ntiers = ['first', 'third']\n";
+    let text = format!("[store]\nreplicas = {{ default = 2 }}\n{}{disks}{rule}", tier("ram", "persistent = false\n"));
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let durable = PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() };
+    for key in ["a/1", "b/1"] {
+        store.put_bytes(key.as_bytes(), &bytes(), &durable).unwrap();
+    }
+    for drained in ["first", "second"] {
+        store.drain(drained).unwrap();
+        store.sync().unwrap();
+        for key in ["a/1", "b/1"] {
+            let there = replicas(&store, key);
+            assert!(
+                there.iter().all(|tiers| tiers.len() == 2 && !tiers.contains(&"ram".to_owned())),
+                "{key}: {there:?}"
+            );
+        }
+    }
+}
