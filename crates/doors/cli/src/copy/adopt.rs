@@ -10,7 +10,7 @@ use terrace::Store;
 use terrace::tier::Adoption;
 
 use super::put_options::Put;
-use super::tree::{Item, own_folders};
+use super::tree::{Item, check_not_own};
 use crate::output::{Show, path_name};
 
 /// The number of files that were adopted in each way.
@@ -47,11 +47,7 @@ pub fn check_adoptable(store: &Store, put: &Put) -> Result<()> {
         bail!("only files are adopted, and as they are; use `terrace put` for standard input and --snapshot");
     }
     let source = fs::canonicalize(&put.source).with_context(|| format!("reading {}", path_name(&put.source)))?;
-    ensure!(
-        !own_folders(store).iter().any(|own| source.starts_with(own)),
-        "{} is a part of the store itself; name a directory outside of it",
-        path_name(&put.source)
-    );
+    check_not_own(store, &put.source)?;
     let kind = fs::metadata(&source).with_context(|| format!("reading {}", path_name(&put.source)))?.file_type();
     ensure!(
         kind.is_file() || kind.is_dir(),

@@ -15,7 +15,7 @@ use super::put_options::{Put, has_budget, is_ack_of_all, options};
 use super::put_progress::Progress;
 use super::source_file::FileChanges;
 use super::tell_repaired;
-use super::tree::{Item, Tree};
+use super::tree::{Item, Tree, check_not_own};
 use super::unchanged::is_unchanged;
 use crate::at_once::fold_at_once;
 use crate::errors::describe;
@@ -35,6 +35,7 @@ enum PutMode {
 }
 
 pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
+    check_not_own(store, &put.source)?;
     put_all(store, put, PutMode::Copied, show)
 }
 

@@ -153,8 +153,16 @@ impl Tree {
     }
 }
 
+/// Checks that a source of objects is no part of the store.
+pub fn check_not_own(store: &Store, source: &Path) -> Result<()> {
+    // One that is not there is reported when it is read.
+    let is_own = fs::canonicalize(source).is_ok_and(|real| own_folders(store).iter().any(|own| real.starts_with(own)));
+    ensure!(!is_own, "{} is a part of the store itself; name a directory outside of it", path_name(source));
+    Ok(())
+}
+
 /// Returns the store's directory and its targets.
-pub(super) fn own_folders(store: &Store) -> Vec<PathBuf> {
+fn own_folders(store: &Store) -> Vec<PathBuf> {
     let tiers = store.config().tiers.iter().filter(|tier| tier.kind.capabilities().local_path);
     let targets = tiers.flat_map(|tier| &tier.targets).map(|target| target.path.as_path());
     targets.chain([store.dir()]).filter_map(|path| fs::canonicalize(path).ok()).collect()
