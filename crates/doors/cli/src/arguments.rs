@@ -347,7 +347,7 @@ pub enum StoreCommand {
         #[command(flatten)]
         filter: Filter,
     },
-    /// Wait until all replicas are made and everything is durable.
+    /// Wait until no replica is pending and everything is durable.
     ///
     /// Example: terrace sync
     Sync,
